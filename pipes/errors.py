@@ -27,6 +27,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from types import FrameType, TracebackType
 from typing import NamedTuple
 
@@ -239,8 +240,25 @@ def _row_error(message: str, operator: str, where: CallSite | None, origin: Orig
 
 
 def shown_traceback(error: BaseException) -> TracebackType | None:
-    """The traceback with which `error` leaves this package: a `RowError` needs none, its cause has the user's lines."""
+    """The traceback with which `error` leaves this package.
+
+    A `RowError` needs none, its cause has the user's lines. An interrupt has the user's lines and the innermost one.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        return _without_own_lines(error.__traceback__)
     return None if isinstance(error, RowError) and error.__cause__ is not None else error.__traceback__
+
+
+def _without_own_lines(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without the lines of this package, but for the innermost one."""
+    lines: list[TracebackType] = []
+    while trace is not None:
+        if trace.tb_next is None or not _is_in(trace.tb_frame.f_globals.get("__name__", ""), "feedpipe"):
+            lines.append(trace)
+        trace = trace.tb_next
+    for line, following in pairwise(lines):
+        line.tb_next = following
+    return lines[0] if lines else None
 
 
 class LimitError(FeedpipeError, MemoryError):

@@ -92,6 +92,18 @@ def test_a_mistake_in_a_later_block_is_as_short(concurrency: int) -> None:
         assert "During handling" not in text and len(re.findall("/feedpipe/", text)) <= 5
 
 
+def test_an_interrupt_shows_the_lines_of_the_user_and_the_innermost() -> None:
+    def interrupt(row: int) -> None:
+        raise KeyboardInterrupt
+
+    pipe = fp.from_sequence(range(20)).map(interrupt).batch(4)
+    for run in (lambda: next(iter(pipe)), lambda: next(iter(fp.Loader(pipe)))):
+        with pytest.raises(KeyboardInterrupt) as info:
+            run()
+        _, _, *inside = frames(info.value)
+        assert inside[-1] == "interrupt" and len(inside) <= 3
+
+
 def test_an_error_without_a_cause_keeps_its_frames() -> None:
     def fail(row: int) -> int:
         raise RowError("mine", operator="mine", where=None, origin=None)

@@ -75,7 +75,7 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
             raise self._error.with_traceback(self._trace)  # its first traceback: each `raise` would add to it
         try:
             block = self._next_block()
-        except RowError as error:
+        except (RowError, KeyboardInterrupt) as error:
             raise error.with_traceback(shown_traceback(error)) from error.__cause__
         return block
 

@@ -90,7 +90,7 @@ class Epoch(Generic[T_co]):
             if self._run.finished:
                 raise  # the traceback of `stop` would refer to this frame, and so to `stop`
             stop = self._run.stop
-        except RowError as error:
+        except (RowError, KeyboardInterrupt) as error:
             raise error.with_traceback(shown_traceback(error)) from error.__cause__
         except ValueError as error:
             if is_executing(error):
@@ -193,7 +193,7 @@ class EpochIterator(Generic[T_co]):
             return element
         except (StopIteration, ValueError):
             pass  # `ask` raises the right error
-        except RowError as error:
+        except (RowError, KeyboardInterrupt) as error:
             raise error.with_traceback(shown_traceback(error)) from error.__cause__
         self._elements = self._epoch.elements  # others, if the loader has skipped some
         return cast("T_co", self._epoch.ask(None))

@@ -239,10 +239,11 @@ MAX_DEATHS = 3
 """The workers in a row that may die at one element."""
 
 
-def report_death(deaths: int, message: str) -> None:
-    """Warn of a death, or raise an error if too many workers have died in this place."""
+def report_death(deaths: int, message: str, frames: str = "") -> None:
+    """Warn of a death, or raise an error, with the last frames, if too many workers have died in this place."""
     if deaths >= MAX_DEATHS:
-        raise WorkerError(f"{message}; it has died there {deaths} times, so it is not started again")
+        frames = frames and f"\nits last call was:\n{frames}"
+        raise WorkerError(f"{message}; it has died there {deaths} times, so it is not started again{frames}")
     warn(f"{message}; it is started again from there, nothing is lost", WorkerWarning)
 
 

@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from threading import Lock
 from time import perf_counter
 from typing import NamedTuple, cast
@@ -116,20 +117,19 @@ class WorkerHandle:
         deaths: processes in a row that have died without progress.
     """
 
-    def __init__(self, number: int, arena_bytes: int, prefetch: int | None, *, stacks: bool, spins: bool) -> None:
+    def __init__(self, number: int, arena_bytes: int, prefetch: int | None, *, spins: bool) -> None:
         self.number = number
         self.inbox: deque[ReceivedItem] = deque()
         self.progress = False
         self.broken = False
         self.deaths = 0
         self.pid = 0
-        self._settings = WorkerSettings(number, prefetch, arena_bytes, [], stacks, spins)
-        self._fds = [create_shared_memory(arena_bytes)] if arena_bytes else []
-        self._window = Window(self._fds[0], arena_bytes) if arena_bytes else None
-        self._stacks = -1
-        if stacks:
-            self._stacks, theirs = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            self._fds.append(theirs)
+        self._settings = WorkerSettings(number, prefetch, arena_bytes, [], spins)
+        self._stacks, *self._fds = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._window: Window | None = None
+        if arena_bytes:
+            self._fds.append(create_shared_memory(arena_bytes))
+            self._window = Window(self._fds[-1], arena_bytes)
         self._channel: Channel | None = None
         self._run = -1
         self._taken = 0  # elements that the consumer has taken since the last notice
@@ -279,10 +279,14 @@ class WorkerHandle:
     def stack(self) -> str:
         """The Python stacks of the process."""
         os.kill(self.pid, signal.SIGUSR1)
+        return self.written_stacks(200)
+
+    def written_stacks(self, milliseconds: int = 0) -> str:
+        """What the process has written, on request or because of a fatal signal; waits so long for more."""
         text = b""
         poll = select.poll()
         poll.register(self._stacks, select.POLLIN)
-        while poll.poll(200):
+        while poll.poll(milliseconds):
             text += os.read(self._stacks, 2**16)
         return text.decode(errors="replace").rstrip()
 
@@ -444,7 +448,10 @@ class Pool:
             note = handle.crash_note() if handle.deaths > 1 else ""  # else the note is of an earlier run
             handle.deaths = 1 if handle.progress else handle.deaths + 1
             message = f"worker {handle.number} (process {handle.pid}) {death}, while it made {doing}"
-            report_death(handle.deaths, f"{message}, in {note}" if note else message)
+            stacks = handle.written_stacks()
+            if stacks:
+                log.debug("worker %d (process %d) %s: %s", handle.number, handle.pid, death, stacks)
+            report_death(handle.deaths, f"{message}, in {note}" if note else message, _users_frames(stacks))
         self._start(handle)
 
     def distrust(self) -> None:
@@ -497,9 +504,8 @@ class Pool:
             resources.dispatcher = DispatcherHandle()
         spins = enough_cores(1 + settings.workers + (resources.dispatcher is not None))
         self._spin_wait.allowed = spins
-        stacks = settings.timeout is not None
         resources.workers += [
-            WorkerHandle(number, self._arena_bytes, settings.prefetch, stacks=stacks, spins=spins)
+            WorkerHandle(number, self._arena_bytes, settings.prefetch, spins=spins)
             for number in range(settings.workers)
         ]
 
@@ -571,6 +577,13 @@ def _collect(handles: Iterable[WorkerHandle]) -> list[WorkerHandle]:
         except GoneError:
             dead.append(handle)
     return dead
+
+
+def _users_frames(stacks: str) -> str:
+    """The frames of the thread that a fatal signal has met, innermost first, up to the first of feedpipe."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    frames = stacks.partition("Current thread")[2].splitlines()[1:]
+    return "\n".join(takewhile(lambda frame: frame.startswith("  File") and package not in frame, frames))
 
 
 def _timeout_error(handles: Iterable[WorkerHandle], seconds: float) -> WorkerError:

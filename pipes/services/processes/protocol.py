@@ -105,7 +105,6 @@ class WorkerSettings(NamedTuple):
         prefetch: how many finished elements may wait for the consumer; None to adapt it.
         arena_bytes: the size of the arena; 0 if there is none.
         leased: regions that the consumer still has from an earlier process.
-        stacks: whether it writes its stacks on request.
         spins: whether it may spin while it waits.
         dispatched: whether another process runs the operators before `dispatch`.
     """
@@ -114,7 +113,6 @@ class WorkerSettings(NamedTuple):
     prefetch: int | None
     arena_bytes: int
     leased: list[ArenaPlace]
-    stacks: bool
     spins: bool
     dispatched: bool = False
 

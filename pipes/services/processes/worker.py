@@ -157,15 +157,17 @@ class _StopError(Exception):
     """The owner has ended the run, or has sent a new request."""
 
 
-def serve(control: int, graph_file: int, *others: int) -> None:
+def serve(control: int, graph_file: int, stacks: int, *others: int) -> None:
     """Run requests that come through `control` until its other end is gone.
 
     Args:
         control: a socket.
         graph_file: the graph.
-        others: the arena, a pipe for stacks and a socket of the dispatcher, each only if the settings say so.
+        stacks: a pipe for the stacks of this process, on request and at a fatal signal.
+        others: the arena and a socket of the dispatcher, each only if the settings say so.
     """
-    faulthandler.enable()
+    faulthandler.enable(stacks)
+    faulthandler.register(signal.SIGUSR1, stacks)
     with socket.socket(fileno=control) as end, contextlib.suppress(GoneError):
         # A process that a user's function forks would keep the connection open, and hide the end of this one.
         os.register_at_fork(after_in_child=end.close)
@@ -183,8 +185,6 @@ class Worker:
         channel.spin_wait.allowed = self._settings.spins
         arena_bytes = self._settings.arena_bytes
         self._arena = Arena(others.pop(0), arena_bytes, self._settings.leased) if arena_bytes else None
-        if self._settings.stacks:
-            faulthandler.register(signal.SIGUSR1, others.pop(0))
         dispatcher = Channel(socket.socket(fileno=others.pop(0))) if self._settings.dispatched else None
         self._dispatch = None if dispatcher is None else DispatchClient(dispatcher)
         self._graph_file = graph_file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import signal
 
@@ -163,6 +164,22 @@ def test_a_single_death_loses_nothing(text, tmp_path, deaths):
     with deaths() as warnings, fp.Loader(numbers().map(lambda row: function(row, flag)).batch(6), workers=2) as loader:
         assert sum(loader, []) == list(range(400))
     assert len(warnings) == 1 and text in warnings[0]
+
+
+def test_a_fatal_signal_prints_nothing_and_the_error_ends_with_the_last_call(capfd, caplog, deaths):
+    def segmentation_fault(row):
+        return ctypes.string_at(0) if row == DEADLY else row
+
+    caplog.set_level(logging.DEBUG, logger="feedpipe")
+    with deaths(least=2) as warnings, fp.Loader(numbers().map(segmentation_fault), workers=1) as loader:
+        _, text = run_to_error(loader)
+    message, _, frames = text.partition("\nits last call was:\n")
+    assert "was killed by SIGSEGV" in message and message.endswith("so it is not started again")
+    assert [line.rpartition(" in ")[2] for line in frames.splitlines()] == ["string_at", "segmentation_fault"]
+    assert capfd.readouterr().err == ""
+    logged = [record.getMessage() for record in caplog.records]
+    assert len(logged) == len(warnings) + 1  # also those that had made some rows before
+    assert all("Fatal Python error: Segmentation fault" in message for message in logged)
 
 
 def test_a_death_says_nothing_of_an_earlier_run(tmp_path, processes, deaths):
