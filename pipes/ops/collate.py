@@ -19,9 +19,9 @@ import numpy as np
 from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.operator import StageView
-from ..core.rows import Array, Column, Rows, Stack, TensorData, grid, is_grid
+from ..core.rows import Array, Column, Rows, Stack, TensorData, concat, grid, is_grid, to_arrow
 from ..errors import ArgumentError, UnfitError, with_call_site
-from ._shared import not_a_batch
+from ._shared import as_rows, not_a_batch
 from .map import BatchMap
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ def collate(
     Element: by the rules of torch's `default_collate`, numbers, arrays and tensors become one tensor whose first
     dimension is the batch; dicts, tuples and lists become one dict or list of tensors; text and bytes stay lists. A
     batch of table rows becomes a dict of tensors, column by column, without a dict for any row: a tensor has the dtype
-    of its column, and a column of arrays, or of lists of one length, becomes a tensor of more dimensions. Tensors can
-    be written to and share no memory. Order and length are the input's. Indexed if the input is. State: none.
+    of its column, and a column of arrays, or of lists of one length, becomes a tensor of more dimensions. A batch of
+    windows of a table, such as those of `sliding`, becomes one too: its tensors have the batch and the window as their
+    first dimensions. Objects that torch can stack, such as a TensorDict, are stacked. Tensors can be written to and
+    share no memory. Order and length are the input's. Indexed if the input is. State: none.
 
     Args:
         function: called with each batch, a list of rows or a `feedpipe.Rows`; its errors come with file, line and row
@@ -198,9 +200,7 @@ PLAIN_TYPES = frozenset(map(np.dtype, "?bBhHiIlLqQefdFD"))
 def _collate_batch(batch: object, rules: Rules) -> object:
     """Collate a sequence of rows to tensors whose first dimension counts the rows."""
     if isinstance(batch, Rows):
-        # A worker copies each `TensorData` when it sends it.
-        columns = batch.columns if rules.to_tensor is _tensor_data_of else batch.copies()
-        return {name: _collate_column(columns, name, rules) for name in columns}
+        return _collate_columns(_own_columns(batch, rules), "", rules)
     if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
         raise not_a_batch(batch)
     if not batch:
@@ -208,22 +208,50 @@ def _collate_batch(batch: object, rules: Rules) -> object:
     return _collate_values(batch, "", rules)
 
 
-def _collate_column(columns: Mapping[str, Column], name: str, rules: Rules) -> object:
+def _own_columns(rows: Rows, rules: Rules) -> Mapping[str, Column]:
+    # A worker copies each `TensorData` when it sends it.
+    return rows.columns if rules.to_tensor is _tensor_data_of else rows.copies()
+
+
+def _collate_columns(columns: Mapping[str, Column], field: str, rules: Rules) -> dict[str, object]:
+    return {name: _collate_column(columns, name, _path(field, name) if field else name, rules) for name in columns}
+
+
+def _collate_column(columns: Mapping[str, Column], name: str, field: str, rules: Rules) -> object:
     column = columns[name]
     if isinstance(column, np.ndarray) and column.dtype in PLAIN_TYPES:
         return rules.to_tensor(column)
     if not isinstance(column, np.ndarray):
         try:
-            return _with_tensors(_column_arrays(column, name, rules), rules)
+            return _with_tensors(_column_arrays(column, field, rules), rules)
         except NoTensorError as error:
             raise UnfitError(f"{error}; {_column_repair([*columns].index(name), name, column.type)}") from error
     if column.dtype.kind in "SU":
         return column.tolist()
     if column.dtype.kind == "O":
-        return _collate_values(column.tolist(), name, rules)
+        return _collate_values(column.tolist(), field, rules)
     if column.dtype.kind not in "biufc":
-        raise UnfitError(f"{NoTensorError(name, column.dtype)}; turn it into numbers, or leave it out")
+        raise UnfitError(f"{NoTensorError(field, column.dtype)}; turn it into numbers, or leave it out")
     return rules.to_tensor(_native(column))
+
+
+def _collate_windows(windows: Sequence[object], field: str, rules: Rules) -> dict[str, object]:
+    """Collate windows of a table, column by column, to tensors whose second dimension counts the rows of a window."""
+    _check_agreement("lengths", windows, len, field)  # type: ignore[arg-type]
+    width = len(cast("Rows", windows[0]))
+    if not width:
+        raise _unfit(field, "windows have no rows, and so no shape; leave them out with a `.filter` before `.batch`")
+    columns = _own_columns(as_rows(concat(cast("Sequence[Rows]", windows))), rules)
+    return _collate_columns({name: _windowed(column, width) for name, column in columns.items()}, field, rules)
+
+
+def _windowed(column: Column, width: int) -> Column:
+    """Return a column with `width` values in each row."""
+    if isinstance(column, np.ndarray) and column.dtype.kind != "O":
+        return column.reshape(len(column) // width, width, *column.shape[1:])
+    import pyarrow as pa
+
+    return cast("Column", pa.FixedSizeListArray.from_arrays(to_arrow(column), width))
 
 
 def _native(array: Array) -> Array:
@@ -256,6 +284,12 @@ def _collate_values(values: Sequence[object], field: str, rules: Rules) -> objec
         return _collate_numpy_scalars(values, field, rules)
     if isinstance(first, (float, int)):
         return _collate_numbers(values, field, rules)
+    if isinstance(first, Rows):
+        return _collate_windows(values, field, rules)
+    if hasattr(type(first), "__torch_function__"):  # such as a TensorDict
+        from ..torch.tensors import stack_objects
+
+        return _convert(lambda: stack_objects(values), values, field)
     if isinstance(first, Mapping):
         return _collate_mappings(first, values, field, rules)
     if isinstance(first, Sequence):
@@ -267,7 +301,7 @@ def _collate_values(values: Sequence[object], field: str, rules: Rules) -> objec
 def _collate_mappings(first: Mapping[object, object], rows: Sequence[object], field: str, rules: Rules) -> object:
     columns: dict[object, object] = {}
     for key in first:
-        name = f"{field}.{key}" if field else str(key)
+        name = _path(field, key)
         try:
             values = [row[key] for row in rows]  # type: ignore[index]
         except (KeyError, TypeError) as error:
@@ -294,7 +328,7 @@ def _collate_sequences(first: Sequence[object], values: Sequence[object], field:
     parts: list[object] = []
     for place, items in enumerate(zip(*cast("Sequence[Sequence[object]]", values), strict=True)):
         name = names[place] if names else str(place)
-        parts.append(_collate_values(items, f"{field}.{name}" if field else name, rules))
+        parts.append(_collate_values(items, _path(field, name), rules))
     if names:
         return cls(*parts)
     if isinstance(first, tuple) or type(first) is list:
@@ -420,9 +454,16 @@ def _list_array(column: Any, field: str, rules: Rules, per_row: int) -> object:
         row, other = int(different[0]) // per_row, int(lengths[different[0]])
         raise _unfit(field, f"lengths {width} and {other} differ at row {row + 1} of the batch; {REPAIR}")
     values = _column_arrays(column.flatten(), field, rules, per_row * max(width, 1))
-    if not isinstance(values, np.ndarray):
-        raise NoTensorError(field, column.type)
-    return values.reshape(len(column), width, *values.shape[1:])
+    return _in_lists(values, len(column), width)
+
+
+def _in_lists(values: Any, count: int, width: int) -> object:
+    """Divide the values of a column of lists of one length."""
+    if isinstance(values, dict):
+        return {name: _in_lists(part, count, width) for name, part in values.items()}
+    if isinstance(values, list):
+        return [values[number * width : (number + 1) * width] for number in range(count)]
+    return values.reshape(count, width, *values.shape[1:])
 
 
 def _is_list(arrow_type: Any) -> bool:
@@ -608,6 +649,10 @@ def _raise_difference(what: str, values: Iterable[object], of: Callable[[object]
 
 def _type_name(value: object) -> str:
     return type(value).__name__
+
+
+def _path(field: str, name: object) -> str:
+    return f"{field}.{name}" if field else str(name)
 
 
 def _prefix(field: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch.utils.data import default_collate
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ..core.rows import Array, Stack
 
@@ -100,6 +101,13 @@ def from_array(array: Array | Stack) -> torch.Tensor:
 def collate_by_default(values: Sequence[object]) -> object:
     """The result of torch's own function, or its error."""
     return default_collate(list(values))
+
+
+def stack_objects(values: Sequence[Any]) -> object:
+    """Objects that torch can stack, such as TensorDicts, unless a function is registered for their type."""
+    if any(isinstance(values[0], kind) for kind in default_collate_fn_map):
+        return collate_by_default(values)
+    return torch.stack(list(values))
 
 
 def stack_promoted(arrays: Sequence[object]) -> torch.Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import default_collate
 
 import feedpipe as fp
+from feedpipe.errors import DataError
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
@@ -129,6 +130,10 @@ def test_a_foreign_byte_order_becomes_native(run: Runs) -> None:
             {"a": torch.tensor([1, 2, 3]), "b": ["x", "y", "z"]},
         ),
         (
+            pa.array([[{"a": 1, "b": "x"}], [{"a": 2, "b": "y"}], [{"a": 3, "b": "z"}]]),
+            {"a": torch.tensor([[1], [2], [3]]), "b": [["x"], ["y"], ["z"]]},
+        ),
+        (
             pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(12.0).reshape(3, 2, 2)),
             torch.arange(12.0, dtype=torch.float64).reshape(3, 2, 2),
         ),
@@ -140,6 +145,59 @@ def test_columns_of_a_table(column: pa.Array, expected: Any, run: Runs) -> None:
     # A slice must not see its parent's values.
     padded = pa.concat_arrays([column, column])
     assert_same(run(table({"x": padded}, size=3))[1]["x"], expected)
+
+
+WINDOWED: dict[str, Any] = {
+    "x": np.arange(9.0, dtype="float32"),
+    "flags": [i % 2 == 0 for i in range(9)],
+    "text": list("abcdefghi"),
+    "kinds": pa.array(list("ababababa")).dictionary_encode(),
+    "lists": [[i, i + 1] for i in range(9)],
+    "grids": pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(36).reshape(9, 2, 2)),
+    "structs": [{"a": i, "b": str(i)} for i in range(9)],
+}
+
+
+def stacked(parts: list[Any]) -> Any:
+    """What tensors of several windows become together."""
+    if isinstance(parts[0], dict):
+        return {name: stacked([part[name] for part in parts]) for name in parts[0]}
+    return torch.stack(parts) if isinstance(parts[0], torch.Tensor) else parts
+
+
+@here_and_sent
+@pytest.mark.parametrize("size", [1, 3])
+def test_windows_of_a_table(run: Runs, size: int) -> None:
+    windows = fp.from_table(pa.table(WINDOWED)).sliding(4)
+    for pipe in (windows, windows.shuffle(), windows.filter(len)):
+        expected = [stacked(list(batch)) for batch in pipe.collate().batch(size)]
+        for ours, theirs in zip(run(pipe.batch(size).collate()), expected, strict=True):
+            assert_same(ours, theirs)
+    one, two = run(windows.zip(windows.map(lambda window: {"w": window})).batch(6).collate())[0]
+    assert_same(one, two["w"])
+    assert one["x"].shape == (6, 4) and one["grids"].shape == (6, 4, 2, 2)
+
+
+@here_and_sent
+def test_windows_of_columns_in_several_blocks(run: Runs) -> None:
+    arrays = fp.from_arrays({"x": np.arange(40).reshape(20, 2)})
+    (batch,) = run(arrays.filter(lambda row: True).batch(5).batch(4).collate())
+    assert batch["x"].reshape(20, 2).tolist() == np.arange(40).reshape(20, 2).tolist() and batch["x"].shape == (4, 5, 2)
+    batch["x"].zero_()
+
+
+def test_windows_that_do_not_fit() -> None:
+    rows = fp.from_arrays({"x": np.arange(7.0)})
+    with pytest.raises(DataError, match="lengths 3 and 1 differ at row 3 of the batch; make them agree"):
+        list(rows.batch(3).batch(3).collate())
+    nulls = fp.from_table(pa.table({"x": [1, 2, 3, 4, None, 6]})).batch(2).map(lambda window: {"w": window}).batch(3)
+    with pytest.raises(DataError, match=r"field `w\.x`: null at row 3 of the batch"):
+        list(nulls.collate())
+    assert nulls.collate(nulls="nan")[0]["w"]["x"].isnan().tolist() == [[False] * 2, [False] * 2, [True, False]]
+    with pytest.raises(DataError, match="windows have no rows, and so no shape"):
+        list(rows.batch(3).map(lambda window: window[:0]).batch(2).collate())
+    with pytest.raises(DataError, match="types Rows and int differ at row 2"):
+        fp.from_sequence([rows.batch(2)[0], 3]).batch(2).collate()[0]
 
 
 def test_a_table_becomes_tensors_without_a_dict_for_any_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +249,30 @@ def test_keeps_the_law_of_cursors() -> None:
     check_operator(fp.from_arrays({"x": np.arange(46).reshape(23, 2)}).shuffle().batch(5).collate())
     check_operator(fp.from_table(pa.table({"x": range(23)})).batch(5, drop_last=True).collate())
     check_operator(fp.from_table(pa.table({"x": [None, *range(22)]})).batch(5).collate(nulls="nan"))
+
+
+class Stackable:
+    """As a TensorDict, it has tensors and is none, and torch's functions ask it what to do."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, arguments: Any, keywords: Any = None) -> Any:
+        assert function is torch.stack
+        return cls(torch.stack([value.x for value in arguments[0]]))
+
+
+@here_and_sent
+def test_objects_that_torch_stacks(run: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.utils.data._utils import collate
+
+    rows = [{"td": Stackable(torch.full((2,), i))} for i in range(3)]
+    assert collated(rows, run)["td"].x.tolist() == [[0, 0], [1, 1], [2, 2]]
+    with pytest.raises(DataError, match="field `td`: stack expects each tensor to be equal size"):
+        collated([*rows, {"td": Stackable(torch.zeros(3))}], run)
+    monkeypatch.setitem(collate.default_collate_fn_map, Stackable, lambda batch, *, collate_fn_map: len(batch))
+    assert collated(rows, run)["td"] == 3
 
 
 def test_a_type_registered_with_torch_is_collated_by_its_function(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
     "large decimal": (pa.array([HALF, HALF], pa.decimal256(50, 1)), torch.tensor([0.5, 0.5], dtype=torch.float64)),
     "list": (pa.array([[0], [1]], pa.list_(pa.timestamp("s"))), None),
     "struct": (pa.array([{"a": HALF}, {"a": HALF}]), None),
-    "list of structs": (pa.array([[{"a": 1}], [{"a": 2}]]), None),
+    "list of structs": (pa.array([[{"a": NOON}], [{"a": NOON}]]), None),
     "map": (pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())), None),
     "dictionary": (pa.array([NOON, NOON]).dictionary_encode(), None),
 }
