@@ -361,13 +361,20 @@ class CountedRoundRobin(RoundRobin):
     order: ClassVar[Order] = Order.GLOBAL
 
 
-def never_ends(pipe: object) -> bool:
-    """True if a pipe is known to have no end: it is repeated without one, and nothing cuts it off."""
+def never_ends(pipe: object, endless: Node | None = None) -> bool:
+    """True if a pipe is known to have no end: it is repeated without one, and nothing cuts it off.
+
+    Args:
+        pipe: an input, or what the user gave for it.
+        endless: a node that has no end.
+    """
     if not isinstance(pipe, Node):
         return False
-    if isinstance(pipe.op, Repeat) and pipe.op.times is None:
+    if pipe is endless or (isinstance(pipe.op, Repeat) and pipe.op.times is None):
         return True
-    return bool(pipe.inputs) and pipe.op.order is not Order.GLOBAL and all(map(never_ends, pipe.inputs))
+    if not pipe.inputs or pipe.op.order is Order.GLOBAL:
+        return False
+    return all(never_ends(source, endless) for source in pipe.inputs)
 
 
 def warn_of_weights(pipe: Node, *, by_steps: bool) -> None:
@@ -378,15 +385,15 @@ def warn_of_weights(pipe: Node, *, by_steps: bool) -> None:
         by_steps: if the loader ends epochs by `steps=`.
     """
     for node in walk(pipe):
-        if not (isinstance(node.op, Mix) and callable(node.op.shares) and never_ends(node)):
+        if not (isinstance(node.op, Mix) and callable(node.op.shares) and any(map(never_ends, node.inputs))):
             continue
         message = None
-        if by_steps and never_ends(pipe):
+        if by_steps and never_ends(pipe, node):
             message = (
                 "the weights stay those of epoch 0, because `steps=` cuts one pass over the data into epochs, and this "
                 "pass never ends; put `.take(n)` after it and leave out `steps=`, and each epoch has weights of its own"
             )
-        elif any(find_reshuffle(source) is None for source in node.inputs):
+        elif not by_steps and any(never_ends(source) and find_reshuffle(source) is None for source in node.inputs):
             message = (
                 "each epoch begins the inputs again, so it has the same first rows of those that are not shuffled; put "
                 "`.shuffle()` before `.repeat()`"

@@ -121,6 +121,8 @@ class TestWarningOfWeights:
         assert str(warning.message).startswith("`mix(weights=weights_of_epoch)`: the weights stay those of epoch 0")
         assert warning.filename == __file__
         assert all(row < 100 for _ in range(3) for batch in loader for row in batch)
+        with pytest.warns(PlanWarning, match="the weights stay those of epoch 0"):
+            fp.Loader(A.mix(B.repeat(), weights=weights_of_epoch).batch(3), steps=4)
 
     def test_each_epoch_has_the_same_first_rows(self):
         with pytest.warns(PlanWarning, match="the same first rows of those that are not shuffled; put `.shuffle"):
