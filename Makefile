@@ -35,7 +35,7 @@ endef
 
 $(READY): pyproject.toml constraints.txt
 	$(NEW_VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev,servers,test]'
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev,servers,test,torch]'
 	mkdir -p $(VENV)/src
 	ln -sfn ../../pipes $(VENV)/src/feedpipe
 	touch $(VENV)/.user $@
@@ -43,7 +43,7 @@ $(READY): pyproject.toml constraints.txt
 # What the demo needs: feedpipe and its dependencies, without the tools of development.
 $(VENV)/.user: pyproject.toml constraints.txt
 	$(NEW_VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e .
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[torch]'
 	touch $@
 
 # Two ranks share the cores. Without this, torchrun prints a long warning about it.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, is_dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
-from .core.checks import check_choice, check_int, methods_explain_wrong_arguments
+from .core.checks import check_choice, check_int, check_torch, methods_explain_wrong_arguments
 from .core.code import constructor_code
 from .core.skips import Skipped
 from .engine.run import length_of
@@ -455,6 +455,7 @@ class OnDevice:
     pin_memory: bool
 
     def __post_init__(self) -> None:
+        check_torch(f"`{'pin_memory' if self.device is None else 'device'}` moves tensors")
         if self.device is not None:
             from .torch.device import checked_device
 

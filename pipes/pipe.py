@@ -23,7 +23,7 @@ from typing import (
 )
 
 from .core.block import Block, nbytes
-from .core.checks import check_bytes, methods_explain_wrong_arguments
+from .core.checks import check_bytes, check_torch, methods_explain_wrong_arguments
 from .core.context import Context
 from .core.cursor import START
 from .core.graph import Node, chain_code, walk
@@ -252,6 +252,7 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
             >>> list(DataLoader(dataset, batch_size=None, num_workers=2, multiprocessing_context="fork"))
             [[0, 1], [2, 3], [4, 5]]
         """
+        check_torch("`as_iterable_dataset` makes a dataset")
         from .compat.datasets import iterable_dataset
 
         return iterable_dataset(self, seed=seed, rank=rank, world_size=world_size, group=group, shards=shards)
@@ -271,6 +272,7 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
             >>> dataset[2], len(dataset)
             ('C', 4)
         """
+        check_torch("`as_map_dataset` makes a dataset")
         from .compat.datasets import PipeMapDataset
 
         return PipeMapDataset(self, seed)

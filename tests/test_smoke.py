@@ -95,6 +95,40 @@ def test_without_torch(tmp_path: Path) -> None:
     run(tmp_path, PYTHONPATH=str(packages))
 
 
+CHAINS = """
+import sys
+
+sys.modules["torch"] = None  # as if it were not installed
+
+import feedpipe as fp
+
+pipe = fp.from_sequence(range(4)).batch(2)
+for write in (
+    lambda: pipe.collate(),
+    lambda: pipe.map_columns(dict, format="torch"),
+    lambda: pipe.map_batches(dict, size=2, format="torch"),
+    lambda: fp.Loader(pipe, device="cpu"),
+    lambda: fp.Loader(pipe, pin_memory=True),
+    lambda: pipe.as_map_dataset(),
+    lambda: pipe.as_iterable_dataset(),
+):
+    try:
+        write()
+    except fp.errors.ArgumentError as error:
+        print(error.args[0].splitlines()[0])
+print(list(pipe.collate(sum)))
+"""
+
+
+def test_chains_that_need_torch_say_what_to_install() -> None:
+    completed = subprocess.run([sys.executable, "-c", CHAINS], capture_output=True, text=True, check=False)
+    needs = ["`collate` makes tensors", "`map_columns` makes tensors", "`map_batches` makes tensors"]
+    needs += ["`device` moves tensors", "`pin_memory` moves tensors"]
+    needs += ["`as_map_dataset` makes a dataset", "`as_iterable_dataset` makes a dataset"]
+    rest = "with the package torch, which is not installed; `pip install 'feedpipe[torch]'` installs it"
+    assert completed.stdout.splitlines() == [*(f"{need} {rest}" for need in needs), "[1, 5]"], completed.stderr
+
+
 def test_importing_the_package_imports_nothing_that_takes_long() -> None:
     program = "import feedpipe, sys; print({'asyncio', 'pandas', 'pyarrow', 'ray', 'torch'}.intersection(sys.modules))"
     completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -66,8 +66,11 @@ class _Module(pytest.Module):
 
 
 def _skip_if_torch_is_missing(node: pytest.Item | pytest.Collector, error: Exception) -> None:
+    if not _is_without(node.config, "torch"):
+        return
     # The text has all causes and the exceptions of groups; errors of other processes are text only.
-    if _is_without(node.config, "torch") and "No module named 'torch'" in "".join(traceback.format_exception(error)):
+    text = "".join(traceback.format_exception(error))
+    if "No module named 'torch'" in text or "the package torch, which is not installed" in text:
         pytest.skip("needs torch", allow_module_level=True)
 
 

@@ -419,3 +419,8 @@ class Package(NamedTuple):
         """
         self.check()
         return import_module(self.module)
+
+
+def check_torch(purpose: str) -> None:
+    """Check that torch is installed, as `Package.check` does."""
+    Package("torch", "torch", "torch", purpose).check()

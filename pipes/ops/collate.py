@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias,
 
 import numpy as np
 
-from ..core.checks import check_choice
+from ..core.checks import check_choice, check_torch
 from ..core.code import value_code
 from ..core.operator import StageView
 from ..core.rows import Array, Column, Rows, Stack, TensorData, concat, grid, is_grid, to_arrow
@@ -79,7 +79,8 @@ def collate(
     Raises:
         DataError: the rows of a batch do not fit together, or a null stands in place of a number; the error names the
             field and the row.
-        ArgumentError: both `function` and `nulls="nan"` are given.
+        ArgumentError: both `function` and `nulls="nan"` are given; or there is no `function`, and torch is not
+            installed.
 
     Source: `torch.utils.data.default_collate`, which gives the same results.
 
@@ -92,6 +93,8 @@ def collate(
         >>> fp.from_sequence([{"x": 1}, {"x": None}]).batch(2).collate(nulls="nan")[0]
         {'x': tensor([1., nan], dtype=torch.float64)}
     """
+    if function is None:
+        check_torch("`collate` makes tensors")
     return pipe.then(Collate(tensors if function is None else function, nulls=nulls))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overloa
 import numpy as np
 
 from ..core.block import Block, Parted, cursor_at, group_rows, join_blocks, parted
-from ..core.checks import check_choice, check_int
+from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, StageView, TokenOfInput
@@ -21,7 +21,7 @@ from ..engine.calls import AheadLimit, BegunCall
 from ..errors import UnfitError
 from ._shared import data_error
 from .map import ConcurrentMap
-from .map_columns import FORMATS, Arrays, Tensors
+from .map_columns import FORMATS, Arrays, Tensors, check_format
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -182,7 +182,7 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "size", check_int("size", self.size, least=1))
-        check_choice("format", self.format, ("rows", *FORMATS))
+        check_format("map_batches", self.format, "rows", *FORMATS)
 
     @property
     def columns(self) -> Columns:  # type: ignore[override]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Union, cast
 
 import numpy as np
 
-from ..core.checks import check_choice
+from ..core.checks import check_choice, check_torch
 from ..core.rows import Column, Rows
 from ..errors import UnfitError
 from ..formats.columns import first_duplicate
@@ -112,6 +112,13 @@ def map_columns(
     return pipe.then(MapColumns(function, rng, name, format))
 
 
+def check_format(name: str, format: str, *formats: str) -> None:
+    """Checks the argument `format` of an operator."""
+    check_choice("format", format, formats)
+    if format == "torch":
+        check_torch(f"`{name}` makes tensors")
+
+
 @dataclass(frozen=True)
 class MapColumns(BatchMap):
     kind: ClassVar[str] = "map_columns"
@@ -120,7 +127,7 @@ class MapColumns(BatchMap):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("format", self.format, tuple(FORMATS))
+        check_format("map_columns", self.format, *FORMATS)
 
     @property
     def row_function(self) -> Callable[..., object]:
