@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ...support.core import AdaptiveBlockSize
 from ...support.operators import _cached_rows
 from ...support.operators import cache as _cache_operator
 from .cached_pipes import Counted
@@ -13,6 +14,8 @@ from .cached_pipes import Counted
 
 @pytest.fixture
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many files, as many on each run: the sizes of blocks follow no clock."""
+    monkeypatch.setattr(AdaptiveBlockSize, "rows", lambda self: 16)
     for module in (_cache_operator, _cached_rows):
         monkeypatch.setattr(module, "FILE_BYTES", 2000)
 
