@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("feedpipe")
 _WILD = re.compile(r"[*?\[]")
+_OBJECT_STORES = ("s3", "gcs", "abfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,9 @@ class _Walk:
         try:
             folders = [_FolderToList("", (_identity(filesystem, self.base or "."),))]
             while folders:  # all folders of one depth, then all of the next
-                listings = _entries(filesystem, [_with_slash(self.base) + folder.prefix or "." for folder in folders])
+                paths = [_with_slash(self.base) + folder.prefix or "." for folder in folders]
+                below = self._any_depth and len(folders[0].identities) > len(self._levels)
+                listings = _entries(filesystem, paths, recursive=below)
                 folders = [
                     inner
                     for folder, entries in zip(folders, listings, strict=True)
@@ -221,7 +224,9 @@ class _Walk:
                 continue
             self._file_count += 1
             self._first_file = self._first_file or prefix + name
-            if self._path.fullmatch(prefix + name) and (self._name is None or self._name.fullmatch(name)):
+            if self._path.fullmatch(prefix + name) and (
+                self._name is None or self._name.fullmatch(name.rpartition("/")[2])
+            ):
                 if size is None:
                     check_readable(f"{_with_slash(self.base)}{prefix}{name}")
                     continue  # it has vanished
@@ -287,24 +292,33 @@ def _infos_of_paths(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
     return [info for (info,) in in_threads(lambda path: file_infos(filesystem, [path]), paths)]
 
 
-def _entries(filesystem: FileSystem, folders: list[str]) -> Iterator[Iterable[FolderEntry]]:
-    """Lists each folder."""
+def _entries(filesystem: FileSystem, folders: list[str], *, recursive: bool) -> Iterator[Iterable[FolderEntry]]:
+    """Lists each folder; if `recursive`, an object store also gives the files below: one request for a thousand."""
     if filesystem.type_name == "local":
         return map(scan, folders)
-    infos = (in_turn if is_local(filesystem) else in_threads)(partial(_infos_of_folder, filesystem), folders)
-    return map(_entries_of, infos)
+    recursive = recursive and filesystem.type_name in _OBJECT_STORES
+    infos = (in_turn if is_local(filesystem) else in_threads)(partial(_infos_below, filesystem, recursive), folders)
+    return map(_file_entries if recursive else _folder_entries, folders, infos)
 
 
-def _infos_of_folder(filesystem: FileSystem, folder: str) -> list[FileInfo]:
+def _infos_below(filesystem: FileSystem, recursive: bool, folder: str) -> list[FileInfo]:
     from pyarrow.fs import FileSelector
 
-    return with_retries(lambda: filesystem.get_file_info(FileSelector(folder)), folder)
+    return with_retries(lambda: filesystem.get_file_info(FileSelector(folder, recursive=recursive)), folder)
 
 
-def _entries_of(infos: list[FileInfo]) -> Iterator[FolderEntry]:
+def _folder_entries(folder: str, infos: list[FileInfo]) -> Iterator[FolderEntry]:
     for info in infos:
         if info.type.name in ("File", "Directory"):
             yield FolderEntry(str(info.base_name), info.type.name == "Directory", _size(info))
+
+
+def _file_entries(folder: str, infos: list[FileInfo]) -> Iterator[FolderEntry]:
+    """The files of a folder and of all folders below, by their paths from there."""
+    start = len(_with_slash(folder))
+    for info in infos:
+        if info.type.name == "File":
+            yield FolderEntry(str(info.path)[start:], False, _size(info))
 
 
 def _size(info: FileInfo) -> int:
@@ -441,7 +455,7 @@ class FolderEntry(NamedTuple):
     """An entry of a folder.
 
     Attributes:
-        name: in its folder.
+        name: in its folder, or its path from there.
         is_folder: whether it is a folder, or a link to one.
         size: in bytes, or -1 if the storage does not say; None if it is neither a file nor a folder.
     """

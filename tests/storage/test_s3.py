@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import pickle
 import threading
 import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import quote
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import feedpipe as fp
 from feedpipe.errors import MissingError, SourceError
@@ -96,6 +102,47 @@ def test_an_object_that_vanishes(s3: S3) -> None:
     for look in (file.open, file.size):
         with pytest.raises(MissingError, match="s3://vanishing/a.csv is not there: it has vanished"):
             look()
+
+
+Requests = Callable[[Callable[..., Any]], Counter[str]]
+
+
+@pytest.fixture
+def requests(s3: S3) -> Iterator[Requests]:
+    """Counts the requests of an epoch of the 100 files of 20 folders."""
+    table = io.BytesIO()
+    parquet.write_table(pa.table({"x": [1, 2]}), table)
+    s3.put("folders", {f"tree/{k % 20:02}/{k:03}.parquet": table.getvalue() for k in range(100)})
+    s3.put("folders", {"tree/_hidden/a.parquet": b"", "tree/07/.hidden.parquet": b"", "tree/07/notes.txt": b""})
+    counts: Counter[str] = Counter()
+
+    def requests(read: Callable[..., Any]) -> Counter[str]:
+        counts.clear()
+        assert len(list(fp.Loader(read("folders/tree/**/*.parquet", filesystem=filesystem)))) in (100, 200)
+        return Counter(counts)
+
+    def count(request: Request) -> None:
+        counts["LIST" if "list-type" in request.target else request.method] += 1
+
+    with Proxy(s3.endpoint, before=count) as proxy:
+        filesystem = s3.filesystem(proxy.endpoint)
+        yield requests
+
+
+def test_a_recursive_listing_makes_a_request_for_a_thousand_files(s3: S3, requests: Requests) -> None:
+    assert requests(fp.list_files) == {"HEAD": 1, "LIST": 2}  # the HEAD, and a LIST, look for a file of that name
+    names = [f"s3://folders/tree/{k:02}/{k + 20 * i:03}.parquet" for k in range(20) for i in range(5)]
+    assert list(fp.list_files("s3://folders/tree", pattern="*.parquet", recursive=True)) == names
+    assert list(fp.list_files("s3://folders/tree/0?/**/*1.parquet")) == [name for name in names if "/01/" in name]
+    assert list(fp.list_files("s3://folders/tree/**/_hidden/*")) == ["s3://folders/tree/_hidden/a.parquet"]
+
+
+def test_a_file_that_is_read_once_is_looked_up_once(requests: Requests) -> None:
+    assert requests(fp.read_bytes) == {"HEAD": 1 + 100, "LIST": 2, "GET": 100}
+
+
+def test_a_parquet_file_is_looked_up_for_its_footer_and_its_rows(requests: Requests) -> None:
+    assert requests(fp.read_parquet) == {"HEAD": 1 + 1 + 200, "LIST": 2, "GET": 200}  # one more tells the types
 
 
 def test_a_server_that_is_not_there(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
