@@ -111,7 +111,8 @@ def no_thread_left() -> Iterator[None]:
         if not left:
             break
         gc.collect()  # does nothing while another thread collects, so once is not enough
-        left[0].join(timeout=0.05)
+        if left[0].ident is not None:  # else it starts just now
+            left[0].join(timeout=0.05)
         left = [thread for thread in left if thread.is_alive()]
     assert not left, f"threads left running: {[thread.name for thread in left]}"
 

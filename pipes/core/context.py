@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from threading import Lock, Thread
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from threading import RLock, Thread
+from types import GeneratorType
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +18,7 @@ import numpy.typing as npt
 from ..errors import CallSite, Origin
 from .block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow
 from .cursor import Cursor, Json
+from .ending import join
 from .rows import Indices
 
 Key = npt.NDArray[np.uint64]
@@ -129,42 +133,116 @@ class Tracer(Protocol):
         ...
 
 
+class RunEnded(BaseException):
+    """The run has ended, so what was asked for never comes.
+
+    Not an `Exception`: policies for rows that fail, retries and functions of the user let it pass. It ends the threads
+    of a run, and no consumer sees it.
+    """
+
+
 class Closing(Protocol):
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Begin no more work, and release all who wait. It is called again if an interrupt has ended it early."""
+        ...
 
 
 StartedKey: TypeAlias = "tuple[object, int, tuple[int, ...]]"
 """A row: its stage, its position there, and the rounds of the `repeat`s around."""
 
 C = TypeVar("C", bound=Closing)
+It = TypeVar("It", bound=Iterator[Any])
 N = TypeVar("N", int, npt.NDArray[np.int64])
 
 
 class ProcessResources:
-    """What the shards of one process share, by key; `close` closes all of it."""
+    """The threads of a run in one process, and what its shards share there, by key.
+
+    A run ends in this order: `closed` refuses new work, each resource and thread is told, and then `join` waits. Each
+    step may be repeated, so a run that an interrupt has left half ended is ended by the next call.
+
+    Attributes:
+        closed: whether the run has ended.
+    """
 
     def __init__(self) -> None:
-        self.threads: list[Thread] = []
+        self.closed = False
+        self._threads: list[tuple[Thread, Callable[[], object]]] = []
         self._resources: dict[Hashable, Closing] = {}
-        self._lock = Lock()
+        self._lock = RLock()
 
     def get(self, key: Hashable, make: Callable[[], C]) -> C:
-        """The resource of that key; the first caller makes it."""
+        """Return the resource of that key; the first caller makes it."""
         with self._lock:
             if key not in self._resources:
+                self._check_open()
                 self._resources[key] = make()
             return cast("C", self._resources[key])
 
-    def close(self) -> None:
+    def start(self, thread: Thread, stop: Callable[[], object]) -> None:
+        """Start a thread, which ends soon after a call of `stop`."""
         with self._lock:
-            resources, self._resources = self._resources, {}
-        for resource in resources.values():
-            resource.close()
+            self._check_open()
+            self._threads = [(other, end) for other, end in self._threads if other.ident is None or other.is_alive()]
+            self._threads.append((thread, stop))
+        thread.start()
+
+    def close(self) -> None:
+        """Tell all threads and resources that the run has ended."""
+        with self._lock:
+            self.closed = True
+        with ExitStack() as stack:  # the first one first, and all of them, whatever one raises
+            for resource in reversed(self._resources.values()):
+                stack.callback(resource.close)
+            for _, stop in self._threads:
+                stack.callback(stop)
+        self._resources.clear()
 
     def join(self) -> None:
-        """Waits for the threads of a run that was closed."""
-        for thread in self.threads:
-            thread.join()
+        """End the run, and wait for its threads."""
+        self.close()
+        self.end_threads()
+
+    def end_threads(self) -> None:
+        """End the threads alone, after a look at a single row."""
+        while self._threads:
+            thread, stop = self._threads[-1]
+            stop()
+            join(thread)
+            self._threads.pop()
+
+    def abandon(self) -> None:
+        """End the run, and wait for none of its threads."""
+        self.close()
+        self._threads.clear()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise RunEnded
+
+
+class Running:
+    """The generators that one thread runs, to be closed by that thread.
+
+    A generator that the garbage collector ends has its `finally` run where Python drops a KeyboardInterrupt.
+    """
+
+    def __init__(self) -> None:
+        self._generators: dict[ref[Generator[Any]], None] = {}  # in the order of their making
+
+    def add(self, items: It) -> It:
+        """Note an iterator, and return it; only a generator has anything to end."""
+        if isinstance(items, GeneratorType):
+            self._generators[ref(cast("Generator[Any]", items), self._generators.pop)] = None
+        return items
+
+    def close(self) -> None:
+        """Close those that are left, inputs first; all of them, whatever one raises."""
+        left = [generator for reference in list(self._generators) if (generator := reference()) is not None]
+        self._generators.clear()
+        with ExitStack() as stack:
+            for generator in left:
+                stack.callback(generator.close)
 
 
 class RowShare(NamedTuple):
@@ -253,6 +331,7 @@ class ProcessContext:
             all of it.
         threads: False if everything must run in the calling thread.
         rank_shards: how many shards all processes of this rank run.
+        running: the generators of this thread.
     """
 
     shards: tuple[int, ...] = ()
@@ -261,6 +340,7 @@ class ProcessContext:
     threads: bool = True
     rank_shards: int = 1
     remote: Callable[[object, Cursor, Context], Iterator[Block]] | None = None
+    running: Running = field(default_factory=Running)
 
 
 class Tracing(NamedTuple):
@@ -308,6 +388,22 @@ class Context:
     opened: Opened | None = None
     started: dict[StartedKey, Work] = field(default_factory=dict)
 
+    @property
+    def running(self) -> Running:
+        return self.process.running
+
+    def stop(self) -> None:
+        """End the run without waiting for its threads."""
+        with ExitStack() as stack:
+            stack.callback(self.process.resources.close)
+            stack.callback(self.running.close)
+
+    def close(self) -> None:
+        """End the run, and wait for its threads."""
+        with ExitStack() as stack:
+            stack.callback(self.process.resources.join)
+            stack.callback(self.running.close)
+
     def block_size(self) -> BlockSize:
         """The size of the blocks of one producer."""
         return self.pacing.block_sizes(self.pacing.clock)
@@ -342,9 +438,13 @@ class Context:
         """As the only shard of its process."""
         return replace(self, shard=shard, opened=None, process=replace(self.process, shards=(shard,)))
 
+    def part(self) -> Context:
+        """For inputs that an operator may leave before their end: it closes `running` while it still has them."""
+        return replace(self, process=replace(self.process, running=Running()))
+
     def with_clock(self, clock: Clock) -> Context:
         """In another thread, or at another consumer's pace."""
-        return replace(self, pacing=replace(self.pacing, clock=clock))
+        return replace(self.part(), pacing=replace(self.pacing, clock=clock))
 
     def for_request(self, request: RowsRequest) -> Context:
         """For another process, which asks for these rows."""
@@ -357,7 +457,7 @@ class Context:
             leftovers={},
             opened=None,
             pacing=replace(self.pacing, block_sizes=OneRow),
-            process=replace(self.process, threads=False, resources=ProcessResources()),
+            process=replace(self.process, threads=False, resources=ProcessResources(), running=Running()),
             tracing=self.tracing._replace(origins=True),
         )
 

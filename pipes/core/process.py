@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
@@ -91,6 +94,22 @@ def raised_by_signal_handler(error: BaseException) -> bool:
             return True
         interrupted, trace = frame, trace.tb_next
     return False
+
+
+def raise_interrupt(error: BaseException) -> None:
+    """Raise the KeyboardInterrupt that `error` hides: code in C raises a SystemError because of one."""
+    if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
+        raise error.__cause__ from None
+
+
+def import_whole(name: str) -> None:
+    """Import a library that an interrupt would leave half imported, and useless for the rest of the process.
+
+    No signal handler runs in the thread that imports it.
+    """
+    if name not in sys.modules:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(importlib.import_module, name).result()
 
 
 def _is_or_holds(value: object, frame: FrameType) -> bool:

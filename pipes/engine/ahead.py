@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 
-from ..core.block import Block, BlockSize, Clock, close
-from ..core.context import Call, Context, StartedKey, Work
+from ..core.block import Block, BlockSize, Clock
+from ..core.context import Call, Context, RunEnded, StartedKey, Work
 from ..core.operator import Input, Operator, StageView
 from ..core.rows import BlockRows
 from ..errors import LoaderError
@@ -231,7 +231,7 @@ def _read_ahead(
     waiting: deque[tuple[T, W, bool]] = deque()  # the flag: whether it was started early
     remote = True  # the last item
     ended = False
-    failure: BaseException | None = None
+    failure: Exception | None = None
     limit = FIRST_ITEMS_AHEAD
     try:
         while True:
@@ -244,7 +244,7 @@ def _read_ahead(
                 except StopIteration:
                     ended = True
                     break
-                except BaseException as error:
+                except Exception as error:
                     ended, failure = True, error
                     break
                 remote = is_remote(item)
@@ -333,8 +333,7 @@ class _Failed:
 class _Queue:
     """Finished blocks. The thread waits while `limit` rows are ready, the consumer while there are none.
 
-    It has two queues and no lock: the garbage collector may call `close` in any thread at any moment, even during a
-    wait, and the standard library guarantees that `SimpleQueue.put` is safe there.
+    It has two queues and no lock, so an interrupt leaves nothing half done.
     """
 
     def __init__(self, limit: int, clock: Clock) -> None:
@@ -345,23 +344,26 @@ class _Queue:
         self._done = False
         _queues.add(self)
 
-    def fill(self, blocks: Iterator[Block]) -> None:
+    def fill(self, make: Callable[[Context], Iterator[Block]], context: Context) -> None:
         end: _Failed | None = None
         try:
             rows = 0
-            for block in blocks:
+            for block in make(context):
                 rows += len(block)
                 self._ready.put(block)
                 del block  # it is the consumer's now
                 while (taken := self._take(wait=rows >= self._limit)) != 0:
                     if taken is None:
+                        end = _Failed(RunEnded())
                         return
                     rows -= taken
         except BaseException as error:
             end = _Failed(error)
         finally:
-            close(blocks)
-            self._ready.put(end)
+            try:
+                context.running.close()
+            finally:
+                self._ready.put(end)
 
     def _take(self, wait: bool) -> int | None:
         """The rows of one block that was taken; 0 if none was and it need not wait; None if the consumer is gone."""
@@ -419,14 +421,11 @@ def in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Co
 def _in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
     clock = Clock()  # the thread's own: it does not count the time in which the thread waits
     queue = _Queue(rows, clock)
-    blocks = make(context.with_clock(clock))
-    thread = threading.Thread(target=queue.fill, args=(blocks,), name="feedpipe-prefetch", daemon=True)
-    context.process.resources.threads.append(thread)
-    thread.start()
+    inner = context.with_clock(clock)
+    thread = Thread(target=queue.fill, args=(make, inner), name="feedpipe-prefetch", daemon=True)
+    context.process.resources.start(thread, queue.close)
     try:
         while (block := queue.next()) is not None:
             yield block
     finally:
-        # Not joined here: the garbage collector may run this in any thread, in that one too. A session joins when it
-        # is closed.
-        queue.close()
+        queue.close()  # the run joins its thread

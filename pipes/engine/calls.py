@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Thread
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock, Thread
 from types import CoroutineType
 from typing import NamedTuple, TypeVar, cast
+from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.block import nbytes
-from ..core.context import Context
+from ..core.context import Context, ProcessResources, RunEnded
 from ..core.rows import BlockRows
 from ..core.skips import Skipped
 from ..errors import LoaderError
@@ -84,14 +86,34 @@ class CallPool(ABC):
 
     def __init__(self) -> None:
         self._process = os.getpid()
+        self._closed = False
+        self._lock = Lock()
+        self._calls: set[Future[object]] = set()  # without a result
 
-    @abstractmethod
     def submit(self, function: Callable[..., object], *arguments: object) -> Future[object]:
-        """Begins a call as soon as fewer than `concurrency` run."""
+        """Begin a call as soon as fewer than `concurrency` run."""
+        with self._lock:
+            if self._closed:
+                raise RunEnded
+            call = self._begin(function, arguments)
+            self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return call
+
+    def close(self) -> None:
+        """Begin no more calls, and cancel all that have no result; nobody waits for one of them."""
+        with self._lock:
+            self._closed = True
+        for call in list(self._calls):
+            call.cancel()
+        self._end()
 
     @abstractmethod
-    def close(self) -> None:
-        """Begins no more calls, and cancels coroutines. Nothing is waited for: the garbage collector may call this."""
+    def _begin(self, function: Callable[..., object], arguments: Sequence[object]) -> Future[object]: ...
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Let the threads end once their calls have."""
 
     def result(self, call: Future[object]) -> tuple[object, Exception | None]:
         """What a call returned, or its error; waits for it."""
@@ -101,6 +123,10 @@ class CallPool(ABC):
             )
         try:
             return call.result(), None
+        except CancelledError as error:
+            if self._closed:
+                raise RunEnded from None
+            return None, error  # a coroutine has cancelled itself
         except Exception as error:
             return None, error
 
@@ -118,7 +144,7 @@ class CallPool(ABC):
 
     def in_order(
         self, function: Callable[..., object], calls: Iterator[tuple[U, Sequence[object] | None]], limit: AheadLimit
-    ) -> Iterator[tuple[U, Future[object]]]:
+    ) -> Generator[tuple[U, Future[object]]]:
         """Begins calls ahead of the consumer, and gives them in order.
 
         Args:
@@ -128,14 +154,14 @@ class CallPool(ABC):
             limit: how many calls are begun before their results are asked for.
         """
         waiting: deque[tuple[U, Future[object]]] = deque()
-        failure: BaseException | None = None
+        failure: Exception | None = None
         try:
             while True:
                 begun = False  # the next arguments may take long, so a result that is ready comes first
                 while failure is None and len(waiting) < limit.calls and not (begun and waiting[0][1].done()):
                     try:
                         name, arguments = next(calls)
-                    except BaseException as error:
+                    except Exception as error:
                         failure = error
                         break
                     waiting.append((name, done(None) if arguments is None else self.submit(function, *arguments)))
@@ -214,24 +240,44 @@ def begun_calls(
 
 
 class ThreadPool(CallPool):
-    """Calls functions in threads.
+    """Calls functions in threads."""
 
-    Args:
-        concurrency: how many threads.
-        threads: gets the threads, for the session to join.
-    """
-
-    def __init__(self, concurrency: int, threads: list[Thread]) -> None:
+    def __init__(self, concurrency: int, resources: ProcessResources) -> None:
         super().__init__()
-        self._pool = ThreadPoolExecutor(
-            concurrency, "feedpipe-call", initializer=lambda: threads.append(threading.current_thread())
-        )
+        self._waiting: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._dropped = finalize(self, self._waiting.put, None)
+        self._concurrency = concurrency
+        self._started = 0
+        self._resources = resources
 
-    def submit(self, function: Callable[..., object], *arguments: object) -> Future[object]:
-        return self._pool.submit(_call, function, *arguments)
+    def _begin(self, function: Callable[..., object], arguments: Sequence[object]) -> Future[object]:
+        call: Future[object] = Future()
+        self._waiting.put(partial(_make, call, function, arguments))
+        if self._started < self._concurrency and self._started <= len(self._calls):  # else a thread is idle
+            self._started += 1
+            self._resources.start(
+                Thread(target=_make_all, args=(self._waiting,), name="feedpipe-call", daemon=True), self.close
+            )
+        return call
 
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def _end(self) -> None:
+        self._waiting.put(None)
+
+
+def _make_all(waiting: SimpleQueue[Callable[[], object] | None]) -> None:
+    while (make := waiting.get()) is not None:
+        make()
+        del make
+    waiting.put(None)  # for the next thread
+
+
+def _make(call: Future[object], function: Callable[..., object], arguments: Sequence[object]) -> None:
+    if call.set_running_or_notify_cancel():
+        try:
+            call.set_result(_call(function, *arguments))
+        except BaseException as error:
+            call.set_exception(error)
+            del call  # the error refers to this frame
 
 
 def _call(function: Callable[..., object], *arguments: object) -> object:

@@ -3,40 +3,63 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from asyncio import sleep as sleep
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
 from threading import Thread
 from typing import Any, cast
+from weakref import finalize
 
+from ..core.context import ProcessResources
 from .calls import CallPool
 
 
 class CoroutinePool(CallPool):
-    """Awaits coroutine functions on an event loop of its own.
+    """Awaits coroutine functions on an event loop of its own, which ends after the last of them."""
 
-    Args:
-        concurrency: how many of them run at a time.
-        threads: gets the thread of the loop, for the session to join.
-    """
-
-    def __init__(self, concurrency: int, threads: list[Thread]) -> None:
+    def __init__(self, concurrency: int, resources: ProcessResources) -> None:
         super().__init__()
-        self._loop = asyncio.new_event_loop()
+        self._served = served = _Served()
         self._room = asyncio.Semaphore(concurrency)
-        self._stop = weakref.finalize(self, _stop, self._loop)
-        thread = Thread(target=_run, args=(self._loop,), name="feedpipe-calls", daemon=True)
-        threads.append(thread)
-        thread.start()
+        self._dropped = finalize(self, served.stop)
+        thread = Thread(target=lambda: asyncio.run(served.run()), name="feedpipe-calls", daemon=True)
+        resources.start(thread, self.close)
+        self._loop = served.loop.get()
 
-    def submit(self, function: Callable[..., object], *arguments: object) -> Future[object]:
+    def _begin(self, function: Callable[..., object], arguments: Sequence[object]) -> Future[object]:
         call = cast("Callable[..., Coroutine[Any, Any, object]]", function)
         return asyncio.run_coroutine_threadsafe(_await(self._room, call, arguments), self._loop)
 
-    def close(self) -> None:
-        self._stop()
+    def _end(self) -> None:
+        self._served.stop()
+
+
+class _Served:
+    """The thread of a pool, which does not refer to the pool."""
+
+    def __init__(self) -> None:
+        self.loop: SimpleQueue[asyncio.AbstractEventLoop] = SimpleQueue()
+        self._stop: Callable[[], object] | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        if self._stop is not None:  # else `run` sees that it is stopped
+            with suppress(RuntimeError):  # the loop is closed
+                self._stop()
+
+    async def run(self) -> None:
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._stop = partial(loop.call_soon_threadsafe, stopped.set)
+        self.loop.put(loop)
+        if not self._is_stopped:
+            await stopped.wait()
+        # Each call was cancelled once, and no more often, so that a `finally` of the user may await.
+        calls = [task for task in asyncio.all_tasks() if getattr(task.get_coro(), "cr_code", None) is _await.__code__]
+        await asyncio.gather(*calls, return_exceptions=True)
 
 
 async def _await(
@@ -49,28 +72,17 @@ async def _await(
             raise RuntimeError(f"the coroutine raised {type(error).__name__}") from error
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-    finally:
-        loop.close()
-
-
-def _stop(loop: asyncio.AbstractEventLoop) -> None:
-    with suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(loop.stop)
-
-
 async def within(function: Callable[..., Any], arguments: Sequence[object], timeout: float | None) -> object:
     """What a coroutine function returns; after so many seconds, a `TimeoutError`."""
+    if timeout is None:
+        return await function(*arguments)
     task = asyncio.ensure_future(function(*arguments))
-    finished, _ = await asyncio.wait([task], timeout=timeout)
+    try:
+        finished, _ = await asyncio.wait([task], timeout=timeout)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise
     if not finished:
         task.cancel()
         raise TimeoutError(f"the coroutine did not return within {timeout:g} s")

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.checks import is_coroutine_function
 from ..core.context import Context
+from ..core.process import raise_interrupt
 from ..core.skips import Retry
 from .calls import CallPool, ThreadPool
 
@@ -31,7 +32,8 @@ def retrying(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
         for attempt in range(retry.times):
             try:
                 return function(*arguments)
-            except retry.on:
+            except retry.on as error:
+                raise_interrupt(error)
                 time.sleep(retry.backoff * 2**attempt)
                 rewind()
         return function(*arguments)
@@ -74,7 +76,7 @@ def shared_call_pool(name: str, function: Callable[..., object], concurrency: in
     """The pool of operator `name` in this process."""
     resources = context.process.resources
     if not is_coroutine_function(function):
-        return resources.get(("calls", name), lambda: ThreadPool(concurrency, resources.threads))
+        return resources.get(("calls", name), lambda: ThreadPool(concurrency, resources))
     from .coroutines import CoroutinePool
 
-    return resources.get(("calls", name), lambda: CoroutinePool(concurrency, resources.threads))
+    return resources.get(("calls", name), lambda: CoroutinePool(concurrency, resources))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from types import TracebackType
 from typing import cast
 
-from ..core.block import Block, row_count
+from ..core.block import Block, close, row_count
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, checked_cursor
+from ..core.ending import Ending
 from ..core.graph import node_code
 from ..core.operator import Operator
+from ..core.process import raise_interrupt
 from ..core.rows import BlockRows
 from ..core.skips import Skipped
 from ..errors import DataError, LoaderError, PlanError, RowError, UnknownLengthError, shown_traceback
@@ -24,9 +27,9 @@ ONE_THREAD = (
 )
 
 
-def is_executing(error: ValueError) -> bool:
+def is_executing(error: Exception) -> bool:
     """Whether `send`, `next` or `close` itself raised it, because another thread runs the generator."""
-    return error.__traceback__ is not None and error.__traceback__.tb_next is None
+    return isinstance(error, ValueError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 # Runs a pipe in the calling thread: unsharded, with seed 0 and epoch 0.
@@ -45,7 +48,13 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
 
     def __init__(self, stage: Stage, context: Context, at: Cursor) -> None:
         self._context = context
-        self._blocks = stage.blocks(at, self._context)
+        self._blocks = blocks = stage.blocks(at, context)
+
+        def stop() -> None:
+            context.stop()
+            close(blocks)
+
+        self._ending = Ending(self, stop)
         self._skip_log = SkipLog.of(stage.node) if stage.may_skip else None
         self._counts = NO_SKIPS
         self._error: Exception | None = None
@@ -63,6 +72,7 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
                 self._skip_log.report(self._counts, "this run")
                 self._counts = NO_SKIPS
             self._has_ended = True
+            self._ending()
             raise StopIteration
         if self._skip_log is not None:
             return self._delivered(block.rows, self._skip_log)
@@ -107,6 +117,8 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
         except BaseException as error:
             self._error = error if isinstance(error, Exception) else interrupted(error)
             self._trace = shown_traceback(error)
+            with suppress(Exception):  # the first error is the one to show
+                self._ending()
             raise
         finally:
             clock.leave()
@@ -114,7 +126,8 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
     def _block_of_stage(self) -> Block | None:
         try:
             return next(self._blocks, None)
-        except ValueError as error:
+        except (ValueError, SystemError) as error:
+            raise_interrupt(error)
             if is_executing(error):  # chains in C may now lose rows that another thread gets, so it ends the run
                 raise LoaderError(ONE_THREAD) from None
             raise
@@ -212,10 +225,13 @@ def at_index(stage: Stage, index: int) -> object:
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of range for a pipe of {length} elements")
     at = index % length
+    context = Context()
     try:
-        return present(next(iter(stage.rows(range(at, at + 1), Context()))))
+        return present(next(iter(stage.rows(range(at, at + 1), context))))
     except RowError as error:
         raise error.with_traceback(shown_traceback(error)) from error.__cause__
+    finally:
+        context.process.resources.end_threads()
 
 
 # `check_cursor`: whether a cursor of a state can be one of a stage, and those in its token ones of its inputs.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import closing
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -14,6 +15,7 @@ from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, node_code, walk
 from ..core.operator import Boundary, Operator, Order, Weights
+from ..core.process import raise_interrupt
 from ..core.rows import BlockRows, Indices, concat
 from ..core.skips import Skipped, covers, skips
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, text_of, with_call_site
@@ -196,7 +198,10 @@ class Stage:
         blocks = in_thread(lambda inner: self._blocks(at, inner), 0 if self.main_thread else self._buffer, context)
         if context.tracing.tracer is not None and not self.indexed:
             blocks = self._traced_blocks(blocks, context.tracing.tracer)
-        return blocks if context.pacing.cut is None else _cut(blocks, context.pacing.cut)
+        if context.pacing.cut is not None:
+            blocks = _slice_blocks(blocks, context.pacing.cut)
+        context.running.add(blocks)
+        return blocks
 
     def _blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         if self.indexed:
@@ -212,6 +217,7 @@ class Stage:
                     self.call_site,
                 )
             )
+        context.running.add(blocks)
         return skip_rows(blocks, at.skip) if at.skip and not seeks else blocks
 
     def _traced_rows(self, indices: Indices, context: Context, tracer: Tracer) -> BlockRows:
@@ -319,6 +325,7 @@ class Stage:
         self, error: Exception, place: Cursor | int, row: object, context: Context, origin: Origin | None = None
     ) -> Skipped | None:
         """What stands in the place of a row that failed; None if the error must be raised."""
+        raise_interrupt(error)
         if not skips(self.op.on_error) or not covers(error):
             return None
         position = place.position if isinstance(place, Cursor) else place
@@ -334,10 +341,12 @@ class Stage:
         return skip_of(self.op.on_error, code, self.name, error, place, row, context, find_origin)
 
     def _origin_at(self, at: Cursor, context: Context) -> Origin | None:
-        block = next(self.input.blocks(at, context.replay()), None)
+        with closing(context.replay()) as replay:
+            block = next(self.input.blocks(at, replay), None)
         return block.origins[0] if block and block.origins else None
 
     def _row_error(self, error: Exception, find_origin: Callable[[], Origin | None]) -> Exception:
+        raise_interrupt(error)
         if isinstance(error, FeedpipeError):
             return error
         try:
@@ -423,7 +432,7 @@ def resolve(
     return resolved[root]
 
 
-def _cut(blocks: Iterator[Block], sizes: Callable[[int], list[int]]) -> Iterator[Block]:
+def _slice_blocks(blocks: Iterator[Block], sizes: Callable[[int], list[int]]) -> Iterator[Block]:
     for block in blocks:
         start = 0
         for size in sizes(len(block)):

@@ -316,7 +316,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
             for (block, index, unit), opened in started:
                 here = block.at.advance(index).plain
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for piece in self._pieces(stage, reader, unit, opened, place):
+                for piece in context.running.add(self._pieces(stage, reader, unit, opened, place)):
                     start = Cursor([here, *piece.at], 0, row)
                     malformed = piece.malformed
                     row += len(piece.rows) + (malformed is not None)

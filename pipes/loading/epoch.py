@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import repeat
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import row_shape
+from ..core.ending import Ending, end_in_thread
 from ..core.process import raised_by_signal_handler
 from ..engine.run import ONE_THREAD, interrupted, is_executing
 from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
@@ -48,10 +50,10 @@ class Epoch(Generic[T_co]):
 
     def _start(self, run: EpochRun) -> None:
         self._run = run
-        # A generator admits one thread at a time, so an element and its place in the state belong together. It refers
-        # to the run and the run not to the generator: a dropped epoch is freed at once.
+        # A generator admits one thread at a time, so an element and its place in the state belong together.
         self.elements: Generator[Any, Request] = run.elements()
         next(self.elements)
+        self._ending = Ending(self, partial(_end, self.elements, run))
 
     def peek(self) -> T_co:
         """The next element, which stays the next."""
@@ -87,6 +89,7 @@ class Epoch(Generic[T_co]):
         try:
             return self.elements.send(request)
         except StopIteration:  # the generator has ended
+            self._ending()
             if self._run.finished:
                 raise  # the traceback of `stop` would refer to this frame, and so to `stop`
             stop = self._run.stop
@@ -105,19 +108,17 @@ class Epoch(Generic[T_co]):
         Raises:
             LoaderError: another thread waits for an element.
         """
-        try:
-            self.elements.close()
-        except ValueError as error:
-            if is_executing(error):
-                raise LoaderError(ONE_THREAD) from None
-            raise
-        self._run.finish(LoaderError(reason))
+        self._run.reason = reason
+        self._ending()
 
     def leave(self) -> None:
         """Ends an epoch that nobody iterates any more, if other ranks wait for it; they learn of that."""
         if self._run.is_awaited:
-            with contextlib.suppress(LoaderError):  # another thread looks for an element
-                self.end("its iterator was dropped, so the other ranks do not wait for it")
+            end_in_thread(self._leave)
+
+    def _leave(self) -> None:
+        with contextlib.suppress(LoaderError):  # another thread looks for an element
+            self.end("its iterator was dropped, so the other ranks do not wait for it")
 
     def at_end(self) -> bool:
         """Whether the element that was taken last is the last one. If lengths do not tell, it looks for another."""
@@ -209,6 +210,16 @@ class EpochIterator(Generic[T_co]):
         return self._epoch.ask(request)
 
 
+def _end(elements: Generator[Any, Request], run: EpochRun) -> None:
+    try:
+        elements.close()
+    except ValueError as error:
+        if is_executing(error):
+            raise LoaderError(ONE_THREAD) from None
+        raise
+    run.finish(LoaderError(run.reason))
+
+
 # What an epoch has while it runs.
 _NOTHING = object()
 
@@ -224,6 +235,7 @@ class EpochRun:
         schedule: the schedule that it runs by.
         element: the one that the consumer took last.
         stop: the exception that ended it, which each later `next` raises; `trace` is its first traceback.
+        reason: why it ends, if it ends early.
     """
 
     def __init__(
@@ -238,6 +250,7 @@ class EpochRun:
         self.element: object = _NOTHING
         self.stop: Exception | None = None
         self.trace: TracebackType | None = None
+        self.reason = "this epoch was dropped"
         self._epochs = epochs
         self._job: Job | None = None  # the other ranks, if they communicate
         self._agreement: AgreedItems | None = None  # if the ranks agree on the end while they run
@@ -298,8 +311,9 @@ class EpochRun:
             self.stop, self.trace = stop, shown_traceback(stop)
             if self._agreement is not None:
                 self._epochs.segment = self._agreement.segment
-            if self._session is not None:
-                self._session.close()
+        if self._session is not None:
+            self._session.close()
+            self._session = None
 
     def position(self) -> Progress:
         """The progress; after the last element of all ranks, the beginning of the next epoch."""
@@ -437,6 +451,7 @@ class EpochRun:
         """Runs the plan from here on."""
         if self._session is not None:
             self._session.close()
+            self._session = None
         self._session = self._epochs.open(self._schedule.plan, position, self.progress.data_pass)
         return iter(self._session)
 

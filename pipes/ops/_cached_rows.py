@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ..core.block import Parted, has_skipped, nbytes, parted
 from ..core.context import Context
 from ..core.cursor import Json
+from ..core.ending import Ending
 from ..core.graph import walk
 from ..core.operator import Order
 from ..core.rows import Array, BlockRows, Indices, concat, index_array, take
@@ -197,14 +198,15 @@ class CachedRows:
 class RowsByPosition(CachedRows):
     """The rows of an indexed pipe. A process writes those that it has made, in the order in which it made them."""
 
-    def __init__(self, folder: Path, limit: int, length: int) -> None:
+    def __init__(self, folder: Path, limit: int, length: int, *, outlives: bool) -> None:
         super().__init__(folder, limit)
         self._files: list[RowFile] = []
         self._run_ends: list[int] = []  # behind the last position of a file of adjacent rows
         self._file_of = np.full(length, _MISSING, np.int32)
         self._place_of = np.zeros(length, np.int32)
         self._pending = _Pending()
-        weakref.finalize(self, _flush_at_end, self.files, self._pending)
+        if outlives:
+            self._ending = Ending(self, partial(_flush_at_end, self.files, self._pending))
         self._scan()
 
     @property

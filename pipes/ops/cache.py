@@ -218,6 +218,8 @@ class Cache(SameRows):
             rows = cached.rows(indices, lambda missing: stage.input.rows(missing, context.epoch_independent()))
         except UnfitRowsError as error:
             raise at_call_site(DataError(str(error)), stage) from error
+        if context.process.resources.closed:  # while another thread made the rows
+            cached.flush()
         return skipped_in(rows, context)
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
@@ -241,7 +243,7 @@ class Cache(SameRows):
             run = _UnitRun(self._rows_by_unit(stage), unit_source, number, unit, inner_context)
             part = None if units is None else unit
             try:
-                for block in run.blocks(row, inner, position):
+                for block in context.running.add(run.blocks(row, inner, position)):
                     position = block.end.position
                     output = [Block(skipped_in(block.rows, context, part), block.at, block.end, block.origins)]
                     del block  # only the consumer holds it now
@@ -267,7 +269,7 @@ class Cache(SameRows):
         limit = check_bytes("limit", self.limit)
         if not self.by_position:
             return RowsByUnit(self.folder, limit, self.steps)
-        return RowsByPosition(self.folder, limit, stage.input.length or 0)
+        return RowsByPosition(self.folder, limit, stage.input.length or 0, outlives=self.path is not None)
 
 
 class _WritesAtEnd:

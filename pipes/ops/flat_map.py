@@ -81,7 +81,7 @@ class FlatMap(TokenOfInput):
             first = row + len(items)  # of this expansion
             if not items:
                 start = Cursor(block.at.advance(index).plain, 0, first)
-            expansion, error = self._call(value)
+            expansion, error = self._call(value, context)
             while error is None:
                 before = len(items)
                 error = extend_until_error(islice(expansion, limit - before), items)
@@ -115,10 +115,10 @@ class FlatMap(TokenOfInput):
             yield Block(items, start, Cursor(block.end.plain, 0, row), origins)
         return row
 
-    def _call(self, value: object) -> tuple[Iterator[object], Exception | None]:
+    def _call(self, value: object, context: Context) -> tuple[Iterator[object], Exception | None]:
         try:
             if not self.retry:
-                return iter(self.function(value)), None
+                return context.running.add(iter(self.function(value))), None
             return iter(retrying(lambda: list(self.function(value)), check_retry(self.retry))()), None
         except Exception as error:
             return iter(()), error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, c
 
 import numpy as np
 
-from ..core.block import Block, Clock, close, nbytes
+from ..core.block import Block, Clock, nbytes
 from ..core.checks import check_bytes, check_callable, check_int
 from ..core.code import call_code
 from ..core.context import Context
@@ -360,7 +360,8 @@ class _SharedRun:
         self, source: Input, at: Cursor, context: Context, branches: Collection[int], limit: int, lock: RLock
     ) -> None:
         self._clock = Clock()
-        self._blocks = source.blocks(at, context.with_clock(self._clock))
+        self._context = context.with_clock(self._clock)
+        self._blocks = source.blocks(at, self._context)
         self._clock.leave()
         self._first = at.position
         self.round_key = _round_key(context)
@@ -386,7 +387,7 @@ class _SharedRun:
         self._queues.pop(branch, None)
 
     def close(self) -> None:
-        close(self._blocks)
+        self._context.running.close()
 
     def read(self, branch: int, position: int) -> Iterator[Block]:
         while (block := self._next(branch)) is not None:

@@ -173,7 +173,7 @@ class RowGenerator(Operator):
         here = -1, 0  # the rows taken before the last output, and the outputs of that row
         error: Exception | None = None
         try:
-            generator = iter(self.function(feed, *self.arguments, **self.keywords))
+            generator = context.running.add(iter(self.function(feed, *self.arguments, **self.keywords)))
             for output in generator:
                 here = (feed.taken, here[1] + 1) if here[0] == feed.taken else (feed.taken, 1)
                 if here <= (taken, emitted):

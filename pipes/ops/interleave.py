@@ -299,7 +299,7 @@ class _OpenItem:
 def _blocks_of(items: Iterable[object], position: int, context: Context) -> Iterator[Block]:
     """The items of an iterable from a position on."""
     block_size = context.block_size()
-    iterator = islice(items, position, None)
+    iterator = islice(context.running.add(iter(items)), position, None)
     while True:
         rows: list[object] = []
         count = block_size.rows()

@@ -340,7 +340,7 @@ class ConcurrentMap(Map):
         )
         limit = AheadLimit(self.calls_ahead(), context)
         pool = self._pool(stage, context)
-        for (block, index, row), call in pool.in_order(self.called, calls, limit):
+        for (block, index, row), call in context.running.add(pool.in_order(self.called, calls, limit)):
             result, error = pool.result(call)
             limit.measure([result], 1)
             skipped, value = (row, row.value) if isinstance(row, Skipped) else (None, row)

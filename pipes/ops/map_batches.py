@@ -259,7 +259,8 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
         skip = at.skip % self.size  # of the first group, which is made again
         row = at.position - skip
         groups = group_rows(stage.input.blocks(Cursor.of(at.token).advance(at.skip - skip), context), self.size)
-        for group, whole, parts, results, error in self._called(stage, _joined(groups, row), context):
+        called = self._called(stage, _joined(groups, row), context)
+        for group, whole, parts, results, error in context.running.add(called):
             if (
                 error is not None
                 and self.rng is False
@@ -292,7 +293,8 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
                 yield *part, *self._call(*arguments)
             return
         limit = AheadLimit(self.calls_ahead() // self.size, context)
-        for part, future in self._pool(stage, context).in_order(self._call, calls, limit):
+        begun = self._pool(stage, context).in_order(self._call, calls, limit)
+        for part, future in context.running.add(begun):
             results, error = self._result(stage, future, context)
             for rows in results:
                 limit.measure(rows, 1)

@@ -535,12 +535,15 @@ class MixtureRun:
         self._position, self._first, rounds, cursors = _read_token(at.token, count)
         self._op = op
         self._stage = stage
-        self._context = context
+        self._context = context.part()
         self._row = at.row
         self._rounds = list(rounds)
         self._cursors = list(cursors)
         self._readers = [self._reader(source) for source in range(count)]
         self._rows_given = [0] * count
+        self._rows_taken = context.process.resources.get(
+            ("mixture", stage.name, context.epoch), lambda: _RowsTaken(op.kind, context.epoch, count)
+        )
         self._block_size = context.block_size()
 
     def blocks(self) -> Iterator[Block]:
@@ -552,7 +555,8 @@ class MixtureRun:
                 if not self._goes_on_after(ended, sources):
                     return
         finally:
-            self._report()
+            self._context.running.close()
+            self._rows_taken.add(self._rows_given)
 
     def _goes_on_after(self, ended: int, sources: Sequence[int]) -> bool:
         """True if there are rows after the end of an input; note that end."""
@@ -612,13 +616,6 @@ class MixtureRun:
 
     def _token(self) -> Json:
         return [self._position, self._first, list(self._rounds), list(self._cursors)]
-
-    def _report(self) -> None:
-        """Add the rows taken of each input to those of the other shards of this process."""
-        key = "mixture", self._stage.name, self._context.epoch
-        resources = self._context.process.resources
-        rows = resources.get(key, lambda: _RowsTaken(self._op.kind, self._context.epoch, len(self._rows_given)))
-        rows.add(self._rows_given)
 
 
 def _read_token(token: Json, inputs: int) -> tuple[int, int, list[int], list[Json]]:

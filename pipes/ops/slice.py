@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
@@ -113,20 +114,23 @@ class SliceBase(TokenOfInput, Rearranged):
         if stop is not None and position >= stop:
             return
         source = Cursor.of(at.token)
-        for block in stage.input.blocks(source.advance(position - source.position), context):
-            first = block.at.position
-            last = first + len(block) if stop is None else min(stop, first + len(block))
-            indices = range(position - first, last - first, step)
-            if indices:
-                rows, origins = block.select(indices)
-                position += len(indices) * step
-                count = position - first  # rows of the block that need not be read again
-                end = block.end if count == len(block) else block.at.advance(count)
-                here = Cursor(block.at.advance(indices.start).plain, 0, row)
-                row += len(indices)
-                yield Block(rows, here, Cursor(end.plain, 0, row), origins)
-            if stop is not None and position >= stop:
-                return
+        inner = context.part()
+        blocks = stage.input.blocks(source.advance(position - source.position), inner)
+        with closing(inner.running):
+            for block in blocks:
+                first = block.at.position
+                last = first + len(block) if stop is None else min(stop, first + len(block))
+                indices = range(position - first, last - first, step)
+                if indices:
+                    rows, origins = block.select(indices)
+                    position += len(indices) * step
+                    count = position - first  # rows of the block that need not be read again
+                    end = block.end if count == len(block) else block.at.advance(count)
+                    here = Cursor(block.at.advance(indices.start).plain, 0, row)
+                    row += len(indices)
+                    yield Block(rows, here, Cursor(end.plain, 0, row), origins)
+                if stop is not None and position >= stop:
+                    return
 
 
 @dataclass(frozen=True)
@@ -239,22 +243,25 @@ class TakeWhile(_UntilFalse):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source, over = _start(at)
         row = at.row
-        for block in stage.input.blocks(source, context) if not over else ():
-            count, error = self.count_true(block.rows)
-            over = error is None and count < len(block)
-            if count:
-                taken = block.slice(0, count)
-                first, row = row, row + count
-                yield Block(
-                    taken.rows,
-                    Cursor([block.at.plain, False], 0, first),
-                    Cursor([taken.end.plain, over], 0, row),
-                    taken.origins,
-                )
-            if error is not None:
-                raise stage.failed(error, block.at.advance(count), context)
-            if over:
-                return
+        inner = context.part()
+        blocks = stage.input.blocks(source, inner) if not over else iter(())
+        with closing(inner.running):
+            for block in blocks:
+                count, error = self.count_true(block.rows)
+                over = error is None and count < len(block)
+                if count:
+                    taken = block.slice(0, count)
+                    first, row = row, row + count
+                    yield Block(
+                        taken.rows,
+                        Cursor([block.at.plain, False], 0, first),
+                        Cursor([taken.end.plain, over], 0, row),
+                        taken.origins,
+                    )
+                if error is not None:
+                    raise stage.failed(error, block.at.advance(count), context)
+                if over:
+                    return
 
 
 class SkipWhile(_UntilFalse):

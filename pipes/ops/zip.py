@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
@@ -77,28 +78,30 @@ class Zip(Operator):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
         row = at.position
+        inner = context.part()
         sources = [
-            source.blocks(Cursor.of(token).advance(at.skip), context)
+            source.blocks(Cursor.of(token).advance(at.skip), inner)
             for source, token in builtins.zip(stage.inputs, tokens, strict=True)
         ]
         rests: list[Block | None] = [None] * len(sources)
-        while True:
-            blocks: list[Block] = []
-            for source, rest in builtins.zip(sources, rests, strict=True):
-                block = rest or next(source, None)
-                if block is None:
-                    return
-                blocks.append(block)
-            count = min(map(len, blocks))
-            rests = [block.slice(count, len(block)) if len(block) > count else None for block in blocks]
-            blocks = [block.slice(0, count) for block in blocks]
-            yield Block(
-                zipped([block.rows for block in blocks]),
-                Cursor([block.at.plain for block in blocks], 0, row),
-                Cursor([block.end.plain for block in blocks], 0, row + count),
-                zipped_origins(blocks),
-            )
-            row += count
+        with closing(inner.running):
+            while True:
+                blocks: list[Block] = []
+                for source, rest in builtins.zip(sources, rests, strict=True):
+                    block = rest or next(source, None)
+                    if block is None:
+                        return
+                    blocks.append(block)
+                count = min(map(len, blocks))
+                rests = [block.slice(count, len(block)) if len(block) > count else None for block in blocks]
+                blocks = [block.slice(0, count) for block in blocks]
+                yield Block(
+                    zipped([block.rows for block in blocks]),
+                    Cursor([block.at.plain for block in blocks], 0, row),
+                    Cursor([block.end.plain for block in blocks], 0, row + count),
+                    zipped_origins(blocks),
+                )
+                row += count
 
 
 ENDED = False

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block, Clock, close
+from ..core.block import Block, Clock
 from ..core.context import Context, Opened, RowShare, RowsRequest
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node
@@ -613,7 +613,8 @@ class _Reader:
 
     def __init__(self, source: Stage, at: Cursor, context: Context, sharing: set[RowShare]) -> None:
         self._clock = Clock()
-        self._blocks = source.blocks(at, context.with_clock(self._clock))
+        self._context = context.with_clock(self._clock)
+        self._blocks = source.blocks(at, self._context)
         self._clock.leave()
         self._first = at.position
         self._claimed: set[RowShare] = set()
@@ -642,7 +643,7 @@ class _Reader:
         # A thread may still be reading. Its run is then freed with this object.
         if self._lock.acquire(blocking=False):
             try:
-                close(self._blocks)
+                self._context.running.close()
             finally:
                 self._lock.release()
 

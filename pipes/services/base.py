@@ -83,7 +83,7 @@ class ServiceRun(Protocol):
         ...
 
     def close(self) -> None:
-        """End what is left after `items` was closed, and wait for its threads."""
+        """End what is left after `items` was closed, and wait for its threads; again after an interrupt."""
         ...
 
 
@@ -108,19 +108,20 @@ class PlanService:
 
 
 class PlanRun:
-    """One run. It ends when it is closed or dropped; `close` waits for its threads."""
+    """One run; `close` waits for its threads."""
 
     def __init__(self, run: ServiceRun) -> None:
         self._run = run
-        # The generator refers to its run, and that not to the generator, so what is dropped is freed at once.
         self._items = run.items()
 
     def __iter__(self) -> Iterator[Step | ShardEnd]:
         return self._items
 
     def close(self) -> None:
-        self._items.close()
-        self._run.close()
+        try:
+            self._items.close()
+        finally:
+            self._run.close()
 
 
 def check_arguments(*, prefetch: object, memory: int | str | None, timeout: object, init: object = None) -> None:

@@ -152,14 +152,10 @@ class ThreadsRun:
             self._start(range(self._service.workers))
             yield from self._merge.run(self, ordered=self._service.ordered)
         finally:
-            with self._changed:
-                self._stopped = True
-                self._changed.notify_all()
             self._resources.close()
 
     def close(self) -> None:
-        for thread in self._threads:
-            thread.join()
+        self._resources.join()
 
     def receive(self, worker: int) -> Step | ShardEnd:
         """The next item of a thread; waits for it."""
@@ -194,7 +190,12 @@ class ThreadsRun:
             if own:
                 name = f"feedpipe-worker-{worker}"
                 self._threads.append(Thread(target=self._produce, args=(worker, own, shards), name=name, daemon=True))
-                self._threads[-1].start()
+                self._resources.start(self._threads[-1], self._stop)
+
+    def _stop(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
 
     def _produce(self, worker: int, parts: list[ShardRun], shards: tuple[int, ...]) -> None:
         items = run_shards(self._plan, parts, self._epoch, DEFAULT, self._resources, shards)
@@ -235,7 +236,7 @@ class ThreadsRun:
             for thread in self._threads
             if thread.ident in frames
         ]
-        self._threads.clear()  # nobody waits for those that never end
+        self._resources.abandon()  # one of them may never end
         return WorkerError(
             f"no element has come for {self._service.timeout:g} seconds, which is the `timeout`\n" + "\n".join(stacks)
         )

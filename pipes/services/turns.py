@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from ..core.block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow, close
+from ..core.block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow
 from ..core.context import Context, Opened, Pacing, ProcessContext, ProcessResources, RowsRequest, Tracer, Tracing
 from ..core.cursor import START, Cursor, Json
-from ..core.process import raised_by_signal_handler
+from ..core.process import raise_interrupt, raised_by_signal_handler
 from ..core.rows import BlockRows
 from ..engine.run import empty_block
 from ..errors import FeedpipeError, StateError
@@ -65,15 +66,15 @@ def run_shards(
     """
     by_shard = {part.shard: part for part in parts}
     numbers = shards or tuple(by_shard)
-    running: list[_Shard] = []
+    turns: deque[_Shard] = deque()
     ends: list[ShardEnd] = []
-    try:
+    with ExitStack() as running:
         for number in turn_order({number: part.at for number, part in by_shard.items()}):
             part = by_shard[number]
             resumed = part.at != START or number == plan.tail_shard
             context = shard_context(plan, part, numbers, epoch, mode, resources)
-            running.append(_Shard(part, context, mode.before_block, resumed=resumed))
-        turns = deque(running)
+            turns.append(_Shard(part, context, mode.before_block, resumed=resumed))
+            running.callback(turns[-1].close)
         while turns:
             shard = turns.popleft()
             step = shard.step()
@@ -84,9 +85,6 @@ def run_shards(
                 continue
             ends.append(shard.end(plan.tail_name))
             yield ends[-1]
-    finally:
-        for shard in running:
-            shard.close()
     return ends
 
 
@@ -153,7 +151,7 @@ class _Shard:
         context.pacing.clock.leave()
 
     def close(self) -> None:
-        close(self._blocks)
+        self._context.running.close()
 
     def end(self, tail_name: str | None) -> ShardEnd:
         """The end of the shard, after the last step."""
@@ -196,6 +194,7 @@ class _Shard:
             error.place = self._number, self._at.plain
             raise
         except Exception as error:
+            raise_interrupt(error)
             if not self._begins_by_cursor or raised_by_signal_handler(error):
                 raise
             # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.

@@ -148,7 +148,7 @@ class FromIterable(Operator):
         row = at.position
         try:
             iterable = self.iterable() if callable(self.iterable) else self.iterable
-            items = islice(iterable, row, None)
+            items = islice(context.running.add(iter(iterable)), row, None)
         except Exception as error:
             failed = stage.failed(error, START, context)
             raise failed from failed.__cause__

@@ -12,7 +12,6 @@ import shutil
 import struct
 import tempfile
 import time
-import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..core.ending import Ending
 from ..errors import SourceError
 from .filesystem import describe
 from .mapping import map_file, room_for_mappings
@@ -254,7 +254,7 @@ class TemporaryFolder:
         self.path = Path(tempfile.mkdtemp(prefix=_PLACE_PREFIX, dir=base))
         descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        weakref.finalize(self, _remove, self.path, descriptor, os.getpid())
+        self._ending = Ending(self, partial(_remove, self.path, descriptor, os.getpid()))
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(None), ()  # only its owner removes it

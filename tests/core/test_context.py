@@ -52,7 +52,8 @@ def test_rows_for_another_process() -> None:
     context = Context(seed=3)
     other = context.for_request(RowsRequest("map-1", None, RowShare(0, 1, 2), (4,), origins=True))
     assert (other.rounds, other.tracing) == ((4,), Tracing(origins=True))
-    assert other.pacing.clock is not context.pacing.clock and other.process is context.process
+    assert other.pacing.clock is not context.pacing.clock and other.process.resources is context.process.resources
+    assert other.running is not context.running
 
 
 def test_work_is_taken_once() -> None:

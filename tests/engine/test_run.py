@@ -10,6 +10,7 @@ import feedpipe as fp
 from feedpipe.errors import LoaderError, RowError
 from feedpipe.extensions import Block
 
+from ..support.core import end_dropped
 from ..support.engine import _ElementsOfBlocks
 
 
@@ -72,4 +73,5 @@ def test_an_iterator_that_is_dropped_ends_its_run() -> None:
     iterator = iter(fp.from_iterable(rows))
     assert next(iterator) == 0
     del iterator
+    end_dropped()
     assert ended == [True]

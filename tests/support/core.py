@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from feedpipe.core import process as process
 from feedpipe.core.block import AdaptiveBlockSize as AdaptiveBlockSize
 from feedpipe.core.block import BlockSize as BlockSize
@@ -19,9 +21,12 @@ from feedpipe.core.context import ProcessContext as ProcessContext
 from feedpipe.core.context import ProcessResources as ProcessResources
 from feedpipe.core.context import RowShare as RowShare
 from feedpipe.core.context import RowsRequest as RowsRequest
+from feedpipe.core.context import RunEnded as RunEnded
 from feedpipe.core.context import Tracing as Tracing
 from feedpipe.core.context import uniforms as uniforms
 from feedpipe.core.cursor import checked_cursor as checked_cursor
+from feedpipe.core.ending import Ending as Ending
+from feedpipe.core.ending import _live
 from feedpipe.core.graph import Node as Node
 from feedpipe.core.graph import chain_code as chain_code
 from feedpipe.core.graph import names as names
@@ -44,3 +49,10 @@ from feedpipe.core.rows import take_joined as take_joined
 from feedpipe.core.shared_rows import shared as shared
 from feedpipe.core.skips import Skipped as Skipped
 from feedpipe.core.skips import SkippedRow as SkippedRow
+
+
+def end_dropped() -> None:
+    """End what was dropped, or wait until its thread has."""
+    for ending in list(_live.values()):
+        if weakref.ref.__call__(ending) is None:
+            ending()

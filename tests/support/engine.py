@@ -9,6 +9,7 @@ from feedpipe.engine.ahead import read_ahead as read_ahead
 from feedpipe.engine.calls import CALLS_AHEAD as CALLS_AHEAD
 from feedpipe.engine.calls import ThreadPool as ThreadPool
 from feedpipe.engine.calls import done as done
+from feedpipe.engine.coroutines import CoroutinePool as CoroutinePool
 from feedpipe.engine.run import _ElementsOfBlocks as _ElementsOfBlocks
 from feedpipe.engine.run import elements as elements
 from feedpipe.engine.seeds import Permutation as Permutation

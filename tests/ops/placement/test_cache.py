@@ -13,6 +13,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
 from feedpipe.testing import check_operator
 
+from ...support.core import end_dropped
 from .cached_pipes import KINDS, ROWS, Counted, Kind, csv_of, files, indexed, same, shown
 
 pytestmark = pytest.mark.usefixtures("small_files")
@@ -92,6 +93,7 @@ def test_memory_is_shared_by_workers_and_removed(calls: Counted) -> None:
     temporary = Path(explanation(pipe).rpartition(", in ")[2].strip()).parent
     assert temporary.exists()
     del pipe
+    end_dropped()
     assert not temporary.exists()
 
 
