@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
@@ -342,14 +342,15 @@ SECONDS_OF_IMPORT = 0.5
 
 
 @contextlib.contextmanager
-def _saying_what_it_runs(name: str) -> Iterator[None]:
+def _saying_what_it_runs(name: str) -> Generator[None]:
     """Say on stderr, once, at which line the top level of a module is, unless its import soon ends."""
     ended = threading.Event()
     importer = threading.get_ident()
 
     def watch() -> None:
         while not ended.wait(SECONDS_OF_IMPORT):
-            if line := _running_line(name, sys._current_frames().get(importer)):
+            frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+            if line := _running_line(name, frames.get(importer)):
                 return _print_error(
                     f"importing `{name}` runs its top level, which is at {line}; put what should not run here into a "
                     "function, or under `if __name__ == '__main__':`"
