@@ -117,7 +117,7 @@ def _copy(value: Any) -> Any:
         return tuple(map(_copy, value))
     if isinstance(value, np.ndarray):
         return _view(value)
-    if isinstance(value, tuple) and hasattr(kind, "_make"):
+    if issubclass(kind, tuple) and hasattr(kind, "_make"):
         return kind._make(map(_copy, value))
     if kind in (set, bytearray):
         return value.copy()

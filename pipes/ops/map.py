@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,15 +12,16 @@ import numpy as np
 
 from ..core.block import Block, Parted, has_skipped, parted
 from ..core.checks import check_callable, check_choice, check_int, is_coroutine_function
+from ..core.code import step_code
 from ..core.context import Context, Generators, generator
 from ..core.cursor import Cursor
 from ..core.operator import Columns, CursorOfInput, Order, StageView
-from ..core.rows import BlockRows, Indices, index_array
+from ..core.rows import BlockRows, Indices, Rows, index_array
 from ..core.skips import OnError, Retry, Skipped, check_on_error, check_retry, skips
 from ..engine.calls import CALLS_AHEAD, AheadLimit, BegunCall, CallPool, begun_calls, done, map_until_error
 from ..engine.retrying import retrying, shared_call_pool
 from ..engine.seeds import global_generators
-from ..errors import ArgumentError, RowError, with_call_site
+from ..errors import ArgumentError, PlanWarning, RowError, warn, with_call_site
 from ._shared import data_error
 
 if TYPE_CHECKING:
@@ -202,6 +204,35 @@ class Map(CursorOfInput):
 
         The function is called once for each row: after a row that is skipped, the calls go on with the next.
         """
+        if context.process.threads or "torch" not in sys.modules or isinstance(rows, Rows):
+            return self._call_each(stage, rows, positions, context, place)
+        from ..torch.tensors import WatchedTensors
+
+        watched = WatchedTensors(rows)  # for debugging
+        called = self._call_each(stage, rows, positions, context, place)
+        for number in watched.changed():
+            at, again = place(number), context.replay()
+            if isinstance(at, Cursor):
+                row = next(iter(next(stage.input.blocks(at, again)).rows))
+            else:
+                row = next(iter(stage.input.rows(range(at, at + 1), again)))
+            if watched.are_in(row, number):
+                warn(
+                    f"`{step_code(self, source=False)}` changes a tensor of a row that is read again, such as in the "
+                    "next epoch; write `x = x.clone()` before it changes `x`",
+                    PlanWarning,
+                    stage.call_site,
+                )
+        return called
+
+    def _call_each(
+        self,
+        stage: StageView,
+        rows: BlockRows,
+        positions: Indices,
+        context: Context,
+        place: Callable[[int], Cursor | int],
+    ) -> tuple[BlockRows, Exception | None]:
         marked = stage.input.may_skip and has_skipped(rows)
         results: list[object] = []
         error: Exception | None = None
