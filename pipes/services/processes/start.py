@@ -241,8 +241,10 @@ class ForkServer:
         return Death(*cast("tuple[int | None, int]", self._send(pid, ())))
 
     def close(self) -> None:
-        self._forget()
-        hang_up(self._control)  # the server kills processes that do not end
+        try:
+            hang_up(self._control)  # the server kills processes that do not end
+        finally:
+            self._forget()
 
     def disown(self) -> None:
         self._forget()

@@ -102,9 +102,10 @@ def enter(content: int, folder: int, *outputs: int) -> None:
         del os.environ[name]
     os.environ.update(there.environment)
     time.tzset()
-    os.fchdir(folder)
     sys.path[:] = there.path
-    sys.path_importer_cache.clear()  # it may have the folders of relative paths
+    if _identity(folder) != _identity("."):
+        os.fchdir(folder)
+        sys.path_importer_cache.clear()  # it may have the folders of relative paths
     for number, output in enumerate(outputs, 1):
         os.dup2(output, number)
     if sys.stdout is not None:

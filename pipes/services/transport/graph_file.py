@@ -264,12 +264,32 @@ def _error_text(error: Exception) -> str:
 
 
 _ALIGNMENT_BYTES = 64
-_HEAD = struct.Struct("<QQQQQQQ")
-"""Start and end of the pickle, of the table of buffers, and of the names of libraries; the depth of the writer among
-workers of workers."""
-
+_HEAD = struct.Struct("<7Q")
 LARGE_LIBRARIES = frozenset({"torch", "torchvision", "torchaudio", "PIL", "pandas", "scipy", "cv2"})
 """They take long to import, and start no threads then, so a fork server can import them for all its workers."""
+
+
+class _Head(NamedTuple):
+    """The beginning of the file.
+
+    Attributes:
+        start, stop: the place of the pickle.
+        table_start, table_stop: that of the table of buffers.
+        names_start, names_stop: that of the names of libraries.
+        depth: of the writer, among workers of workers.
+    """
+
+    start: int
+    stop: int
+    table_start: int
+    table_stop: int
+    names_start: int
+    names_stop: int
+    depth: int
+
+    @staticmethod
+    def of(fd: int) -> _Head:
+        return _Head(*_HEAD.unpack(os.pread(fd, _HEAD.size, 0)))
 
 
 def write_graph_file(content: object, root: Node) -> int:
@@ -308,16 +328,15 @@ def read_graph_file(fd: int) -> tuple[object, dict[type, int]]:
     mapping.fd = os.dup(fd)
     weakref.finalize(mapping, os.close, mapping.fd).atexit = False
     view = memoryview(mapping)
-    start, stop, table_start, table_stop, *_ = _HEAD.unpack_from(view)
-    places = view[table_start:table_stop].cast("Q").tolist()
+    head = _Head.of(fd)
+    places = view[head.table_start : head.table_stop].cast("Q").tolist()
     buffers = [view[begin:end] for begin, end in zip(places[::2], places[1::2], strict=True)]
-    return cast("tuple[object, dict[type, int]]", pickle.loads(view[start:stop], buffers=buffers))
+    return cast("tuple[object, dict[type, int]]", pickle.loads(view[head.start : head.stop], buffers=buffers))
 
 
 def begin_worker(fd: int) -> tuple[object, dict[type, int]]:
     """`read_graph_file` in a process that was started to run the graph; its elements may have the same classes."""
-    *_, depth = _HEAD.unpack(os.pread(fd, _HEAD.size, 0))
-    nesting.begin_worker(depth)
+    nesting.begin_worker(_Head.of(fd).depth)
     content, classes = read_graph_file(fd)
     adopt(classes)
     return content, classes
@@ -325,8 +344,8 @@ def begin_worker(fd: int) -> tuple[object, dict[type, int]]:
 
 def libraries_of(graph_file: int) -> list[str]:
     """The modules of `LARGE_LIBRARIES` that reading a file from `write_graph_file` imports."""
-    *_, start, stop, _ = _HEAD.unpack(os.pread(graph_file, _HEAD.size, 0))
-    return os.pread(graph_file, stop - start, start).decode().split()
+    head = _Head.of(graph_file)
+    return os.pread(graph_file, head.names_stop - head.names_start, head.names_start).decode().split()
 
 
 class _Mapping(mmap.mmap):
@@ -362,7 +381,7 @@ class _File:
             raise
         return start, self._end
 
-    def close(self, *head: int) -> None:
+    def close(self, head: _Head) -> None:
         self._write(memoryview(_HEAD.pack(*head)), 0)
 
     def _write(self, data: memoryview, at: int) -> None:
@@ -381,7 +400,7 @@ def _dump(content: object, file: _File) -> None:
         place = file.write(data)
     table = file.write(memoryview(file.places).cast("B"))
     names = file.write(memoryview(" ".join(sorted(pickler.libraries)).encode()))
-    file.close(*place, *table, *names, nesting.depth)
+    file.close(_Head(*place, *table, *names, nesting.depth))
 
 
 def _pickle_error(value: object) -> Exception | None:
