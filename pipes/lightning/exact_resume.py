@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from weakref import WeakSet
 
 from ..errors import StateError
 from ..loader import Loader, gathered, state_before
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
         """The part of Lightning's trainer that is used."""
 
         state: Any
+        current_epoch: int
         num_training_batches: int | float
         fit_loop: Any
 
@@ -44,6 +46,8 @@ class ExactResume(Callback):
     the end of `fit`. All ranks must save together, as they do with `trainer.save_checkpoint` and `ModelCheckpoint`. It
     looks after the feedpipe loaders that are trained on, and leaves others to Lightning.
 
+    With `reload_dataloaders_every_n_epochs`, a new loader begins the epoch of the trainer, and not epoch 0 again.
+
     `limit_train_batches` drops the rest of an epoch. Give `steps=` to the loader to train on it in the next one.
     If `max_steps` or `max_time` ends `fit` in mid-epoch, Lightning counts that epoch as complete. A resumed run begins
     Lightning's next epoch with the rest of the loader's.
@@ -64,6 +68,7 @@ class ExactResume(Callback):
     def __init__(self) -> None:
         self._loaded: list[Any] = []
         self._last: Trained = {}  # when training ended
+        self._known: WeakSet[Loader[Any]] = WeakSet()
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: object, checkpoint: dict[str, Any]) -> None:
         """Replace the states of loaders in the checkpoint by those of the step that was trained last."""
@@ -80,6 +85,7 @@ class ExactResume(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: object) -> None:
         """Load the states, and let the trainer take its first elements again."""
+        self._known.update(_loaders(trainer))
         states, self._loaded = self._loaded, []
         if not states:
             return
@@ -95,6 +101,13 @@ class ExactResume(Callback):
             else:
                 loader.load_state_dict(state)
         iter(trainer.fit_loop._data_fetcher)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: object) -> None:
+        """Let a loader that was made for this epoch begin the epoch of the trainer, unless it has begun another."""
+        for loader in _loaders(trainer) - {*self._known}:
+            if loader.epoch == 0 < trainer.current_epoch:
+                loader.set_epoch(trainer.current_epoch)
+            self._known.add(loader)
 
     def on_train_end(self, trainer: Trainer, pl_module: object) -> None:
         """Keep the states: the trainer then drops the elements that it took ahead."""
@@ -113,6 +126,10 @@ def _trained(trainer: Trainer) -> Trained:
     ahead = len(getattr(loop._data_fetcher, "batches", ())) + progress.ready - progress.processed
     loaders = enumerate(_stateful_loaders(trainer))
     return {place: (loader, state_before(loader, ahead)) for place, loader in loaders if isinstance(loader, Loader)}
+
+
+def _loaders(trainer: Trainer) -> set[Loader[Any]]:
+    return {loader for loader in _stateful_loaders(trainer) if isinstance(loader, Loader)}
 
 
 def _stateful_loaders(trainer: Trainer) -> list[Any]:

@@ -311,6 +311,8 @@ class EpochRun:
             self.stop, self.trace = stop, shown_traceback(stop)
             if self._agreement is not None:
                 self._epochs.segment = self._agreement.segment
+            if self.finished and self.schedule is not None:
+                self._epochs.ended(self.schedule, self.progress)
         if self._session is not None:
             self._session.close()
             self._session = None

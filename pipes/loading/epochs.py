@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import logging
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
@@ -18,10 +20,13 @@ from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
+from ..plan.sharding import reorders
 from ..services.base import Executor, ReadingService, Session
 from .ranks import Job, Rank, RankSource
 from .schedule import End, Even, Schedule, unknown_length_error
 from .state import Progress
+
+log = logging.getLogger("feedpipe")
 
 
 class Epochs:
@@ -63,6 +68,7 @@ class Epochs:
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
         self._job: Job | None = None
+        self._number = next(_numbers)
         self._is_shared = False  # all ranks have the listings and types that the first one has resolved
         self.segment = 1
         self.skip_log = SkipLog.of(pipe)
@@ -156,7 +162,14 @@ class Epochs:
         schedule = self._schedule_of_now(progress)
         if job is not None:
             job.compare(schedule.standing(progress))
+        if progress.epoch == progress.step == 0:
+            first_epochs.begin(schedule, self._number)
         return schedule, schedule.end(progress, warns=True)
+
+    def ended(self, schedule: Schedule, progress: Progress) -> None:
+        """Notes that an epoch has come to its end."""
+        if progress.epoch == 0:
+            first_epochs.end(schedule, self._number)
 
     def restore(self, pipe: str, schedule: Callable[[], Schedule]) -> Schedule:
         """The schedule for a state whose fingerprint is `pipe`, which may fix listings and types of operators.
@@ -268,6 +281,41 @@ class Epochs:
                 warn(f"{processes} processes read the same data: {read.reason}", PlanWarning)
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
+
+
+class FirstEpochs:
+    """The first epochs that have ended in this process. A program that makes a loader for each epoch is told so once.
+
+    Args:
+        tells: whether it is told.
+    """
+
+    def __init__(self, *, tells: bool = True) -> None:
+        self.tells = tells
+        self._loaders: dict[tuple[object, ...], int] = {}
+
+    def end(self, schedule: Schedule, loader: int) -> None:
+        """Notes that a loader has ended epoch 0."""
+        if self.tells and len(self._loaders) < MAX_FIRST_EPOCHS and reorders(schedule.plan.root):
+            self._loaders.setdefault(self._key(schedule), loader)
+
+    def begin(self, schedule: Schedule, loader: int) -> None:
+        """Says so if another loader has ended epoch 0 of the same pipe with the same seed."""
+        if self.tells and self._loaders and self._loaders.get(self._key(schedule), loader) != loader:
+            self.tells = False
+            log.warning(
+                "a loader begins epoch 0 of a pipe, which another loader of this process with the same seed has ended; "
+                "both have one order, so keep one loader for all epochs, or call `loader.set_epoch(epoch)`"
+            )
+
+    def _key(self, schedule: Schedule) -> tuple[object, ...]:
+        entries = schedule.signature.entries
+        return tuple(str(entries[name]) for name in ("pipe", "code", "seed", "rank", "world_size"))
+
+
+MAX_FIRST_EPOCHS = 1000
+first_epochs = FirstEpochs()
+_numbers = itertools.count()  # of loaders
 
 
 def _reads_in_plan(op: Operator) -> bool:

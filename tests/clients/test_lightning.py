@@ -47,6 +47,25 @@ def test_fit(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
     assert fit(tmp_path, pipe).trained == epochs_of(pipe)
 
 
+class Reloading(Model):
+    """Makes a loader for each epoch."""
+
+    def __init__(self, pipe: Callable[[], fp.Pipe[Any]]) -> None:
+        super().__init__()
+        self.pipe = pipe
+
+    def train_dataloader(self) -> fp.Loader[Any]:
+        return fp.Loader(self.pipe(), seed=1)
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_loaders_of_each_epoch(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]], epochs: int) -> None:
+    model = Reloading(pipe)
+    trainer_of(tmp_path, reload_dataloaders_every_n_epochs=epochs, max_epochs=4).fit(model)
+    loader = fp.Loader(pipe(), seed=1)
+    assert model.trained == {epoch: [int(x) for batch in loader for x in batch] for epoch in range(4)}
+
+
 def test_sanity_check_and_validation_in_mid_epoch(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
     validation = fp.Loader(fp.from_sequence(range(6)).batch(2).collate())
     model = fit(tmp_path, pipe, validation=validation, num_sanity_val_steps=2, val_check_interval=8)

@@ -13,6 +13,7 @@ from feedpipe.errors import (
     PlanError,
 )
 
+from ..support.loading import FirstEpochs, epochs
 from .small_pipes import numbers, saved, streamed
 
 PIPES = {
@@ -24,6 +25,27 @@ PIPES = {
 @pytest.fixture(params=PIPES, ids=str)
 def make(request: pytest.FixtureRequest):
     return lambda **options: fp.Loader(PIPES[request.param](), **options)
+
+
+def test_a_loader_for_each_epoch_is_told_once(monkeypatch, caplog) -> None:
+    monkeypatch.setattr(epochs, "first_epochs", FirstEpochs())
+    pipe = numbers().shuffle().batch(5)
+    loader = fp.Loader(pipe)
+    for _ in range(2):
+        loader.set_epoch(0)
+        list(loader)
+    next(iter(fp.Loader(pipe, seed=1)))
+    list(fp.Loader(pipe, seed=1))  # the one before has not ended the epoch
+    for _ in range(2):
+        list(fp.Loader(numbers()))  # all epochs have one order
+    second = fp.Loader(pipe)
+    second.set_epoch(1)
+    list(second)
+    assert not caplog.messages
+    for _ in range(2):
+        assert list(fp.Loader(numbers().shuffle().batch(5))) == list(fp.Loader(pipe))
+    (message,) = caplog.messages
+    assert "begins epoch 0 of a pipe" in message and "`loader.set_epoch(epoch)`" in message
 
 
 class TestEpochs:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from feedpipe.loading import epochs as epochs
 from feedpipe.loading import schedule as schedule
+from feedpipe.loading.epochs import FirstEpochs as FirstEpochs
+from feedpipe.loading.epochs import first_epochs as first_epochs
 from feedpipe.loading.job_state import StreamedJob as StreamedJob
 from feedpipe.loading.job_state import gathered as gathered
 from feedpipe.loading.ranks import Job as Job
