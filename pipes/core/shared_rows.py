@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from .skips import Skipped
 
 Copier: TypeAlias = Callable[[Any], Any]
 
-_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, range, *np.sctypeDict.values()))
-_PLAIN -= {np.object_, np.void}
+_SCALARS = frozenset(np.sctypeDict.values()) - {np.object_, np.void}
+_PLAIN = _SCALARS | {type(None), bool, int, float, complex, str, bytes, range}
 """Types of values that nobody can change."""
 
 
@@ -33,7 +33,7 @@ def shared(rows: list[object]) -> list[object]:
 
 
 class SharedRows:
-    """Rows that are kept; how to copy them is found out once."""
+    """Rows that are kept for many readers."""
 
     def __init__(self, rows: BlockRows) -> None:
         self._rows = rows if isinstance(rows, Rows) else shared(rows)
@@ -106,7 +106,7 @@ def _view(array: Any) -> Any:
 
 def _copy(value: Any) -> Any:
     """Copy a value of any type."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _PLAIN:
         return value
     if kind is dict:
@@ -118,7 +118,7 @@ def _copy(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return _view(value)
     if issubclass(kind, tuple) and hasattr(kind, "_make"):
-        return kind._make(map(_copy, value))
+        return cast("Any", kind)._make(map(_copy, value))
     if kind in (set, bytearray):
         return value.copy()
     if kind in (OrderedDict, defaultdict):

@@ -165,7 +165,7 @@ def bucket_by_length(
 
     Element: a list of rows; of a table a `feedpipe.Rows`. Order: batches come in the order of their first rows, and the
     rows of a batch in the input's; put a `shuffle(window=...)` behind it to mix batches. Length: unknown; streamed.
-    State: a position in the input; a resume groups at most `window` rows again, and so many are kept in memory.
+    State: a position in the input; a resume groups at most `window` rows again. Memory: as many rows.
 
     Args:
         size: rows in each batch.

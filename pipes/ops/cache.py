@@ -189,8 +189,8 @@ class Cache(SameRows):
         others = other_caches(base, key)
         if others and not (base / key).exists():
             LOG.warning(
-                "the cache in %s begins anew: the %d in it %s of another pipe, of other code or of another `version`; "
-                "remove what is not needed any more",
+                "the cache in %s starts empty: the %d in it %s of another pipe, of other code or of another `version`; "
+                "remove those that are no longer needed",
                 base,
                 others,
                 "is" if others == 1 else "are",

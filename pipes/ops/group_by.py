@@ -41,7 +41,7 @@ def group_by(
 
     Element: a list of rows; of a table a `feedpipe.Rows`. Order: groups come in the order of their first rows, and the
     rows of a group in the input's. Length: unknown; streamed. State: a position in the input; a resume groups at most
-    `window` rows again, and so many are kept in memory.
+    `window` rows again. Memory: as many rows.
 
     Args:
         key: the name of a column, several names, or a function of a row. Null is a key, and so is NaN.

@@ -121,7 +121,7 @@ def test_another_version_and_another_pipe_begin_anew(
     for other in (pipe(version="2"), pipe(factor=2)):
         caplog.clear()
         list(fp.Loader(other))
-        assert "begins anew" in caplog.text
+        assert "starts empty" in caplog.text
         assert "of another pipe, of other code or of another `version`" in caplog.text
     assert calls.count() == 27
     caplog.clear()
