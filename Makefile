@@ -18,7 +18,7 @@ DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(D
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dataset test test-slow test-clients databases test-databases test-gpu test-python soak check format bench clean
+.PHONY: help setup demo dataset test test-slow test-clients test-lowest databases test-databases test-gpu test-python soak check format bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
@@ -58,7 +58,7 @@ dataset:
 	fi
 
 # A test that takes longer than a minute ends its process, with the stacks of all threads; pytest-xdist starts another.
-test test-slow test-gpu test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
+test test-slow test-gpu test-lowest test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
 # A job of several processes that import a trainer takes longer than that on a busy machine.
 test-clients test-databases: export PYTEST_ADDOPTS += -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
@@ -88,6 +88,9 @@ databases:
 
 test-gpu: $(READY)  ## run the tests that need a CUDA GPU, and a build of torch for it
 	FEEDPIPE_TEST_GPU=1 $(BIN)/pytest tests/gpu
+
+test-lowest: $(READY)  ## run the tests at the lowest versions of other packages, without torch, pandas and servers
+	.ci/test_lowest
 
 test-python: $(READY)  ## run the tests on other Pythons of this machine, without torch and servers
 	.ci/test_python 3.13 3.12 3.10

@@ -40,6 +40,32 @@ print(json.dumps([rows, message, list(fp.read_parquet("out"))]))
 """
 
 
+FORMATS = """
+import numpy as np
+import pyarrow as pa
+import pyarrow.orc
+
+import feedpipe as fp
+
+numbers = ("int8", "uint64", "float", "double", "bool", "string")
+table = pa.table({name: pa.array([0, 1, 1]).cast(name) for name in numbers})
+rows = list(fp.from_table(table))
+fp.write_parquet(fp.from_table(table), "parquet", progress=False)
+fp.write_arrow(fp.from_table(table), "arrow", progress=False)
+pa.orc.write_table(table.drop_columns("uint64"), "a.orc")
+indexed = fp.list_files("arrow").open_files().parse_arrow(indexed=True)
+for pipe in (fp.read_parquet("parquet"), fp.read_arrow("arrow"), indexed):
+    assert list(pipe) == rows, pipe
+    assert pipe.batch(2).map(lambda batch: batch).unbatch().to_table() == table, pipe
+assert list(fp.read_orc("a.orc")) == [{name: value for name, value in row.items() if name != "uint64"} for row in rows]
+
+tensors = fp.from_sequence([{"x": np.full((2, 2), number, np.float32)} for number in range(3)])
+fp.write_parquet(tensors, "tensors", progress=False)
+assert [row["x"].sum() for row in fp.read_parquet("tensors")] == [0, 4, 8]
+assert fp.from_table(table).cast({"int8": "int64"}).with_columns(y=pa.compute.field("int8") + 1)[2]["y"] == 2
+"""
+
+
 def run(folder: Path, *options: str, python: Path | None = None, **variables: str) -> None:
     """Run the program in `folder`, and check what it prints."""
     script = folder / "train.py"
@@ -87,12 +113,30 @@ def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
     run(tmp_path, HOME=str(tmp_path / "file" / "home"), XDG_CACHE_HOME=str(tmp_path / "file" / "cache"))
 
 
-def test_without_torch(tmp_path: Path) -> None:
-    """Only what makes tensors needs torch."""
-    packages = tmp_path / "packages"
+@pytest.mark.parametrize("package", ["torch", "pandas"])
+def test_without(package: str, tmp_path: Path) -> None:
+    """Only what makes tensors needs torch, and nothing needs pandas."""
+    run(tmp_path, PYTHONPATH=str(hide(package, tmp_path)))
+
+
+def test_no_format_of_tables_needs_pandas(tmp_path: Path) -> None:
+    """In many versions, pyarrow imports pandas for some conversions."""
+    subprocess.run(
+        [sys.executable, "-c", FORMATS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(hide("pandas", tmp_path))},
+        check=True,
+    )
+
+
+def hide(package: str, folder: Path) -> Path:
+    """A folder for `PYTHONPATH` with which importing the package fails as if it were not installed."""
+    packages = folder / "packages"
     packages.mkdir()
-    (packages / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
-    run(tmp_path, PYTHONPATH=str(packages))
+    (packages / f"{package}.py").write_text(
+        f"raise ModuleNotFoundError(\"No module named '{package}'\", name='{package}')"
+    )
+    return packages
 
 
 CHAINS = """

@@ -1,7 +1,8 @@
-"""The options `--without torch` and `--without servers`: skip the tests that need what the environment lacks.
+"""The options `--without torch`, `pandas` and `servers`: skip the tests that need what the environment lacks.
 
 No test says that it needs torch: it does if importing torch fails while it runs. What has to work without torch is in
-`tests/test_smoke.py`.
+`tests/test_smoke.py`. Everything else in the package has to work without pandas, so a test needs pandas only if it
+imports pandas, or the package `datasets`, itself.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from pathlib import Path
 import pytest
 
 SERVER_FIXTURES = {"hdfs", "hdfs_client", "s3", "s3_server"}
+PACKAGE_CODE = str(Path(__file__).parent.with_name("pipes"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--without",
         action="append",
-        choices=["servers", "torch"],
+        choices=["pandas", "servers", "torch"],
         default=[],
-        help="skip the tests that need torch, which must not be installed, or a server of HDFS or S3",
+        help="skip the tests that need torch or pandas, which must not be installed, or a server of HDFS or S3",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if _is_without(config, "torch") and importlib.util.find_spec("torch"):
-        raise pytest.UsageError("--without torch: this environment has torch")
+    for package in ("torch", "pandas"):
+        if _is_without(config, package) and importlib.util.find_spec(package):
+            raise pytest.UsageError(f"--without {package}: this environment has {package}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,7 +46,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     try:
         yield
     except Exception as error:
-        _skip_if_torch_is_missing(item, error)
+        _skip_if_a_package_is_missing(item, error)
         raise
 
 
@@ -55,23 +58,25 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 class _Module(pytest.Module):
-    """A file of tests; all of it needs torch if its head imports torch."""
+    """A file of tests; all of it needs a package that its head imports."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         try:
             return super().collect()
         except self.CollectError as error:
-            _skip_if_torch_is_missing(self, error)
+            _skip_if_a_package_is_missing(self, error)
             raise
 
 
-def _skip_if_torch_is_missing(node: pytest.Item | pytest.Collector, error: Exception) -> None:
-    if not _is_without(node.config, "torch"):
-        return
+def _skip_if_a_package_is_missing(node: pytest.Item | pytest.Collector, error: Exception) -> None:
     # The text has all causes and the exceptions of groups; errors of other processes are text only.
     text = "".join(traceback.format_exception(error))
-    if "No module named 'torch'" in text or "the package torch, which is not installed" in text:
+    needs_torch = "No module named 'torch'" in text or "the package torch, which is not installed" in text
+    if _is_without(node.config, "torch") and needs_torch:
         pytest.skip("needs torch", allow_module_level=True)
+    imports_pandas = "No module named 'pandas'" in text or "No module named 'datasets'" in text
+    if _is_without(node.config, "pandas") and imports_pandas and PACKAGE_CODE not in text:
+        pytest.skip("needs pandas", allow_module_level=True)
 
 
 def _is_without(config: pytest.Config, what: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -99,14 +100,28 @@ def type_of(column: Column) -> object:
     # Numbers in NumPy and in Arrow are one type: results never show which of them holds a column.
     if isinstance(column, np.ndarray):
         return column.dtype.str, column.shape[1:]
-    return (np.dtype(column.type.to_pandas_dtype()).str, ()) if is_plain_number(column) else column.type
+    dtype = number_dtype(column.type)
+    return column.type if dtype is None else (dtype.str, ())
 
 
 def is_plain_number(column: ArrowArray) -> bool:
+    return number_dtype(column.type) is not None
+
+
+def number_dtype(kind: pa.DataType) -> np.dtype[Any] | None:
+    """The NumPy type of Arrow's numbers and bools; None for any other type.
+
+    `DataType.to_pandas_dtype` gives the same, but some versions of pyarrow import pandas for it.
+    """
+    return _number_dtypes().get(kind.id)
+
+
+@functools.cache
+def _number_dtypes() -> dict[int, np.dtype[Any]]:
     import pyarrow as pa
 
-    kind = column.type
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    names = "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
+    return {pa.bool_().id: np.dtype(np.bool_), **{getattr(pa, name)().id: np.dtype(name) for name in names}}
 
 
 def to_arrow(column: Column) -> ArrowArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -72,8 +72,6 @@ class ArrowHead(FlatHead):
 
     def __init__(self, name: str, schema: pa.Schema) -> None:
         super().__init__(name, schema.remove_metadata())
-        for kind in schema.types:
-            _check_names(kind)
 
 
 class ArrowFooter(ArrowHead):
@@ -154,18 +152,6 @@ def open_stream(stream: io.BufferedReader) -> pa.RecordBatchStreamReader:
 def ipc_errors() -> tuple[type[Exception], ...]:
     """The exceptions raised for bytes that are damaged or cannot be read."""
     return *arrow_errors(), struct.error
-
-
-def _check_names(kind: Any) -> None:
-    """Raise a `UnicodeDecodeError` if a name inside a type is not UTF-8; rows would raise it much later."""
-    import pyarrow as pa
-
-    for part in kind if pa.types.is_struct(kind) else ():
-        _ = part.name
-        _check_names(part.type)
-    for inner in ("value_type", "item_type", "storage_type"):
-        if hasattr(kind, inner):
-            _check_names(getattr(kind, inner))
 
 
 def _read_footer(stream: BinaryIO, name: str) -> ArrowFooter:

@@ -171,13 +171,13 @@ class OrcFile:
             self._file: Any = orc.ORCFile(cast("Any", stream.raw))
             schema = self._file.schema.remove_metadata()
             count = self._file.nstripes
+            self.footer = OrcFooter(name, schema, seal, rows)
         except FeedpipeError:
             raise
         except _orc_errors() as error:
             raise read_error(error, name) from error
         if count != len(rows):
             raise DataError(f"{name} is damaged: its footer lists {len(rows)} stripes, and it has {count}")
-        self.footer = OrcFooter(name, schema, seal, rows)
 
     def read_stripe(self, number: int, rows: int, columns: list[str]) -> pa.RecordBatch:
         """Read and validate a stripe.

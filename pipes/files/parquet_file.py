@@ -17,7 +17,15 @@ from ..core.block import row_width
 from ..core.cursor import Json
 from ..core.rows import Rows, RowSignature, sharing
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, with_call_site
-from ..formats.columns import TableHead, UnifiedSchema, arrow_errors, format_names, read_error, to_column
+from ..formats.columns import (
+    TableHead,
+    UnifiedSchema,
+    arrow_errors,
+    check_encoding_of_names,
+    format_names,
+    read_error,
+    to_column,
+)
 from ..formats.expressions import check_expression, expression_identity, filter_problem, matching_rows, used_columns
 from ..formats.streams import read_tail, seal_of
 from ..formats.table_format import TableFormat
@@ -359,6 +367,7 @@ class ParquetFooter:
             self._file: pq.ParquetFile = ParquetFile(cast("Any", BufferReader(data)))
             self.metadata = self._file.metadata
             self.schema: pa.Schema = self._file.schema_arrow.remove_metadata()
+            check_encoding_of_names(self.schema.types)
         except arrow_errors() as error:
             message = " ".join(str(error).split())
             raise DataError(f"{name} is damaged: its footer cannot be read: {message}") from error

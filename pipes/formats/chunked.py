@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..core.rows import Array, ArrowArray, Column, Indices, Rows, gather, index_array
-from .columns import with_fields
+from ..core.rows import Array, ArrowArray, Column, Indices, Rows, are_arrays, gather, index_array
+from .columns import to_column, with_fields
 
 Positions = npt.NDArray[np.int64]
 
@@ -178,13 +178,10 @@ class ColumnWindow:
 
 
 def column_window(chunks: Sequence[ArrowArray]) -> ColumnWindow | None:
-    """The window over `chunks`; None if they have nulls or are no numbers."""
-    if not chunks or any(chunk.null_count for chunk in chunks):
+    """The window over `chunks`, none of them empty; None if they have nulls or are no numbers."""
+    views = [to_column(chunk) for chunk in chunks]
+    if not views or not are_arrays(views):
         return None
-    kind = chunks[0].type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return None
-    views = [chunk.to_numpy(zero_copy_only=True) for chunk in chunks]
     dtype = views[0].dtype
     addresses = [view.__array_interface__["data"][0] for view in views]
     base = min(addresses)

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from ..core.rows import Column, Rows
+from ..core.rows import Column, Rows, number_dtype
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
 from .text import MAX_RECORD_BYTES
 
@@ -307,17 +307,15 @@ def to_rows(table: pa.Table) -> Rows:
 
 def to_column(array: Any) -> Column:
     """Numbers without nulls as a NumPy array, whose gathers (as in a shuffle) are faster; others as they are."""
-    import pyarrow as pa
-
-    if array.null_count == 0 and (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
-        kind: np.dtype[Any] = np.dtype(cast("Any", array.type.to_pandas_dtype()))
-        if not len(array):
-            return np.empty(0, kind)
-        # `to_numpy` returns the same, but imports pandas if it is installed, in each worker.
-        column = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
-        column.flags.writeable = False
-        return column
-    return cast("Column", array)
+    dtype = number_dtype(array.type)
+    if dtype is None or dtype.kind == "b" or array.null_count:
+        return cast("Column", array)
+    if not len(array):
+        return np.empty(0, dtype)
+    # `to_numpy` returns the same, but imports pandas if it is installed, in each worker.
+    column = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+    column.flags.writeable = False
+    return column
 
 
 def arrow_errors() -> tuple[type[Exception], ...]:
@@ -346,6 +344,19 @@ def _contiguous(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     return cast("pa.Array[Any]", column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
 
 
+def check_encoding_of_names(types: Iterable[Any]) -> None:
+    """Raise a `UnicodeDecodeError` if a name inside a type is not UTF-8, which rows would raise much later."""
+    import pyarrow as pa
+
+    for kind in types:
+        fields = [*kind] if pa.types.is_struct(kind) else []
+        _ = [field.name for field in fields]
+        inner = ("value_type", "item_type", "storage_type")
+        check_encoding_of_names(
+            [*(field.type for field in fields), *(getattr(kind, name) for name in inner if hasattr(kind, name))]
+        )
+
+
 class TableHead(Protocol):
     """Names and types of the columns of one file, known before its rows are read."""
 
@@ -363,9 +374,14 @@ class TableHead(Protocol):
 
 
 class FlatHead:
-    """The head of a file whose columns are read as a whole, structs included."""
+    """The head of a file whose columns are read as a whole, structs included.
+
+    Raises:
+        UnicodeDecodeError: a name of a column, or of a field in one, is not UTF-8.
+    """
 
     def __init__(self, name: str, schema: pa.Schema) -> None:
+        check_encoding_of_names(schema.types)
         self.name = name
         self.schema = schema
         self.names: list[str] = schema.names

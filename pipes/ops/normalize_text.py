@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
+from unicodedata import normalize
 
 import numpy as np
 
@@ -78,7 +79,17 @@ class NormalizeText(ColumnConversion):
         if pa.types.is_null(text.type):
             return cast("Column", text)
         if self.form is not None:
-            text = cast("Any", pc).utf8_normalize(text, self.form)
+            text = _normalized(text, self.form)
         if self.lower:
             text = pc.utf8_lower(text)
         return cast("Column", pc.utf8_trim_whitespace(text) if self.strip else text)
+
+
+def _normalized(text: Any, form: Literal["NFC", "NFD", "NFKC", "NFKD"]) -> Any:
+    """Text in a form of Unicode, by Python: `pc.utf8_normalize` composes no characters before Arrow 26."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    changes = pc.invert(pc.string_is_ascii(text)).fill_null(False)
+    values = [normalize(form, value) for value in text.filter(changes).to_pylist()]
+    return pc.replace_with_mask(text, changes, pa.array(values, text.type))

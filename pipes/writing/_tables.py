@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from ..core.rows import ArrowArray, Rows, scalars
+from ..core.rows import ArrowArray, Rows, number_dtype, scalars
 from ..errors import ArgumentError, DataError, with_call_site
 from ..formats.columns import decoded_type, format_names, suggest_name
 from ..formats.table_format import NULL
@@ -256,8 +256,12 @@ def _flatten_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.D
 
 
 def _flat(value: object, kind: Any) -> object:
+    import pyarrow as pa
+
     array = np.asarray(value)
-    dtype = np.dtype(kind.value_type.to_pandas_dtype())
+    dtype = number_dtype(kind.value_type)
+    if dtype is None:  # of times
+        dtype = pa.nulls(0, kind.value_type).to_numpy(zero_copy_only=False).dtype
     if array.shape != tuple(kind.shape):
         raise ValueError(f"its shape is {array.shape}")
     if not np.can_cast(array.dtype, dtype) and not array.dtype.kind == dtype.kind == "f":

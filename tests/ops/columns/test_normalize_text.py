@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
+from typing import Any
+
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis.strategies import lists, none, sampled_from, text
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
@@ -30,6 +35,13 @@ def test_parts() -> None:
     encoded = fp.from_table(pa.table({"x": TEXT["x"].combine_chunks().dictionary_encode()})).normalize_text("x")
     assert encoded.schema == encoded.batch(5)[0].arrow.schema == pa.schema([("x", pa.string())])
     assert encoded[1] == {"x": "fish"}
+
+
+@given(lists(none() | text(), max_size=5), sampled_from(["NFC", "NFD", "NFKC", "NFKD"]), sampled_from(["", "large_"]))
+def test_forms_are_those_of_python(values: list[str | None], form: Any, kind: str) -> None:
+    array = pa.array([*values, "e\u0301", None], pa.type_for_alias(f"{kind}string"))
+    rows = fp.from_table(pa.table({"x": array})).normalize_text("x", form=form, strip=False)
+    assert [row["x"] for row in rows] == [value and unicodedata.normalize(form, value) for value in array.to_pylist()]
 
 
 def test_errors() -> None:
