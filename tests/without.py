@@ -63,7 +63,7 @@ class _Module(pytest.Module):
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         try:
             return super().collect()
-        except self.CollectError as error:
+        except Exception as error:
             _skip_if_a_package_is_missing(self, error)
             raise
 

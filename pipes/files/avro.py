@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice, takewhile
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias, cast
 
 from ..core.checks import Package
 from ..core.code import value_code
@@ -24,7 +24,7 @@ from ..core.operator import Columns
 from ..core.skips import OnError
 from ..errors import DataError, FeedpipeError, redacted
 from ..formats.protobuf import read_varint, write_varint
-from ..formats.streams import ChunkSize, MalformedRecord, Place, RangePart, StreamWindow
+from ..formats.streams import MAX_ROW_BYTES, ChunkSize, MalformedRecord, Place, RangePart, StreamWindow
 from .open_files import check_path_column, has_fixed_order
 from .ranges import ByteRanges, ParseRecords
 
@@ -37,7 +37,8 @@ PACKAGE = Package("fastavro", "fastavro", "avro", "Avro files are read")
 
 _MAGIC = b"Obj\x01"
 _MARKER_BYTES = 16
-_MAX_HEAD_BYTES, _MAX_BLOCK_BYTES = 2**26, 2**31
+_MAX_HEAD_BYTES = 2**26
+_EMPTY_BYTES = 2**6  # about what a value takes in memory that takes no bytes in a file, such as a null of a list
 _NUMBER_BYTES = 20  # at most, of the two numbers that begin a block
 
 
@@ -149,6 +150,10 @@ class Avro:
                 yield RangePart([], (at, before), (at, before), [], None, error)
 
 
+_Skip: TypeAlias = Callable[[bytes, int], int]
+_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+
+
 class AvroHead(NamedTuple):
     """The head of a file.
 
@@ -188,6 +193,10 @@ class _BlockReader:
     def __init__(self, window: StreamWindow, path: str, stop: int) -> None:
         self.head = _read_head(window, path)
         self.ended = False
+        try:
+            self._values = _EmptyValues(self.head.schema)
+        except Exception as error:  # fastavro raises many kinds
+            raise DataError(f"{path}: its schema {_reason(error)}") from error
         self._window = window
         self._path = path
         self._stop = stop
@@ -236,7 +245,7 @@ class _BlockReader:
         try:
             count, place = _read_long(window.data, 0)
             size, place = _read_long(window.data, place)
-            if count < 0 or not 0 <= size <= _MAX_BLOCK_BYTES:
+            if count < 0 or size < 0:
                 raise ValueError
         except ValueError:
             return None, window.error or _error(self._path, at, "no block of records begins here: the file is damaged")
@@ -254,9 +263,110 @@ class _BlockReader:
             data = _CODECS[self.head.codec](data)
         except Exception as error:  # each codec has errors of its own
             problem = _error(self._path, at, f"the block that begins here cannot be decompressed: {error}")
+        else:
+            try:
+                self._values.check(data, count)
+            except (ValueError, IndexError) as error:
+                problem = _error(self._path, at, f"the block that begins here cannot be read: {error}")
         self._window.fill(end - at + 1)
         self.ended = (window.ended and len(window.data) == end - at) or end - _MARKER_BYTES >= self._stop
         return _Block(count, data, at, end, problem), None
+
+
+class _EmptyValues:
+    """Finds blocks with too many values that take no bytes, such as nulls, of which a few bytes may claim any number.
+
+    Only records without bytes and arrays of such values can hold many. The blocks of files with other schemas are not
+    looked at.
+    """
+
+    def __init__(self, schema: str) -> None:
+        self._skips: dict[str, _Skip] = {}
+        self._empty: dict[str, bool] = {}
+        self._count = 0
+        self._in_arrays = False
+        parse: Any = PACKAGE.load().parse_schema
+        self._skip, self._are_empty = self._compile(parse(json.loads(schema)))
+
+    def check(self, data: bytes, records: int) -> None:
+        """Raise an error if a block is damaged or has too many values without bytes."""
+        self._count = 0
+        if self._are_empty:
+            self._add(records)
+        elif self._in_arrays:
+            self._skip_all(self._skip, records, data, 0)
+
+    def _add(self, count: int) -> None:
+        self._count += count
+        if self._count * _EMPTY_BYTES > MAX_ROW_BYTES:
+            raise ValueError(f"it has {self._count} values that take no bytes, more than the limit of a row")
+
+    def _skip_all(self, skip: _Skip, count: int, data: bytes, at: int) -> int:
+        for _ in range(count):
+            at = skip(data, at)
+            if at > len(data):
+                raise ValueError("a value is longer than the data")
+        return at
+
+    def _compile(self, schema: Any) -> tuple[_Skip, bool]:
+        """The function that finds the end of a value, given its beginning, and whether values take no bytes."""
+        if isinstance(schema, list):
+            branches = [self._compile(branch)[0] for branch in schema]
+
+            def skip_union(data: bytes, at: int) -> int:
+                number, at = _read_long(data, at)
+                return branches[number](data, at)
+
+            return skip_union, False
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if not isinstance(kind, str):
+            return self._compile(kind)
+        if kind in _SIZES or kind == "fixed":
+            size = schema["size"] if kind == "fixed" else _SIZES[kind]
+            return self._named(schema, lambda data, at: at + size, size == 0)
+        if kind in ("int", "long", "enum"):
+            return self._named(schema, lambda data, at: _read_long(data, at)[1], False)
+        if kind in ("bytes", "string"):
+            return (lambda data, at: _read_bytes(data, at)[1]), False
+        if kind in ("array", "map"):
+            return self._compile_list(kind, schema), False
+        if kind in ("record", "error"):
+            parts = [self._compile(part["type"]) for part in schema["fields"]]
+
+            def skip_record(data: bytes, at: int) -> int:
+                for skip, _ in parts:
+                    at = skip(data, at)
+                return at
+
+            return self._named(schema, skip_record, all(empty for _, empty in parts))
+        return (lambda data, at: self._skips[kind](data, at)), self._empty.get(kind, False)
+
+    def _compile_list(self, kind: str, schema: Any) -> _Skip:
+        skip, empty = self._compile(schema["items" if kind == "array" else "values"])
+        is_empty = empty and kind == "array"
+        self._in_arrays = self._in_arrays or is_empty
+
+        def skip_item(data: bytes, at: int) -> int:
+            return skip(data, _read_bytes(data, at)[1] if kind == "map" else at)
+
+        def skip_list(data: bytes, at: int) -> int:
+            while True:
+                count, at = _read_long(data, at)
+                if count < 0:  # the size of the items follows
+                    count, (_, at) = -count, _read_long(data, at)
+                if count == 0:
+                    return at
+                if is_empty:
+                    self._add(count)
+                else:
+                    at = self._skip_all(skip_item, count, data, at)
+
+        return skip_list
+
+    def _named(self, schema: Any, skip: _Skip, empty: bool) -> tuple[_Skip, bool]:
+        if isinstance(schema, dict) and "name" in schema:
+            self._skips[schema["name"]], self._empty[schema["name"]] = skip, empty
+        return skip, empty
 
 
 class _Decoder:
@@ -412,8 +522,7 @@ def _snappy(data: bytes) -> bytes:
 
     body = data[:-4]  # a checksum follows
     size, _ = read_varint(body, 0)
-    if size > _MAX_BLOCK_BYTES:
-        raise ValueError(f"it would have {size} bytes")
+    _check_size(size)
     unpacked = pa.Codec("snappy").decompress(body, decompressed_size=size, asbytes=True)
     if zlib.crc32(unpacked) != int.from_bytes(data[-4:], "big"):
         raise ValueError("its checksum is wrong")
@@ -424,14 +533,30 @@ def _zstandard(data: bytes) -> bytes:
     import pyarrow as pa
 
     with pa.input_stream(cast("Any", pa.BufferReader(data)), compression="zstd") as stream:
-        return stream.read()
+        unpacked = stream.read(MAX_ROW_BYTES + 1)
+    _check_size(len(unpacked))
+    return unpacked
+
+
+def _bounded(decompress: Callable[[bytes, int], bytes], data: bytes) -> bytes:
+    """Decompress by a method of an object of the standard library, which stops at the limit."""
+    unpacked = decompress(data, MAX_ROW_BYTES + 1)
+    _check_size(len(unpacked))
+    if not cast("Any", decompress).__self__.eof:
+        raise ValueError("it is cut short")
+    return unpacked
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_ROW_BYTES:
+        raise ValueError(f"it would have more than {MAX_ROW_BYTES} bytes, the limit of a row")
 
 
 _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "null": lambda data: data,
-    "deflate": lambda data: zlib.decompress(data, -zlib.MAX_WBITS),
+    "deflate": lambda data: _bounded(zlib.decompressobj(-zlib.MAX_WBITS).decompress, data),
     "snappy": _snappy,
     "zstandard": _zstandard,
-    "bzip2": bz2.decompress,
-    "xz": lzma.decompress,
+    "bzip2": lambda data: _bounded(bz2.BZ2Decompressor().decompress, data),
+    "xz": lambda data: _bounded(lzma.LZMADecompressor().decompress, data),
 }

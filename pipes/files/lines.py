@@ -183,7 +183,7 @@ def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:
 
     Raises:
         SourceError: a file is missing or cannot be read.
-        DataError: its compression is damaged, or it is compressed and holds more than 1 GiB. Both errors name the file;
+        DataError: its compression is damaged, or it is compressed and holds more than 2 GiB. Both errors name the file;
             the files before it come first.
 
     Example:

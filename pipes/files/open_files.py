@@ -20,7 +20,7 @@ from ..core.rows import BlockRows, Indices
 from ..engine.ahead import MAX_ITEMS_AHEAD
 from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
-from ..formats.streams import STREAM_ERRORS, stream_error
+from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
 from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
 from ..storage.file_cache import FileCache, check_file_cache
 from ..storage.filesystem import check_filesystem
@@ -132,8 +132,6 @@ def _refused(error: Exception, stage: StageView) -> Exception:
 
 # How operators open and read files, and check them.
 
-MAX_DECOMPRESSED_BYTES = 2**30
-"""The limit of a compressed file that is read whole, since a small one may hold any number of bytes."""
 _PIECE_BYTES = 2**20
 _MAX_OPEN_FILES = 8  # units in a random order come back to the same few files
 
@@ -247,7 +245,7 @@ def read_whole(file: File, task: OpenTask | None = None) -> bytes:
 
     Raises:
         SourceError: the file cannot be opened or read.
-        DataError: its compression is damaged, or it holds more than `MAX_DECOMPRESSED_BYTES`.
+        DataError: its compression is damaged, or it holds more than `MAX_ROW_BYTES`.
     """
     with file.stream(part=WHOLE) if task is None else task.result() as stream:
         try:
@@ -264,9 +262,9 @@ def _read_decompressed(stream: Stream, name: str) -> bytes:
     while piece := stream.read(_PIECE_BYTES):
         pieces.append(piece)
         size += len(piece)
-        if size > MAX_DECOMPRESSED_BYTES:
+        if size > MAX_ROW_BYTES:
             raise DataError(
-                f"{name} holds more than {MAX_DECOMPRESSED_BYTES >> 20} MiB, the most that is decompressed at once: is "
+                f"{name} holds more than {MAX_ROW_BYTES >> 20} MiB, the most that is decompressed at once: is "
                 "it damaged, or made to fill the memory? `compression=None` reads it as it is"
             )
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)

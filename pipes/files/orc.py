@@ -53,7 +53,8 @@ def parse_orc(
     as well. The footers of all files are read once per pipe, in threads; with a manifest, once for all runs. Names and
     types are those of the first file, by the rules of `parse_parquet`, also for folders named as in `year=2024` and
     with `unify_schemas=True`. Memory: one stripe, of the columns that are read. The format is ORC version 1, as Apache
-    specifies it; it has no checksums, so damaged values may go unnoticed.
+    specifies it; it has no checksums, so damaged values may go unnoticed. Before version 24, pyarrow ends the process
+    for some damaged files.
 
     Args:
         columns: reads only these columns, in this order.

@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.operator import Columns, StageView
 from ..core.skips import OnError, check_on_error
 from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, redacted, with_call_site
-from ..formats.streams import STREAM_ERRORS, stream_error
+from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
 from ..formats.text import shorten
 from ..storage.file import WHOLE, File
 from .open_files import OpenTask, check_file, check_path_column
@@ -30,7 +30,6 @@ KEY = "__key__"
 _BLOCK = 512
 _ZEROS = bytes(_BLOCK)
 _MAX_EXTENDED_BYTES = 2**20  # of an extended header, such as one with a long name
-_MAX_ROW_BYTES = 2**31
 _PIECE_BYTES = 2**20  # read at a time, for a header may claim any size
 
 _REGULAR = (b"0", b"\0", b"7")
@@ -225,7 +224,7 @@ class TarReader:
                 extension is None
                 or member.refusal is not None
                 or extension in row
-                or size + member.size > _MAX_ROW_BYTES
+                or size + member.size > MAX_ROW_BYTES
             ):
                 error = self._member_error(member, _problem(member, extension, row, size))
             if error is not None or extension is None:
@@ -385,7 +384,7 @@ def _problem(member: _Member, extension: str | None, row: Mapping[str, object], 
         return str(member.refusal)
     if extension in row:
         return f"is the second {extension!r} of its row"
-    return f"makes a row of {size + member.size} bytes, and {_MAX_ROW_BYTES} are most"
+    return f"makes a row of {size + member.size} bytes, and {MAX_ROW_BYTES} are most"
 
 
 def _split_name(name: str) -> tuple[str, str | None]:

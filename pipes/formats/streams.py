@@ -15,6 +15,10 @@ STREAM_ERRORS = (OSError, ValueError, EOFError)
 """The exceptions that reading a stream may raise, those of decompressors and some of feedpipe's own included."""
 
 
+MAX_ROW_BYTES = 2**31
+"""The limit of a row that a parser makes: a damaged file, or a small one that is compressed, may claim any size."""
+
+
 class OpenableFile(Protocol):
     """A handle on a file."""
 
@@ -143,7 +147,13 @@ class StreamWindow:
         self.data, self.offset = b"", offset
 
     def fill(self, size: int) -> None:
-        """Read until there are `size` bytes, the stream ends, or it fails."""
+        """Read until there are `size` bytes, the stream ends, or it fails; more than `MAX_ROW_BYTES` are an error."""
+        if size > MAX_ROW_BYTES:
+            self.error = self.error or DataError(
+                f"{self._name}, byte {self.offset}: what begins here would take {size} bytes, and the limit of a row "
+                f"is {MAX_ROW_BYTES}; is the file damaged?"
+            )
+            return
         pieces = [self.data]
         length = len(self.data)
         bound = self._piece_bytes

@@ -158,7 +158,7 @@ def read_bytes(
 
     Raises:
         SourceError: a path is missing, stands for no file, or cannot be read.
-        DataError: a compressed file is damaged, or holds more than 1 GiB. The error comes after the files before it.
+        DataError: a compressed file is damaged, or holds more than 2 GiB. The error comes after the files before it.
 
     Example:
         >>> import feedpipe as fp, pathlib

@@ -43,7 +43,7 @@ def test_workers(tmp_path):
 
 
 def test_a_file_that_decompresses_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("feedpipe.files.open_files.MAX_DECOMPRESSED_BYTES", 3 << 20)
+    monkeypatch.setattr("feedpipe.files.open_files.MAX_ROW_BYTES", 3 << 20)
     (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(3 << 20)))
     (tmp_path / "b.gz").write_bytes(gzip.compress(bytes((3 << 20) + 1)))
     rows = iter(fp.read_bytes(tmp_path))

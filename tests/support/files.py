@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from feedpipe.files import arrow_file as arrow_file
+from feedpipe.files import avro as avro
 from feedpipe.files import csv_parser as csv_parser
 from feedpipe.files import jsonl as jsonl
 from feedpipe.files import open_files as open_files

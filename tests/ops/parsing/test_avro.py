@@ -14,6 +14,7 @@ from feedpipe.testing import check_operator
 
 from ...support.examples import examples
 from ...support.files import _read_head, _read_long, _write_long
+from ...support.files import avro as _avro
 from ...support.files import ranges as _byte_ranges
 from ...support.formats import StreamWindow
 
@@ -172,3 +173,78 @@ def test_no_avro_and_no_package(tmp_path, monkeypatch):
         ArgumentError, match=r"package fastavro, which is not installed; `pip install 'feedpipe\[avro\]"
     ):
         parsed()
+
+
+NULLS = {"type": "array", "items": "null"}
+EMPTY = {"type": "record", "name": "empty", "fields": [{"name": "n", "type": "null"}]}
+WITHOUT_BYTES = {
+    "a list of nulls": (NULLS, 1, _write_long(10**8) + _write_long(0)),
+    "a list with its size": (NULLS, 1, _write_long(-(10**8)) + _write_long(0) + _write_long(0)),
+    "a list of empty records": ({"type": "array", "items": EMPTY}, 1, _write_long(2**62) + _write_long(0)),
+    "a list in a map": (
+        {"type": "map", "values": NULLS},
+        1,
+        b"".join(map(_write_long, [1, 1, 0, 10**8, 0, 0])),
+    ),
+    "many lists": (NULLS, 20, (_write_long(10**7) + _write_long(0)) * 20),
+    "empty records": ("null", 2**50, b""),
+    "a list of lists": ({"type": "array", "items": NULLS}, 1, b"".join(map(_write_long, [2**60, *[1, 0] * 50]))),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_BYTES)
+def test_values_without_bytes_are_limited(tmp_path, case):
+    """A few bytes may claim any number of them. The block is skipped as one row."""
+    kind, count, data = WITHOUT_BYTES[case]
+    good = encoded([{"a": fastavro.schemaless_reader(io.BytesIO(b"\0"), kind)}], fields=[{"name": "a", "type": kind}])
+    assert good.count(MARKER) == 2
+    block = b"".join([_write_long(count), _write_long(len(data)), data, MARKER])
+    end = good.index(MARKER) + len(MARKER)
+    (tmp_path / "a.avro").write_bytes(good + block + good[end:])
+    with pytest.raises(DataError, match=rf"a\.avro, byte {len(good)}: the block that begins here cannot be read: "):
+        list(parsed(tmp_path / "a.avro"))
+    (first, second) = parsed(tmp_path / "a.avro", on_error="skip")
+    assert first == second
+
+
+@given(
+    st.recursive(
+        st.sampled_from(["null", "boolean", "int", "double", "bytes", "string"]),
+        lambda kinds: st.one_of(
+            kinds.map(lambda kind: {"type": "array", "items": kind}),
+            kinds.map(lambda kind: {"type": "map", "values": kind}),
+            kinds.filter(lambda kind: kind != "null").map(lambda kind: ["null", kind]),
+        ),
+        max_leaves=4,
+    ),
+    st.data(),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50), deadline=None)
+def test_any_schema_is_read_as_it_was_written(tmp_path, kind, data):
+    fields = [{"name": "nulls", "type": NULLS}, {"name": "a", "type": kind}]
+    rows = data.draw(st.lists(st.fixed_dictionaries({"nulls": st.lists(st.none()), "a": values(kind)}), max_size=5))
+    (tmp_path / "a.avro").write_bytes(encoded(rows, fields=fields))
+    assert list(parsed(tmp_path / "a.avro")) == rows
+
+
+def values(kind):
+    """Values of a type."""
+    if isinstance(kind, list):
+        return st.one_of(*map(values, kind))
+    if isinstance(kind, dict):
+        of = values(kind["items" if kind["type"] == "array" else "values"])
+        return st.lists(of, max_size=3) if kind["type"] == "array" else st.dictionaries(st.text(), of, max_size=3)
+    plain = {"null": st.none(), "boolean": st.booleans(), "int": st.integers(-(2**31), 2**31 - 1)}
+    more = {"double": st.floats(allow_nan=False), "bytes": st.binary(), "string": st.text()}
+    return {**plain, **more}[kind]
+
+
+@pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "snappy", "zstandard"])
+def test_blocks_are_limited_once_they_are_decompressed(tmp_path, monkeypatch, codec):
+    monkeypatch.setattr(_avro, "MAX_ROW_BYTES", 100)
+    own = {"snappy": snappy, "zstandard": lambda data: pa.Codec("zstd").compress(data, asbytes=True)}
+    rows = [{"id": 1, "t": "x" * 1000}]
+    data = recoded(encoded(rows), codec, own[codec]) if codec in own else encoded(rows, codec)
+    (tmp_path / "a.avro").write_bytes(data)
+    with pytest.raises(DataError, match="cannot be decompressed: it would have more than 100 bytes"):
+        list(parsed(tmp_path / "a.avro"))

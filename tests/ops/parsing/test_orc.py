@@ -100,6 +100,18 @@ def test_no_orc(tmp_path, data, message):
         list(parsed(tmp_path / "a.orc"))
 
 
+@pytest.mark.parametrize("name", [b"first", b"inner"])
+def test_a_name_that_is_not_utf8(tmp_path, name):
+    sink = io.BytesIO()
+    po.write_table(pa.table({"first": [1], "outer": [{"inner": 2}]}), sink)
+    (tmp_path / "a.orc").write_bytes(sink.getvalue().replace(name, b"\xff" + name[1:]))
+    with pytest.raises(DataError, match=r"a\.orc is damaged.*codec can't decode"):
+        list(parsed(tmp_path / "a.orc"))
+
+
+@pytest.mark.skipif(
+    int(pa.__version__.split(".")[0]) < 24, reason="Arrow's reader ends the process for some files before version 24"
+)
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None)
 def test_mutated_files(tmp_path, data):

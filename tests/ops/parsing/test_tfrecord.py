@@ -48,6 +48,19 @@ def small_ranges(request, monkeypatch):
     monkeypatch.setattr(_byte_ranges, "MAX_RANGE_BYTES", request.param)
 
 
+def test_a_record_that_claims_too_much_is_not_read(tmp_path):
+    """Its content may follow: a compressed file of a few bytes holds any number of them."""
+    length = struct.pack("<Q", 3 << 30)
+    head = length + struct.pack("<I", masked(google_crc32c.value(length)))
+    (tmp_path / "a.tfrecord.gz").write_bytes(gzip.compress(encoded(0, 1) + head + bytes(2**21)))
+    rows = iter(parsed(tmp_path / "a.tfrecord.gz"))
+    assert next(rows) == expected(0, 1)[0]
+    with pytest.raises(
+        DataError, match=r"begins here would take 3221225488 bytes, and the limit of a row is 2147483648"
+    ):
+        next(rows)
+
+
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_law(tmp_path, small_ranges, compress):
     files, rows = [], []
