@@ -27,221 +27,6 @@ from .actor import DispatchActor, RunActor
 from .burst import MAX_BURST_ELEMENTS, BurstItem, burst_items
 from .protocol import LOST, ActorPlace, ActorRequest, stacks_of, versions
 
-MAX_CALLS = 3
-"""How many bursts of an actor there are at most: one that the consumer takes from, and others that are on their way."""
-
-
-class ActorHandle:
-    """The place of an actor. When it dies, another one takes its place.
-
-    Args:
-        number: of the worker.
-        prefetch: how many finished elements may wait for the consumer.
-        memory: how many bytes they may hold.
-
-    Attributes:
-        inbox: items of the run that have arrived and are still to be consumed.
-        actor: Ray's handle; None if it has to be started.
-        place: where it runs.
-        progress: whether the present actor has sent anything of the run.
-        deaths: actors that have died here in a row without progress.
-    """
-
-    def __init__(self, number: int, prefetch: int | None, memory: int) -> None:
-        self.number = number
-        self.inbox: deque[BurstItem] = deque()
-        self.actor: Any = None
-        self.place: ActorPlace | None = None
-        self.progress = False
-        self.deaths = 0
-        self._max_calls = MAX_CALLS if prefetch is None else min(MAX_CALLS, prefetch)
-        self._memory = memory
-        self._largest = 1
-        self._run = -1
-        self._bursts: deque[Any] = deque()  # references, in the order of the calls
-
-    def __str__(self) -> str:
-        return f"worker {self.number}" + ("" if self.place is None else f" ({self.place})")
-
-    def begin(self, run: int) -> None:
-        """Begin a run, and forget what is left of an earlier one."""
-        self.cancel()
-        self.deaths = 0
-        self._run = run
-
-    def request(self, request: ActorRequest) -> None:
-        """Ask the actor for a part of the run."""
-        self._bursts.clear()
-        self.actor.begin.remote(request)
-        self._call()
-
-    def receive(self, timeout: float | None) -> None:
-        """Wait for the next burst, and put its items into the inbox.
-
-        Raises:
-            GetTimeoutError: none has come in time.
-            Exception: one of `LOST`: the actor has died.
-        """
-        self._call()
-        burst = ray.get(self._bursts[0], timeout=timeout)
-        self._bursts.popleft()
-        self._largest = max(self._largest, burst[1].nbytes)
-        self.inbox.extend(burst_items(burst))
-        self.progress |= bool(self.inbox)
-
-    def received(self) -> Iterator[Step | ShardEnd]:
-        """The items in the inbox, without elements."""
-        for item in self.inbox:
-            if item.kind == "step":
-                yield Step(None, item.shard, item.cursor)
-            elif item.kind == "ended":
-                yield ShardEnd(item.shard, item.cursor)
-
-    def cancel(self) -> None:
-        """End the run, for this side and for the actor."""
-        self.inbox.clear()
-        if self.actor is not None and self._run >= 0:
-            # Calls that have been made still run: to cancel one that is on its way would stop the actor for 30 seconds.
-            self.actor.stop.remote(self._run)
-        self._bursts.clear()
-        self._run = -1
-
-    def forget(self) -> None:
-        """Forget an actor that has ended; the inbox stays."""
-        self._bursts.clear()
-        self.actor = self.place = None
-        self.progress = False
-
-    def _call(self) -> None:
-        """Ask for as many bursts as may wait."""
-        room = max(1, self._memory // self._largest)
-        while len(self._bursts) < min(self._max_calls, room):
-            self._bursts.append(self.actor.next_burst.remote(self._run))
-
-
-# The cluster.
-
-
-CONNECT_SECONDS = 10.0
-START_SECONDS = 60.0
-"""Actors that have not started after this time have no room in the cluster."""
-
-
-def connect(address: str | None) -> None:
-    """Connect this process to a running cluster, unless it is connected already.
-
-    Raises:
-        WorkerError: there is no cluster, or it cannot be used.
-    """
-    if ray.is_initialized():
-        return
-    address = address or os.environ.get("RAY_ADDRESS")
-    cluster = "Ray cluster on this machine" if address is None else f"Ray cluster at {address!r}"
-    try:
-        if address is not None:
-            _check_port(address)
-        ray.init(address=address or "auto", log_to_driver=False)
-    except (OSError, ValueError) as error:
-        raise WorkerError(
-            f"there is no {cluster}: {first_line(error)}; start one with `ray start --head`, or call `ray.init()` "
-            "first, which starts one for this program"
-        ) from error
-    except RuntimeError as error:  # another version of Ray or of Python, for example
-        raise WorkerError(f"the {cluster} cannot be used: {error}") from error
-
-
-def _check_port(address: str) -> None:
-    """Raise an `OSError` at once if nobody listens there; Ray would try for minutes."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if port.isdecimal():
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-
-
-def await_start(actors: Sequence[Any], graph: Any, needs: Mapping[str, float]) -> list[ActorPlace]:
-    """Wait until all new actors can run; return where they are.
-
-    Args:
-        actors: with the methods `hello` and `start`.
-        graph: a reference to the graph, for `start`.
-        needs: the resources of each actor.
-
-    Raises:
-        WorkerError: there is no room for one, or it cannot begin.
-        Exception: one of `LOST`: one has died.
-    """
-    hellos = [actor.hello.remote() for actor in actors]
-    starts = [actor.start.remote(graph) for actor in actors]
-    _, missing = ray.wait(hellos, num_returns=len(hellos), timeout=START_SECONDS)
-    if missing:
-        raise _room_error(len(missing), needs)
-    try:
-        places: list[ActorPlace] = ray.get(hellos)
-    except ray.exceptions.RayError as error:
-        _raise_if_lasting(error)
-        raise
-    for place in places:
-        if place.versions != versions():
-            raise WorkerError(
-                f"{place} has {_listed(place.versions)}, and this program has {_listed(versions())}; they must be the "
-                "same"
-            )
-    for place, failure in zip(places, ray.get(starts), strict=True):
-        if failure is not None:
-            cause = failure.to_exception()
-            problem = f"{failure.doing} failed with {type(cause).__name__}: {cause}"
-            if isinstance(cause, ModuleNotFoundError):
-                problem += '; install it there, or send your code: `runtime_env={"working_dir": "."}`'
-            raise WorkerError(f"an actor cannot begin in {place}, {problem}") from cause
-    return places
-
-
-def first_line(error: BaseException) -> str:
-    """The first sentence of an error of Ray, which may have many lines."""
-    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-
-
-def _room_error(missing: int, needs: Mapping[str, float]) -> WorkerError:
-    free, total = ray.available_resources(), ray.cluster_resources()
-    has = ", ".join(f"{free.get(name, 0.0):g} {name} free of {total.get(name, 0.0):g}" for name in needs)
-    asked = ", ".join(f"{amount:g} {name}" for name, amount in needs.items())
-    return WorkerError(
-        f"{missing} actors have not started within {START_SECONDS:g} seconds: each needs {asked}, and the cluster has "
-        f"{has}; close other loaders, ask for fewer actors or for less, or add nodes"
-    )
-
-
-def _raise_if_lasting(error: Exception) -> None:
-    """Raise an error with its repair if another actor would not start either."""
-    if "No module named 'feedpipe'" in str(error):
-        raise WorkerError(
-            "feedpipe is not installed on a node of the cluster; install the version of this program there, or let Ray "
-            'do it: `runtime_env={"pip": ["feedpipe"]}`'
-        ) from error
-    if isinstance(error, ray.exceptions.RuntimeEnvSetupError):
-        raise WorkerError(f"a node of the cluster cannot set up `runtime_env`: {error}") from error
-
-
-def _listed(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-class CrashNotes:
-    """Keeps the last note of each worker, in an actor of its own, which survives them."""
-
-    def __init__(self) -> None:
-        self._notes: dict[int, str] = {}
-
-    def write(self, number: int, note: str) -> None:
-        self._notes[number] = note
-
-    def read(self, number: int) -> str:
-        """The last note of a worker; empty if it has left none."""
-        return self._notes.get(number, "")
-
-
-# The pool.
-
-
 GRACE_SECONDS = 5.0
 """An actor that was killed has this time to end, and one that keeps notes to answer."""
 STACKS_SECONDS = 20.0
@@ -486,3 +271,221 @@ def _packed_graph(root: Node, init: Callable[[int], object] | None) -> npt.NDArr
     file = write_graph_file((root, init), root)
     with os.fdopen(file, "rb") as content:
         return np.fromfile(content, np.uint8)
+
+
+# The handle of an actor.
+
+
+MAX_CALLS = 3
+"""How many bursts of an actor there are at most: one that the consumer takes from, and others that are on their way."""
+
+
+class ActorHandle:
+    """The place of an actor. When it dies, another one takes its place.
+
+    Args:
+        number: of the worker.
+        prefetch: how many finished elements may wait for the consumer.
+        memory: how many bytes they may hold.
+
+    Attributes:
+        inbox: items of the run that have arrived and are still to be consumed.
+        actor: Ray's handle; None if it has to be started.
+        place: where it runs.
+        progress: whether the present actor has sent anything of the run.
+        deaths: actors that have died here in a row without progress.
+    """
+
+    def __init__(self, number: int, prefetch: int | None, memory: int) -> None:
+        self.number = number
+        self.inbox: deque[BurstItem] = deque()
+        self.actor: Any = None
+        self.place: ActorPlace | None = None
+        self.progress = False
+        self.deaths = 0
+        self._max_calls = MAX_CALLS if prefetch is None else min(MAX_CALLS, prefetch)
+        self._memory = memory
+        self._largest = 1
+        self._run = -1
+        self._bursts: deque[Any] = deque()  # references, in the order of the calls
+
+    def __str__(self) -> str:
+        return f"worker {self.number}" + ("" if self.place is None else f" ({self.place})")
+
+    def begin(self, run: int) -> None:
+        """Begin a run, and forget what is left of an earlier one."""
+        self.cancel()
+        self.deaths = 0
+        self._run = run
+
+    def request(self, request: ActorRequest) -> None:
+        """Ask the actor for a part of the run."""
+        self._bursts.clear()
+        self.actor.begin.remote(request)
+        self._call()
+
+    def receive(self, timeout: float | None) -> None:
+        """Wait for the next burst, and put its items into the inbox.
+
+        Raises:
+            GetTimeoutError: none has come in time.
+            Exception: one of `LOST`: the actor has died.
+        """
+        self._call()
+        burst = ray.get(self._bursts[0], timeout=timeout)
+        self._bursts.popleft()
+        self._largest = max(self._largest, burst[1].nbytes)
+        self.inbox.extend(burst_items(burst))
+        self.progress |= bool(self.inbox)
+
+    def received(self) -> Iterator[Step | ShardEnd]:
+        """The items in the inbox, without elements."""
+        for item in self.inbox:
+            if item.kind == "step":
+                yield Step(None, item.shard, item.cursor)
+            elif item.kind == "ended":
+                yield ShardEnd(item.shard, item.cursor)
+
+    def cancel(self) -> None:
+        """End the run, for this side and for the actor."""
+        self.inbox.clear()
+        if self.actor is not None and self._run >= 0:
+            # Calls that have been made still run: to cancel one that is on its way would stop the actor for 30 seconds.
+            self.actor.stop.remote(self._run)
+        self._bursts.clear()
+        self._run = -1
+
+    def forget(self) -> None:
+        """Forget an actor that has ended; the inbox stays."""
+        self._bursts.clear()
+        self.actor = self.place = None
+        self.progress = False
+
+    def _call(self) -> None:
+        """Ask for as many bursts as may wait."""
+        room = max(1, self._memory // self._largest)
+        while len(self._bursts) < min(self._max_calls, room):
+            self._bursts.append(self.actor.next_burst.remote(self._run))
+
+
+# The cluster.
+
+
+CONNECT_SECONDS = 10.0
+START_SECONDS = 60.0
+"""Actors that have not started after this time have no room in the cluster."""
+
+
+def connect(address: str | None) -> None:
+    """Connect this process to a running cluster, unless it is connected already.
+
+    Raises:
+        WorkerError: there is no cluster, or it cannot be used.
+    """
+    if ray.is_initialized():
+        return
+    address = address or os.environ.get("RAY_ADDRESS")
+    cluster = "Ray cluster on this machine" if address is None else f"Ray cluster at {address!r}"
+    try:
+        if address is not None:
+            _check_port(address)
+        ray.init(address=address or "auto", log_to_driver=False)
+    except (OSError, ValueError) as error:
+        raise WorkerError(
+            f"there is no {cluster}: {first_line(error)}; start one with `ray start --head`, or call `ray.init()` "
+            "first, which starts one for this program"
+        ) from error
+    except RuntimeError as error:  # another version of Ray or of Python, for example
+        raise WorkerError(f"the {cluster} cannot be used: {error}") from error
+
+
+def _check_port(address: str) -> None:
+    """Raise an `OSError` at once if nobody listens there; Ray would try for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if port.isdecimal():
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+
+
+def await_start(actors: Sequence[Any], graph: Any, needs: Mapping[str, float]) -> list[ActorPlace]:
+    """Wait until all new actors can run; return where they are.
+
+    Args:
+        actors: with the methods `hello` and `start`.
+        graph: a reference to the graph, for `start`.
+        needs: the resources of each actor.
+
+    Raises:
+        WorkerError: there is no room for one, or it cannot begin.
+        Exception: one of `LOST`: one has died.
+    """
+    hellos = [actor.hello.remote() for actor in actors]
+    starts = [actor.start.remote(graph) for actor in actors]
+    _, missing = ray.wait(hellos, num_returns=len(hellos), timeout=START_SECONDS)
+    if missing:
+        raise _room_error(len(missing), needs)
+    try:
+        places: list[ActorPlace] = ray.get(hellos)
+    except ray.exceptions.RayError as error:
+        _raise_if_lasting(error)
+        raise
+    for place in places:
+        if place.versions != versions():
+            raise WorkerError(
+                f"{place} has {_listed(place.versions)}, and this program has {_listed(versions())}; they must be the "
+                "same"
+            )
+    for place, failure in zip(places, ray.get(starts), strict=True):
+        if failure is not None:
+            cause = failure.to_exception()
+            problem = f"{failure.doing} failed with {type(cause).__name__}: {cause}"
+            if isinstance(cause, ModuleNotFoundError):
+                problem += '; install it there, or send your code: `runtime_env={"working_dir": "."}`'
+            raise WorkerError(f"an actor cannot begin in {place}, {problem}") from cause
+    return places
+
+
+def first_line(error: BaseException) -> str:
+    """The first sentence of an error of Ray, which may have many lines."""
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+
+
+def _room_error(missing: int, needs: Mapping[str, float]) -> WorkerError:
+    free, total = ray.available_resources(), ray.cluster_resources()
+    has = ", ".join(f"{free.get(name, 0.0):g} {name} free of {total.get(name, 0.0):g}" for name in needs)
+    asked = ", ".join(f"{amount:g} {name}" for name, amount in needs.items())
+    return WorkerError(
+        f"{missing} actors have not started within {START_SECONDS:g} seconds: each needs {asked}, and the cluster has "
+        f"{has}; close other loaders, ask for fewer actors or for less, or add nodes"
+    )
+
+
+def _raise_if_lasting(error: Exception) -> None:
+    """Raise an error with its repair if another actor would not start either."""
+    if "No module named 'feedpipe'" in str(error):
+        raise WorkerError(
+            "feedpipe is not installed on a node of the cluster; install the version of this program there, or let Ray "
+            'do it: `runtime_env={"pip": ["feedpipe"]}`'
+        ) from error
+    if isinstance(error, ray.exceptions.RuntimeEnvSetupError):
+        raise WorkerError(f"a node of the cluster cannot set up `runtime_env`: {error}") from error
+
+
+def _listed(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+# Notes of what actors run.
+
+
+class CrashNotes:
+    """Keeps the last note of each worker, in an actor of its own, which survives them."""
+
+    def __init__(self) -> None:
+        self._notes: dict[int, str] = {}
+
+    def write(self, number: int, note: str) -> None:
+        self._notes[number] = note
+
+    def read(self, number: int) -> str:
+        """The last note of a worker; empty if it has left none."""
+        return self._notes.get(number, "")

@@ -1,4 +1,7 @@
-"""The ways to start a worker process: the fork server as its owner sees it, forks, interpreters."""
+"""The ways to start a worker process: by the fork server, as an interpreter, as a fork.
+
+None of them imports the user's `__main__`.
+"""
 
 from __future__ import annotations
 
@@ -31,160 +34,6 @@ from .fork_server import (
     wait_or_kill,
 )
 from .surroundings import Kind, Surroundings, close, import_path, thread_variables
-
-
-def start_interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int) -> subprocess.Popen[bytes]:
-    """Run `command` in a new interpreter that has the `sys.path` of this one, and copies of `fds`."""
-    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    code = f"import sys; sys.path[:] = {import_path()!r}; {command}"
-    with interrupts_blocked():
-        return subprocess.Popen(
-            [sys.executable, *flags, "-c", code],
-            pass_fds=fds,
-            stdin=subprocess.DEVNULL,
-            env=os.environ | thread_variables(threads, io_threads),
-        )
-
-
-@contextlib.contextmanager
-def interrupts_blocked() -> Generator[None]:
-    """Delay Ctrl-C meanwhile; a process that starts here inherits that until it ignores Ctrl-C."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-# Connections to child processes.
-
-
-END_SECONDS = 3.0
-"""The time that the other end of a connection has to close."""
-
-
-@contextlib.contextmanager
-def open_connection(
-    kind: socket.SocketKind = socket.SOCK_STREAM,
-) -> Generator[tuple[socket.socket, socket.socket]]:
-    """A connection to a new process: our end, which stays open unless an error occurs, and theirs, which is closed."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
-    with theirs:
-        try:
-            yield ours, theirs
-        except BaseException:
-            ours.close()
-            raise
-
-
-def hang_up(connection: socket.socket) -> bool:
-    """Close a connection, and wait until the other end is closed, too; return whether it was."""
-    with connection:
-        connection.shutdown(socket.SHUT_WR)
-        end = select.poll()
-        end.register(connection, select.POLLIN)
-        return bool(end.poll(END_SECONDS * 1000))
-
-
-class ServerHandle:
-    """A fork server. It ends when nothing refers to its handle any more, and when this process ends."""
-
-    def __init__(self, kind: Kind, threads: int, io_threads: int) -> None:
-        self._kind = kind
-        self._threads = threads, io_threads
-        self._surroundings = Surroundings.now(threads, io_threads)
-        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
-            command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
-            self._process = start_interpreter(command, [theirs.fileno()], threads, io_threads)
-        self._root = ours
-        weakref.finalize(self, _end, ours, self._process, os.getpid())
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def fileno(self) -> int:
-        return self._root.fileno()
-
-    def suits(self, kind: Kind) -> bool:
-        """Whether the server runs, and can start workers of this kind."""
-        return self._process.poll() is None and self._kind == kind
-
-    def changes(self) -> list[int]:
-        """Descriptors of the surroundings of now, for `enter`; none if they are those of the server."""
-        now = Surroundings.now(*self._threads)
-        return [] if now == self._surroundings else now.keep()
-
-    def connect(self) -> socket.socket:
-        """A connection for a pool."""
-        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
-            try:
-                socket.send_fds(self._root, [b"+"], [theirs.fileno()])
-            except ConnectionError:
-                raise self.error() from None
-        return ours
-
-    def error(self) -> WorkerError:
-        """Why the server has closed a connection."""
-        code = None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            code = self._process.wait(GRACE_SECONDS)
-        return WorkerError(f"the process that starts workers {Death(code)}; a new loader starts another one")
-
-    def disown(self) -> None:
-        """Forget the server, in a forked copy of this process that is not its parent."""
-        self._root.close()
-        self._process.returncode = 0
-
-
-def _end(root: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
-    if os.getpid() != owner:
-        return  # a forked copy of the owner
-    if not hang_up(root):
-        process.kill()
-    process.wait()
-
-
-_servers: weakref.WeakSet[ServerHandle] = weakref.WeakSet()
-_kept: ServerHandle | None = None
-_lock = threading.RLock()  # not a plain lock: a signal handler may start a loader, too
-
-
-def shared_server(threads: int, io_threads: int) -> ServerHandle:
-    """The fork server of this process; another one if it has ended, or if its kind has changed.
-
-    The server that was used last is kept for the next loader.
-    """
-    global _kept
-    kind = Kind.now(threads, io_threads)
-    with _lock:
-        for server in _servers:
-            if server.suits(kind):
-                _kept = server
-                return server
-        _kept = None  # ends it if no pool uses it, so that no two of them take memory
-        _kept = ServerHandle(kind, threads, io_threads)
-        _servers.add(_kept)
-        return _kept
-
-
-def kept_server() -> ServerHandle | None:
-    """The server that is kept for the next loader."""
-    return _kept
-
-
-def _disown() -> None:
-    global _kept, _lock
-    for server in _servers:
-        server.disown()
-    _servers.clear()
-    _kept = None
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_disown)
-
-# The start methods. None of them imports the user's `__main__`.
 
 
 class Starter(Protocol):
@@ -357,3 +206,158 @@ def _limit_threads(threads: int, io_threads: int) -> None:
     if arrow := sys.modules.get("pyarrow"):
         arrow.set_cpu_count(threads)
         arrow.set_io_thread_count(io_threads)
+
+
+# The fork server, as its owner sees it.
+
+
+class ServerHandle:
+    """A fork server. It ends when nothing refers to its handle any more, and when this process ends."""
+
+    def __init__(self, kind: Kind, threads: int, io_threads: int) -> None:
+        self._kind = kind
+        self._threads = threads, io_threads
+        self._surroundings = Surroundings.now(threads, io_threads)
+        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
+            command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
+            self._process = start_interpreter(command, [theirs.fileno()], threads, io_threads)
+        self._root = ours
+        weakref.finalize(self, _end, ours, self._process, os.getpid())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fileno(self) -> int:
+        return self._root.fileno()
+
+    def suits(self, kind: Kind) -> bool:
+        """Whether the server runs, and can start workers of this kind."""
+        return self._process.poll() is None and self._kind == kind
+
+    def changes(self) -> list[int]:
+        """Descriptors of the surroundings of now, for `enter`; none if they are those of the server."""
+        now = Surroundings.now(*self._threads)
+        return [] if now == self._surroundings else now.keep()
+
+    def connect(self) -> socket.socket:
+        """A connection for a pool."""
+        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
+            try:
+                socket.send_fds(self._root, [b"+"], [theirs.fileno()])
+            except ConnectionError:
+                raise self.error() from None
+        return ours
+
+    def error(self) -> WorkerError:
+        """Why the server has closed a connection."""
+        code = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(GRACE_SECONDS)
+        return WorkerError(f"the process that starts workers {Death(code)}; a new loader starts another one")
+
+    def disown(self) -> None:
+        """Forget the server, in a forked copy of this process that is not its parent."""
+        self._root.close()
+        self._process.returncode = 0
+
+
+def _end(root: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
+    if os.getpid() != owner:
+        return  # a forked copy of the owner
+    if not hang_up(root):
+        process.kill()
+    process.wait()
+
+
+_servers: weakref.WeakSet[ServerHandle] = weakref.WeakSet()
+_kept: ServerHandle | None = None
+_lock = threading.RLock()  # not a plain lock: a signal handler may start a loader, too
+
+
+def shared_server(threads: int, io_threads: int) -> ServerHandle:
+    """The fork server of this process; another one if it has ended, or if its kind has changed.
+
+    The server that was used last is kept for the next loader.
+    """
+    global _kept
+    kind = Kind.now(threads, io_threads)
+    with _lock:
+        for server in _servers:
+            if server.suits(kind):
+                _kept = server
+                return server
+        _kept = None  # ends it if no pool uses it, so that no two of them take memory
+        _kept = ServerHandle(kind, threads, io_threads)
+        _servers.add(_kept)
+        return _kept
+
+
+def kept_server() -> ServerHandle | None:
+    """The server that is kept for the next loader."""
+    return _kept
+
+
+def _disown() -> None:
+    global _kept, _lock
+    for server in _servers:
+        server.disown()
+    _servers.clear()
+    _kept = None
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_disown)
+
+
+# Interpreters, and connections to processes.
+
+
+def start_interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int) -> subprocess.Popen[bytes]:
+    """Run `command` in a new interpreter that has the `sys.path` of this one, and copies of `fds`."""
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    code = f"import sys; sys.path[:] = {import_path()!r}; {command}"
+    with interrupts_blocked():
+        return subprocess.Popen(
+            [sys.executable, *flags, "-c", code],
+            pass_fds=fds,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | thread_variables(threads, io_threads),
+        )
+
+
+@contextlib.contextmanager
+def interrupts_blocked() -> Generator[None]:
+    """Delay Ctrl-C meanwhile; a process that starts here inherits that until it ignores Ctrl-C."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+END_SECONDS = 3.0
+"""The time that the other end of a connection has to close."""
+
+
+@contextlib.contextmanager
+def open_connection(
+    kind: socket.SocketKind = socket.SOCK_STREAM,
+) -> Generator[tuple[socket.socket, socket.socket]]:
+    """A connection to a new process: our end, which stays open unless an error occurs, and theirs, which is closed."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    with theirs:
+        try:
+            yield ours, theirs
+        except BaseException:
+            ours.close()
+            raise
+
+
+def hang_up(connection: socket.socket) -> bool:
+    """Close a connection, and wait until the other end is closed, too; return whether it was."""
+    with connection:
+        connection.shutdown(socket.SHUT_WR)
+        end = select.poll()
+        end.register(connection, select.POLLIN)
+        return bool(end.poll(END_SECONDS * 1000))

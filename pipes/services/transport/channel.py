@@ -19,45 +19,6 @@ from typing import NamedTuple, TypeAlias, TypeVar
 from ...errors import shown_traceback, text_of
 from .packing import PackedElement, Packer, unpack
 
-T = TypeVar("T")
-
-MAX_SPIN_SECONDS = 0.0002
-"""The time for which checking again and again pays: to be woken by the system costs a third of it."""
-
-
-def enough_cores(processes: int) -> bool:
-    """Whether the processes of each rank of this machine have a core each; else one that spins delays another."""
-    ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return processes * ranks <= cores
-
-
-class SpinWait:
-    """Waits for answers. While they come fast, it checks again and again before it sleeps.
-
-    Attributes:
-        allowed: whether it may check again and again; else it sleeps at once.
-    """
-
-    def __init__(self) -> None:
-        self.allowed = True
-        self._fast = False
-
-    def wait(self, check: Callable[[], T | None], sleep: Callable[[], T]) -> T:
-        """What `check` returns once that is not None, or what `sleep` returns, which waits for the answer."""
-        begin = perf_counter()
-        while self._fast and self.allowed and perf_counter() - begin < MAX_SPIN_SECONDS:
-            if (answer := check()) is not None:
-                return answer
-            os.sched_yield()
-        answer = sleep()
-        self._fast = perf_counter() - begin < MAX_SPIN_SECONDS * (2 if self._fast else 1)
-        return answer
-
-
-# Messages over a socket.
-
-
 _LENGTHS = struct.Struct("<IQ")
 _READ_BYTES = 2**16
 _MAX_BUFFERS = 1024  # in one call: the least that POSIX systems allow
@@ -190,6 +151,45 @@ def _prefix(head: Head, body: Sequence[bytes | memoryview]) -> tuple[bytes, byte
     """What goes before the body: the lengths, and the pickle of the head."""
     pickled = pickle.dumps(head, 5)
     return _LENGTHS.pack(len(pickled), sum(memoryview(part).nbytes for part in body)), pickled
+
+
+# Waiting for a message.
+
+
+T = TypeVar("T")
+
+MAX_SPIN_SECONDS = 0.0002
+"""The time for which checking again and again pays: to be woken by the system costs a third of it."""
+
+
+def enough_cores(processes: int) -> bool:
+    """Whether the processes of each rank of this machine have a core each; else one that spins delays another."""
+    ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processes * ranks <= cores
+
+
+class SpinWait:
+    """Waits for answers. While they come fast, it checks again and again before it sleeps.
+
+    Attributes:
+        allowed: whether it may check again and again; else it sleeps at once.
+    """
+
+    def __init__(self) -> None:
+        self.allowed = True
+        self._fast = False
+
+    def wait(self, check: Callable[[], T | None], sleep: Callable[[], T]) -> T:
+        """What `check` returns once that is not None, or what `sleep` returns, which waits for the answer."""
+        begin = perf_counter()
+        while self._fast and self.allowed and perf_counter() - begin < MAX_SPIN_SECONDS:
+            if (answer := check()) is not None:
+                return answer
+            os.sched_yield()
+        answer = sleep()
+        self._fast = perf_counter() - begin < MAX_SPIN_SECONDS * (2 if self._fast else 1)
+        return answer
 
 
 # Errors that travel to another process.

@@ -206,6 +206,7 @@ def test_what_a_server_cannot_change_needs_another_one(change, processes, monkey
     assert not processes.below(zombies=True)  # its server has ended with it; the last one is kept
 
 
+@pytest.mark.slow
 def test_a_library_that_a_function_needs_is_loaded_by_the_server(processes):
     torch = pytest.importorskip("torch")
     processes.kill_server()
