@@ -371,10 +371,9 @@ class Sliding(TokenOfInput):
 
     def _cut(self, rows: BlockRows, spans: list[tuple[int, int]]) -> list[object]:
         """Cut windows out of rows, each with rows of its own."""
-        if isinstance(rows, list) and self.step < self.size:
-            rows = shared(rows)
-            if copier := copier_of(rows):
-                return [list(map(copier, rows[start:stop])) for start, stop in spans]
+        if self.step < self.size and isinstance(rows, list) and (own := shared(rows)) is not rows:
+            copier = copier_of(own)  # of rows whose arrays are read-only already
+            return [list(map(copier, own[start:stop])) if copier else own[start:stop] for start, stop in spans]
         return [rows[start:stop] for start, stop in spans]
 
 

@@ -79,13 +79,14 @@ class FromSequence(Operator):
             return sequence.rows(indices)
         if isinstance(indices, range) and isinstance(sequence, (list, tuple, range, str)):
             part = sequence[indices.start : indices.stop : indices.step]
-            return list(part) if isinstance(part, (range, str)) else shared([*part])
-        numbers = list(indices) if isinstance(indices, range) else indices.tolist()
-        rows, error = map_until_error(sequence.__getitem__, numbers)
-        if error is not None:
-            number = numbers[len(rows)]
-            raise stage.failed_on(error, Origin("from_sequence", number + 1))
-        return shared(rows)
+            rows = part if isinstance(part, list) else list(part)
+        else:
+            numbers = list(indices) if isinstance(indices, range) else indices.tolist()
+            rows, error = map_until_error(sequence.__getitem__, numbers)
+            if error is not None:
+                number = numbers[len(rows)]
+                raise stage.failed_on(error, Origin("from_sequence", number + 1))
+        return rows if isinstance(sequence, (range, str)) else shared(rows)
 
     def reduce_for_worker(self) -> tuple[object, ...]:
         return FromSequence, (pack_list(self.sequence),)
