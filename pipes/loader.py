@@ -7,6 +7,8 @@ from dataclasses import dataclass, is_dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
+import numpy as np
+
 from .core.checks import check_choice, check_int, check_torch, methods_explain_wrong_arguments
 from .core.code import constructor_code
 from .core.skips import Skipped
@@ -28,7 +30,6 @@ from .services.inprocess import InProcess
 from .services.multiprocess import MultiProcess
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
     import torch
 
@@ -396,6 +397,19 @@ def state_before(loader: Loader[object], count: int) -> State:
 def at_end(loader: Loader[object]) -> bool:
     """Whether the element that was taken last is the last of its epoch. If lengths do not tell, it looks ahead."""
     return (epoch := loader._current) is not None and epoch.at_end()  # pyright: ignore[reportPrivateUsage]
+
+
+def valid_on_all_ranks(loader: Loader[object]) -> npt.NDArray[np.bool_] | None:
+    """The masks of the element that each rank took last, in order of rank. All ranks call it together.
+
+    None if the ranks do not communicate; nothing is asked of the others if no element is padded.
+    """
+    valid, epochs = loader.valid, loader._epochs  # pyright: ignore[reportPrivateUsage]
+    own = np.ones(0, np.bool_) if valid is None else np.atleast_1d(valid)
+    if not epochs.pads or epochs.ranks.ask().world_size == 1:
+        return own
+    group = epochs.ranks.side_group()
+    return None if group is None else np.frombuffer(b"".join(group.gather("valid rows", own.tobytes())), np.bool_)
 
 
 def gathered(loader: Loader[object], state: State) -> State:

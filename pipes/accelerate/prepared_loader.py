@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from ..errors import ArgumentTypeError, with_call_site
-from ..loader import Loader, at_end, gather_state
+from ..errors import ArgumentTypeError, PlanWarning, warn, with_call_site
+from ..loader import Loader, at_end, gather_state, valid_on_all_ranks
 from ..loading.state import State
 
 T = TypeVar("T")
@@ -22,6 +22,7 @@ class PreparedLoader(Generic[T]):
       continues from there, on any number of ranks.
     - `accelerator.accumulate` learns of the last element of an epoch, so it takes a step of the optimiser there. If the
       length is not known, each element is read one step ahead.
+    - `accelerator.gather_for_metrics` leaves out the rows that `even="pad"` has added to the last elements.
     - The Trainer of Transformers takes it from `get_train_dataloader`, and resumes from its checkpoints.
 
     Do not iterate the loader itself meanwhile. Elements stay on their device: move them with
@@ -81,7 +82,8 @@ class _ActiveLoader:
 
     Attributes:
         end_of_dataloader: whether the element that was handed out last is the last of the epoch.
-        remainder: how many rows of the last batch are no padding of Accelerate's; -1 because none is.
+        remainder: the number of rows of the last elements of all ranks together, if padding follows; 0 if none does,
+            and -1 if it is not known.
     """
 
     end_of_dataloader = False
@@ -101,9 +103,26 @@ def _reported(loader: Loader[T], elements: Iterator[T], gradients: Any) -> Gener
     try:
         for element in elements:
             active.end_of_dataloader = at_end(loader)
+            if active.end_of_dataloader:
+                active.remainder = _remainder(loader)
             yield element
     finally:
         gradients._remove_dataloader(active)
+
+
+def _remainder(loader: Loader[Any]) -> int:
+    valid = valid_on_all_ranks(loader)
+    if valid is None:
+        return -1
+    rows = int(valid.sum())
+    if not valid[:rows].all():
+        warn(
+            "`gather_for_metrics` leaves out padding only behind all rows, and here rows of another rank follow it; "
+            "leave it out by `loader.valid`",
+            PlanWarning,
+        )
+        return -1
+    return rows if rows < len(valid) else 0
 
 
 class _Elements(Generic[T]):

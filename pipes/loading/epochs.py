@@ -73,6 +73,11 @@ class Epochs:
         self.segment = 1
         self.skip_log = SkipLog.of(pipe)
 
+    @property
+    def pads(self) -> bool:
+        """Whether ranks repeat elements to take as many as others."""
+        return self._even == "pad"
+
     def check_service(self) -> None:
         """Checks that the service can run the pipe.
 

@@ -32,6 +32,8 @@ def loaders() -> dict[str, PreparedLoader[Any]]:
     }
 
 
+PADDED = 28
+
 LOADERS = [loaders(), loaders()]  # made before there is a process group
 
 
@@ -53,6 +55,11 @@ def main(folder: Path) -> None:
     accelerator.load_state(str(folder / "state"))
     for name, loader in second.items():
         report[name]["resumed"] = [x for batch in loader for x in batch.tolist()]
+    padded = PreparedLoader(fp.Loader(fp.from_sequence(range(PADDED)).shuffle().batch(4).collate(), even="pad"))
+    report["gathered"] = {
+        str(epoch): [x for batch in padded for x in accelerator.gather_for_metrics(batch).tolist()]
+        for epoch in range(2)
+    }
     (folder / f"rank.{accelerator.process_index}").write_text(json.dumps(report))
     accelerator.end_training()
 

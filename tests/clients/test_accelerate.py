@@ -18,6 +18,7 @@ import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
 from feedpipe.errors import ArgumentTypeError, LoaderError
 
+from .accelerate_job import PADDED
 from .lightning_job import BATCH, ROWS, indexed, streamed
 from .two_ranks import run_on_two_ranks
 
@@ -225,3 +226,5 @@ def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path, clie
         assert sorted(x for rank in ranks for x in rank["before"] + rank["after"]) == list(range(ROWS))
         for rank in ranks:
             assert rank["resumed"] == rank["after"]
+    for report in reports if client == "accelerate" else ():
+        assert [sorted(report["gathered"][epoch]) for epoch in "01"] == [list(range(PADDED))] * 2
