@@ -170,7 +170,7 @@ class Loader(Generic[T_co]):
         """
         if self._epochs.steps is not None:
             return self._epochs.steps
-        position, schedule = self._position, self._schedule
+        position, schedule = self._place, self._schedule
         if (chosen := self._requested_epoch) is not None and chosen != position.epoch:
             position = Progress(chosen, 0, chosen)
         if position.goal is not None:
@@ -187,13 +187,13 @@ class Loader(Generic[T_co]):
 
     @property
     def epoch(self) -> int:
-        """The epoch in which the loader stands; after its last element, the next one."""
-        return self._position.epoch
+        """The epoch of the element taken last; once the loop has seen the end of an epoch, the next one."""
+        return self._place.epoch
 
     @property
     def step(self) -> int:
-        """How many elements of the epoch this rank has taken."""
-        return self._position.step
+        """How many elements of `epoch` this rank has taken."""
+        return self._place.step
 
     @property
     def valid(self) -> npt.NDArray[np.bool_] | None:
@@ -293,7 +293,7 @@ class Loader(Generic[T_co]):
 
     def __repr__(self) -> str:
         """Show the chain, the service and the position that are known without running or reading."""
-        position = self._position
+        position = self._place
         goal = self._epochs.steps or (None if self._current is None else self._current.goal)
         parts = [chain_in_one_line(self._pipe), service_code(self._epochs.service), *self._epochs.rank_code()]
         parts += [f"epoch {position.epoch}", f"step {position.step}" + (f" of {goal}" if goal is not None else "")]
@@ -314,8 +314,13 @@ class Loader(Generic[T_co]):
 
     @property
     def _position(self) -> Progress:
-        """The place of the consumer."""
+        """The place of the consumer: after the last element of an epoch, the beginning of the next one."""
         return self._progress if self._current is None else self._current.position()
+
+    @property
+    def _place(self) -> Progress:
+        """The place of the consumer that it is told: while it has an element, the step of that."""
+        return self._progress if self._current is None else self._current.place()
 
     def _position_at(self, step: int) -> Progress:
         """The place of the consumer after `step` elements of the epoch."""

@@ -90,6 +90,8 @@ class Epoch(Generic[T_co]):
             return self.elements.send(request)
         except StopIteration:  # the generator has ended
             self._ending()
+            if request is not PEEK:
+                self._run.element = _NOTHING
             if self._run.finished:
                 raise  # the traceback of `stop` would refer to this frame, and so to `stop`
             stop = self._run.stop
@@ -159,6 +161,10 @@ class Epoch(Generic[T_co]):
     def position(self) -> Progress:
         """The progress; after the last element of all ranks, the beginning of the next epoch."""
         return self._run.position()
+
+    def place(self) -> Progress:
+        """The progress with the element that the consumer took last; without one, the position."""
+        return self._run.progress if self._run.has_element else self._run.position()
 
     @property
     def kept_steps(self) -> range:

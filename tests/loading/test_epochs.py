@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from contextlib import suppress
 
 import pytest
 
@@ -56,6 +57,19 @@ class TestEpochs:
         assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(12))
         assert loader.epoch == 2
         assert [list(make(seed=0)), first] == [first, first]
+
+    @pytest.mark.parametrize("looks", [False, True])
+    @pytest.mark.parametrize("options", [{}, {"steps": 2}, {"device": "cpu"}], ids=str)
+    def test_in_a_loop_epoch_and_step_are_those_of_the_element_just_taken(self, make, options, looks):
+        loader = make(**options)
+        for epoch in range(3):
+            for step, (_, info) in enumerate(loader.with_info(), 1):
+                if looks:
+                    with suppress(LoaderError):
+                        loader.peek()
+                assert (loader.epoch, loader.step) == (info.epoch, info.step) == (epoch, step)
+                assert f"epoch {epoch}, step {step}" in repr(loader)
+            assert (loader.epoch, loader.step) == (epoch + 1, 0)
 
     def test_break_abandons_the_rest(self, make):
         loader = make()
