@@ -15,7 +15,7 @@ from .core.skips import Skipped
 from .engine.run import length_of
 from .engine.skips import NO_SKIPS
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
-from .loading.epoch import Epoch, EpochIterator
+from .loading.epoch import Epoch, EpochIterator, InfoIterator
 from .loading.epochs import Epochs
 from .loading.job_state import gather, read_states, restore_job, shards_of_job
 from .loading.ranks import RankSource
@@ -116,7 +116,7 @@ class Loader(Generic[T_co]):
         self._closed = False
 
     def __iter__(self) -> Iterator[T_co]:
-        return self._iterate()
+        return EpochIterator(self._iterated())
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
         """Iterate as `iter(loader)` does, with an `Info` for each element: its state, epoch, step, and padding.
@@ -127,7 +127,7 @@ class Loader(Generic[T_co]):
             >>> [(batch, info.step) for batch, info in loader.with_info()]
             [([0, 1], 1), ([2, 3], 2)]
         """
-        return self._iterate().with_info()
+        return cast("Iterator[tuple[T_co, Info]]", InfoIterator(self._iterated()))
 
     def peek(self) -> T_co:
         """Return the next element without taking it.
@@ -157,8 +157,11 @@ class Loader(Generic[T_co]):
         check_int("count", count, least=0)
         self._check_open()
         epoch, requested = self._current, self._requested_epoch
-        chosen = requested is not None and epoch is not None and (epoch.iterated or requested != epoch.position().epoch)
-        if epoch is None or epoch.over or chosen:
+        if (
+            epoch is None
+            or epoch.over
+            or (requested is not None and (epoch.iterated or requested != epoch.run.position().epoch))
+        ):
             epoch = self._begin()
         epoch.skip(count)
 
@@ -201,12 +204,12 @@ class Loader(Generic[T_co]):
 
         One bool for an element without rows; None before the first element of an epoch and after the end.
         """
-        return None if self._current is None else self._current.valid
+        return None if self._current is None else self._current.run.valid
 
     @property
     def skipped(self) -> dict[str, int]:
         """How many rows of the epoch were skipped on this rank because they failed, by operator; see `on_error`."""
-        return dict((self._skipped if self._current is None else self._current.progress.skipped).skipped)
+        return dict((self._skipped if self._current is None else self._current.run.progress.skipped).skipped)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `iter(loader)` begin epoch `epoch`; if the loader is in the middle of it, it goes on there.
@@ -245,7 +248,10 @@ class Loader(Generic[T_co]):
             >>> list(loader)
             [2, 3, 4, 5]
         """
-        return self._schedule.state(self._position if step is None else self._position_at(step))
+        if step is not None or self._current is None:
+            return self._schedule.state(self._progress if step is None else self._position_at(step))
+        run = self._current.run
+        return (run.schedule or self._schedule).state(run.position())
 
     def load_state_dict(
         self, state: Mapping[str, object] | Sequence[Mapping[str, object]], *, strict: bool = True
@@ -294,14 +300,14 @@ class Loader(Generic[T_co]):
     def __repr__(self) -> str:
         """Show the chain, the service and the position that are known without running or reading."""
         position = self._place
-        goal = self._epochs.steps or (None if self._current is None else self._current.goal)
+        goal = self._epochs.steps or (None if self._current is None else self._current.run.end.of_rank)
         parts = [chain_in_one_line(self._pipe), service_code(self._epochs.service), *self._epochs.rank_code()]
         parts += [f"epoch {position.epoch}", f"step {position.step}" + (f" of {goal}" if goal is not None else "")]
         return f"Loader({', '.join(parts)}{', closed' if self._closed else ''})"
 
     def __getstate__(self) -> dict[str, object]:
         progress = self._following
-        if progress.begun or (self._current is not None and self._current.started and not self._current.over):
+        if progress.begun or ((epoch := self._current) is not None and epoch.run.started and not epoch.over):
             raise LoaderError(
                 "a loader in the middle of an epoch cannot be copied or pickled; copy it before its first "
                 "element, or make a new one and give it `state_dict()`"
@@ -310,41 +316,37 @@ class Loader(Generic[T_co]):
 
     @property
     def _schedule(self) -> Schedule:
-        return (self._current and self._current.schedule) or self._epochs.schedule(self._progress)
-
-    @property
-    def _position(self) -> Progress:
-        """The place of the consumer: after the last element of an epoch, the beginning of the next one."""
-        return self._progress if self._current is None else self._current.position()
+        schedule = None if self._current is None else self._current.run.schedule
+        return self._epochs.schedule(self._progress) if schedule is None else schedule
 
     @property
     def _place(self) -> Progress:
-        """The place of the consumer that it is told: while it has an element, the step of that."""
-        return self._progress if self._current is None else self._current.place()
+        """The place of the consumer: while it has the element that it took last, the step of that."""
+        return self._progress if self._current is None else self._current.run.place()
 
     def _position_at(self, step: int) -> Progress:
         """The place of the consumer after `step` elements of the epoch."""
         check_int("step", step, least=0)
         epoch = self._current
-        check_kept(step, range(self._progress.step, self._progress.step + 1) if epoch is None else epoch.kept_steps)
-        return self._progress if epoch is None else epoch.position_at(step)
+        check_kept(step, range(self._progress.step, self._progress.step + 1) if epoch is None else epoch.run.kept_steps)
+        return self._progress if epoch is None else epoch.run.position_before(epoch.run.progress.step - step)
 
     @property
     def _following(self) -> Progress:
         """The place at which the next `iter` begins, unless `set_epoch` chooses another."""
-        return self._progress if self._current is None else self._current.following()
+        return self._progress if self._current is None else self._current.run.following()
 
-    def _iterate(self) -> EpochIterator[T_co]:
-        """The elements for a new consumer: of the next epoch, at whose first one `peek` may have looked."""
+    def _iterated(self) -> Epoch[T_co]:
+        """The epoch for a new consumer: the next one, at whose first element `peek` may have looked."""
         self._check_open()
         if not self._epochs.ranks.given:
             warn_in_torch_worker(self._pipe, "loader", "give `rank=info.id` and `world_size=info.num_workers`")
-        epoch = self._current
-        if epoch is None or epoch.iterated or epoch.over or self._requested_epoch not in (None, epoch.position().epoch):
+        epoch, requested = self._current, self._requested_epoch
+        if epoch is None or epoch.iterated or epoch.over or requested not in (None, epoch.run.position().epoch):
             epoch = self._begin()
         self._requested_epoch = None
         epoch.iterated = True
-        return EpochIterator(epoch)
+        return epoch
 
     def _begin(self) -> Epoch[T_co]:
         """Begins the next epoch. An epoch that has given no element begins again, at the same place."""
@@ -360,7 +362,7 @@ class Loader(Generic[T_co]):
     def _end_current(self, reason: str) -> None:
         if (epoch := self._current) is not None:
             epoch.end(reason)
-            self._progress, self._skipped, self._current = epoch.position(), epoch.progress.skipped, None
+            self._progress, self._skipped, self._current = epoch.run.position(), epoch.run.progress.skipped, None
 
     def _check_open(self) -> None:
         if self._closed:
@@ -394,9 +396,9 @@ def gather_state(loader: Loader[object], group: Group | None = None) -> State:
 
 def state_before(loader: Loader[object], count: int) -> State:
     """The state before the last `count` elements, which a framework has taken ahead of training."""
-    epoch = loader._current  # pyright: ignore[reportPrivateUsage]
-    position = loader._position if epoch is None else epoch.position_before(count)  # pyright: ignore[reportPrivateUsage]
-    return loader._schedule.state(position)  # pyright: ignore[reportPrivateUsage]
+    if (epoch := loader._current) is None:  # pyright: ignore[reportPrivateUsage]
+        return loader.state_dict()
+    return loader._schedule.state(epoch.run.position_before(count))  # pyright: ignore[reportPrivateUsage]
 
 
 def at_end(loader: Loader[object]) -> bool:

@@ -81,16 +81,18 @@ def _bits(kind: pa.DataType) -> int | None:
 
 def row_shape(element: object) -> int | tuple[()]:
     """How many rows an element has; () if it is one row."""
-    if isinstance(element, Mapping):
-        element = next(iter(element.values()), ())
-    elif isinstance(element, (list, tuple)) and element and hasattr(element[0], "shape"):
-        element = element[0]  # the columns of collated pairs
-    elif isinstance(element, tuple):
-        return ()
     shape = getattr(element, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else ()
-    return len(element) if isinstance(element, Sized) and not isinstance(element, (str, bytes)) else ()
+    if shape is None and not isinstance(element, (int, float, str, bytes)):  # these tests are faster than the next ones
+        if isinstance(element, (list, tuple)):
+            if not (element and hasattr(element[0], "shape")):
+                return len(element) if isinstance(element, list) else ()
+            element = element[0]  # the columns of collated pairs
+        elif isinstance(element, (dict, Mapping)):
+            element = next(iter(element.values()), ())
+        shape = getattr(element, "shape", None)
+        if shape is None and isinstance(element, Sized) and not isinstance(element, (str, bytes)):
+            return len(element)
+    return int(shape[0]) if shape else ()
 
 
 def row_count(element: object) -> int:

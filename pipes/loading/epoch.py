@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import repeat
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
@@ -39,17 +38,18 @@ class Epoch(Generic[T_co]):
     Nothing runs before the first element is asked for. After a failure, each `next` raises the same error.
 
     Attributes:
+        run: its run; another one after `skip`.
         elements: a generator of its elements.
         iterated: a consumer iterates it; before that, `peek` may have looked at its first element.
     """
 
     def __init__(self, epochs: Epochs, progress: Progress, before: Epoch[T_co] | None = None) -> None:
         self.iterated = False
-        follows = before is not None and before._run.finished and before.following() == progress
-        self._start(EpochRun(epochs, progress, history=before._run.history if before and follows else None))
+        follows = before is not None and before.run.finished and before.run.following() == progress
+        self._start(EpochRun(epochs, progress, history=before.run.history if before and follows else None))
 
     def _start(self, run: EpochRun) -> None:
-        self._run = run
+        self.run = run
         # A generator admits one thread at a time, so an element and its place in the state belong together.
         self.elements: Generator[Any, Request] = run.elements()
         next(self.elements)
@@ -68,16 +68,16 @@ class Epoch(Generic[T_co]):
         Raises:
             LoaderError: the epoch has fewer.
         """
-        target = self._run.progress.step + count
-        run = self._run.skipping(count)
-        if run.progress.step > self._run.progress.step:
+        target = self.run.progress.step + count
+        run = self.run.skipping(count)
+        if run.progress.step > self.run.progress.step:
             self.end("it goes on behind skipped elements")
             self._start(run)
         try:
-            while self._run.progress.step < target:
+            while self.run.progress.step < target:
                 self.ask(None)
         except StopIteration:
-            raise too_many(count, count - target + self._run.progress.step) from None
+            raise too_many(count, count - target + self.run.progress.step) from None
 
     def look(self) -> None:
         """Looks for a next element; `next` will raise the error that this meets."""
@@ -91,10 +91,10 @@ class Epoch(Generic[T_co]):
         except StopIteration:  # the generator has ended
             self._ending()
             if request is not PEEK:
-                self._run.element = _NOTHING
-            if self._run.finished:
+                self.run.element = _NOTHING
+            if self.run.finished:
                 raise  # the traceback of `stop` would refer to this frame, and so to `stop`
-            stop = self._run.stop
+            stop = self.run.stop
         except (RowError, KeyboardInterrupt) as error:
             raise error.with_traceback(shown_traceback(error)) from error.__cause__
         except ValueError as error:
@@ -102,7 +102,7 @@ class Epoch(Generic[T_co]):
                 raise LoaderError(ONE_THREAD) from None
             raise
         assert stop is not None, "a run that has ended knows why"
-        raise stop.with_traceback(self._run.trace)  # without it, each `raise` would make the traceback longer
+        raise stop.with_traceback(self.run.trace)  # without it, each `raise` would make the traceback longer
 
     def end(self, reason: str) -> None:
         """Ends the epoch early: each later `next` raises a `LoaderError` with this reason.
@@ -110,78 +110,28 @@ class Epoch(Generic[T_co]):
         Raises:
             LoaderError: another thread waits for an element.
         """
-        self._run.reason = reason
+        self.run.reason = reason
         self._ending()
 
     def leave(self) -> None:
         """Ends an epoch that nobody iterates any more, if other ranks wait for it; they learn of that."""
-        if self._run.is_awaited:
+        if self.run.is_awaited:
             end_in_thread(self._leave)
 
     def _leave(self) -> None:
         with contextlib.suppress(LoaderError):  # another thread looks for an element
             self.end("its iterator was dropped, so the other ranks do not wait for it")
 
-    def at_end(self) -> bool:
-        """Whether the element that was taken last is the last one. If lengths do not tell, it looks for another."""
-        if self.goal is not None:
-            return self._run.progress.step >= self.goal
-        self.look()
-        return self._run.finished
-
     @property
     def over(self) -> bool:
-        return self._run.stop is not None
+        return self.run.stop is not None
 
-    @property
-    def progress(self) -> Progress:
-        """The progress in this epoch, also after its last element."""
-        return self._run.progress
-
-    @property
-    def started(self) -> bool:
-        """Whether it has given an element; else the loader has not left its place."""
-        return self._run.progress.step > self._run.start_step
-
-    @property
-    def goal(self) -> int | None:
-        """The step at which this rank ends, if it is known."""
-        return self._run.end.of_rank
-
-    @property
-    def valid(self) -> npt.NDArray[np.bool_] | None:
-        """The mask of the element that the consumer took last; None before the first and after the last one."""
-        return self._run.mask() if self._run.has_element else None
-
-    @property
-    def schedule(self) -> Schedule | None:
-        """The schedule that it runs by; None before it begins."""
-        return self._run.schedule
-
-    def position(self) -> Progress:
-        """The progress; after the last element of all ranks, the beginning of the next epoch."""
-        return self._run.position()
-
-    def place(self) -> Progress:
-        """The progress with the element that the consumer took last; without one, the position."""
-        return self._run.progress if self._run.has_element else self._run.position()
-
-    @property
-    def kept_steps(self) -> range:
-        """The steps whose positions it still has."""
-        return self._run.kept_steps
-
-    def position_at(self, step: int) -> Progress:
-        """The position after the first elements of the epoch, one of `kept_steps`."""
-        return self.position_before(self._run.progress.step - step)
-
-    def position_before(self, count: int) -> Progress:
-        """The position before the last `count` elements, which may reach into the epoch before."""
-        return self._run.position_before(count)
-
-    def following(self) -> Progress:
-        """The place of a loader that leaves this epoch: in this one if it has given no element, else in the next."""
-        return self._run.next_epoch() if self.started else self._run.position()
+    def at_end(self) -> bool:
+        """Whether the element that was taken last is the last one. If lengths do not tell, it looks for another."""
+        if self.run.end.of_rank is not None:
+            return self.run.progress.step >= self.run.end.of_rank
+        self.look()
+        return self.run.finished
 
 
 class EpochIterator(Generic[T_co]):
@@ -205,15 +155,15 @@ class EpochIterator(Generic[T_co]):
         self._elements = self._epoch.elements  # others, if the loader has skipped some
         return cast("T_co", self._epoch.ask(None))
 
-    def with_info(self) -> Iterator[tuple[T_co, Info]]:
-        elements = map(self._ask, cast("Iterator[Request]", repeat(INFO)))  # a generator would raise an error only once
-        return cast("Iterator[tuple[T_co, Info]]", elements)
-
     def __del__(self) -> None:
         self._epoch.leave()
 
-    def _ask(self, request: Request) -> object:
-        return self._epoch.ask(request)
+
+class InfoIterator(EpochIterator[T_co]):
+    """The same with an `Info` for each element."""
+
+    def __next__(self) -> Any:
+        return self._epoch.ask(INFO)
 
 
 def _end(elements: Generator[Any, Request], run: EpochRun) -> None:
@@ -285,6 +235,8 @@ class EpochRun:
                 progress.step += 1
                 progress.taken += 1
                 if self._has_cursors:
+                    if progress.lent:
+                        progress.own_cursors()
                     progress.cursors[shard] = step.cursor
                 self.element = step.element
                 if self._skips is not None and not self._padding:
@@ -325,7 +277,8 @@ class EpochRun:
 
     def position(self) -> Progress:
         """The progress; after the last element of all ranks, the beginning of the next epoch."""
-        over = self.finished or (self.end.of_all is not None and self.progress.step >= self.end.of_all)
+        last = self.end.of_all
+        over = (last is not None and self.progress.step >= last) or (self.stop is not None and self.finished)
         return self.next_epoch() if over else self.progress
 
     @property
@@ -338,12 +291,27 @@ class EpochRun:
         """Whether other ranks may wait for its next element."""
         return self.stop is None and self._agreement is not None and self._job is not None and self._job.is_here
 
+    def place(self) -> Progress:
+        """The progress while the consumer has the element that it took last; else the position."""
+        return self.progress if self.element is not _NOTHING else self.position()
+
+    def following(self) -> Progress:
+        """The place of a loader that leaves this epoch: in this one if it has given no element, else in the next."""
+        return self.next_epoch() if self.started else self.position()
+
+    @property
+    def started(self) -> bool:
+        """Whether it has given an element; else the loader has not left its place."""
+        return self.progress.step > self.start_step
+
     @property
     def kept_steps(self) -> range:
+        """The steps of the epoch whose positions it still has."""
         step = self.progress.step
         return range(max(self.start_step, step - len(self.history)), step + 1)
 
     def position_before(self, count: int) -> Progress:
+        """The position before the last `count` elements, which may reach into the epoch before."""
         return self.history.back(self.progress, count) if count else self.position()
 
     def skipping(self, count: int) -> EpochRun:
@@ -357,17 +325,16 @@ class EpochRun:
         return self._schedule.next_epoch(self.progress)
 
     @property
-    def has_element(self) -> bool:
-        """Whether the consumer still has the element that it took last."""
-        return self.element is not _NOTHING
-
-    def mask(self) -> npt.NDArray[np.bool_]:
-        """A bool for each row of the element that was taken last."""
-        return np.full(row_shape(self.element), not self._padding)
+    def valid(self) -> npt.NDArray[np.bool_] | None:
+        """A bool for each row of the element that the consumer took last; None before the first and after the last."""
+        return None if self.element is _NOTHING else np.full(row_shape(self.element), not self._padding)
 
     def _info(self) -> Info:
+        assert self.schedule is not None, "an epoch that has begun has a schedule"
+        progress, last = self.progress, self.end.of_all
+        is_last = last is not None and progress.step >= last
         place = None if self._padding else self.history.last_place
-        return Info(self._schedule, self.progress.copy(), self.position().copy(), self.mask(), place)
+        return Info(self.schedule, progress.snapshot(), is_last, row_shape(self.element), place)
 
     def _first(self) -> Step | None:
         self._begin()
@@ -405,7 +372,7 @@ class EpochRun:
                 return self._padding_step()
             if isinstance(item, ShardEnd):
                 if self._has_cursors:
-                    self.progress.ended[item.shard] = item.leftover
+                    self.progress.ended = {**self.progress.ended, item.shard: item.leftover}
             elif self._schedule.steps is not None:
                 if restarted:
                     raise PlanError("this pipe has no elements for this rank, so an epoch of `steps` cannot be filled")

@@ -7,7 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -227,33 +227,43 @@ def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Curso
 
 
 class Info:
-    """The facts about one element from `with_info()`. They stay right if the consumer takes further elements.
+    """The facts about one element from `with_info()`. They stay right if the consumer takes further elements."""
 
-    Attributes:
-        epoch: the epoch of the element.
-        step: the number of elements of the epoch that this rank had taken, this one included.
-        valid: a bool for each row of the element, False if the row is padding; one bool for an element without rows.
-    """
+    __slots__ = ("_is_last", "_place", "_schedule", "_shape", "_snapshot")
 
     def __init__(
         self,
         schedule: Schedule,
-        progress: Progress,
-        after: Progress,
-        valid: npt.NDArray[np.bool_],
+        snapshot: dict[str, Any],
+        is_last: bool,
+        shape: int | tuple[()],
         place: tuple[int, Json] | None,
     ) -> None:
         self._schedule = schedule
-        self._progress = progress
-        self._after = after
+        self._snapshot = snapshot  # of the progress
+        self._is_last = is_last  # of all ranks
+        self._shape = shape
         self._place = place  # the shard, and its plain cursor before the element; None for padding
-        self.epoch = progress.epoch
-        self.step = progress.step
-        self.valid = valid
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the element."""
+        return cast("int", self._snapshot["epoch"])
+
+    @property
+    def step(self) -> int:
+        """The number of elements of the epoch that this rank had taken, this one included."""
+        return cast("int", self._snapshot["step"])
+
+    @property
+    def valid(self) -> npt.NDArray[np.bool_]:
+        """A bool for each row of the element, False if the row is padding; one bool for an element without rows."""
+        return np.full(self._shape, self._place is not None)
 
     def state_dict(self) -> State:
         """The state of the loader right after this element."""
-        return self._schedule.state(self._after)
+        progress = Progress(**self._snapshot)
+        return self._schedule.state(self._schedule.next_epoch(progress) if self._is_last else progress)
 
     @property
     def cursor(self) -> ElementCursor:
@@ -262,7 +272,7 @@ class Info:
         Raises:
             LoaderError: the element is padding, which repeats an element that this rank has taken before.
         """
-        plan, progress = self._schedule.plan, self._progress
+        plan, progress = self._schedule.plan, Progress(**self._snapshot)
         if self._place is None:
             raise LoaderError("padding has no cursor of its own, because it repeats an earlier element of this rank")
         fingerprint = str(self._schedule.signature.entries["pipe"])
@@ -421,7 +431,7 @@ class SkipCounter:
         progress.taken += 1
         progress.skipped = counts
         if not plan.indexed:
-            progress.cursors[step.shard] = step.cursor
+            progress.own_cursors()[step.shard] = step.cursor
         return None
 
     def before(self, progress: Progress) -> Before:

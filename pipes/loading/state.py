@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias, TypeVar, cast
+from operator import is_not
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 from zlib import crc32
 
 from ..core.cursor import MAX_COUNT, Json
@@ -50,6 +51,7 @@ class Progress:
         skipped: the numbers of rows of the epoch that were skipped on this rank.
         goal: the step at which the epoch ends, if the plan does not say it because the number of ranks has changed.
         own_steps: of a streamed pipe, the step at which this rank had no more elements and began to repeat some.
+        lent: a snapshot has `cursors` too, so the next change is that of a copy; `ended` is replaced at each change.
     """
 
     epoch: int = 0
@@ -65,6 +67,7 @@ class Progress:
     later: tuple[Redivision, ...] = ()
     own_steps: int | None = None
     skipped: SkipCounts = NO_SKIPS
+    lent: bool = field(default=False, compare=False, repr=False)
 
     @property
     def padding(self) -> int:
@@ -84,6 +87,17 @@ class Progress:
 
     def copy(self) -> Progress:
         return replace(self, cursors=dict(self.cursors), ended=dict(self.ended))
+
+    def snapshot(self) -> dict[str, Any]:
+        """The arguments of an equal progress; to make that would take ten times as long, and few are ever needed."""
+        self.lent = True
+        return self.__dict__.copy()
+
+    def own_cursors(self) -> dict[int, Json]:
+        """`cursors`, to be changed."""
+        if self.lent:
+            self.cursors, self.lent = self.cursors.copy(), False
+        return self.cursors
 
     def next_data_pass(self, shards: range) -> Progress:
         """The beginning of the next pass over the data, in the same epoch; `shards` are those of the rank."""
@@ -118,8 +132,8 @@ class Progress:
 
 
 def save(progress: Progress, plan: Plan, signature: Signature) -> State:
-    """The state of `progress`."""
-    if not progress.begun:
+    """The state of `progress`. Loops save after each element, so it is written for speed."""
+    if not progress.taken and not progress.begun:
         position = "null"
     elif plan.indexed and not progress.beyond:
         position = f'{{"consumed": {progress.taken_by_all(plan)}}}'
@@ -127,23 +141,27 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
         place = progress.position(plan)
         position = indexed_text(IndexedPosition(place.start - sum(map(len, place.beyond)), place.beyond))
     else:
-        cursors, ended = signature.cursors.text(progress.cursors), signature.ended.text(progress.ended)
-        redivision = "" if progress.redivision is None else f', "cut": {signature.redivision_text(progress.redivision)}'
-        redivision += (
-            f', "later": [{", ".join(map(signature.redivision_text, progress.later))}]' if progress.later else ""
-        )
-        padding = f', "padding": {progress.padding}' if progress.padding else ""
-        position = f'{{"cursors": {cursors}, "ended": {ended}{redivision}{padding}}}'
+        ended = signature.ended.text(progress.ended) if progress.ended else "{}"
+        position = f'{{"cursors": {signature.cursors.text(progress.cursors)}, "ended": {ended}'
+        if progress.redivision is not None:
+            position += f', "cut": {signature.redivision_text(progress.redivision)}'
+        if progress.later:
+            position += f', "later": [{", ".join(map(signature.redivision_text, progress.later))}]'
+        if progress.own_steps is not None and progress.padding:
+            position += f', "padding": {progress.padding}'
+        position += "}"
     # The state of an indexed pipe on several ranks is the same on all of them, so it has no counts of one.
     if progress.skipped.skipped and progress.begun and (plan.world_size == 1 or not plan.indexed):
         position = f'{position[:-1]}, "skipped": {json.dumps(progress.skipped.plain)}}}'
     state = signature.entries.copy()
-    state["epoch"] = progress.epoch
-    state["step"] = progress.step
-    state["data_epoch"] = progress.data_pass
+    state["epoch"] = epoch = progress.epoch
+    state["step"] = step = progress.step
+    state["data_epoch"] = data_pass = progress.data_pass
     state["position"] = position
-    state["goal"] = NO_GOAL if progress.goal is None else progress.goal
-    state["checksum"] = checksum(signature.checksum, state)
+    goal = NO_GOAL
+    if progress.goal is not None:
+        state["goal"] = goal = progress.goal
+    state["checksum"] = crc32(f"{epoch} {step} {data_pass} {goal} {position}".encode(), signature.checksum)
     return state
 
 
@@ -221,29 +239,29 @@ class _ShardTexts:
 
     def text(self, cursors: Mapping[int, Json]) -> str:
         """The cursors as one JSON object."""
-        if not cursors:
-            return "{}"
-        shards, last, texts = [*cursors], self._cursors, self._texts
+        now, shards = [*cursors.values()], [*cursors]
         if shards != self._shards:
             self._shards = shards
-            last = self._cursors = [_NO_CURSOR] * len(shards)
-            texts = self._texts = [""] * len(shards)
-        for place, cursor in enumerate(cursors.values()):
-            if cursor is not last[place]:
-                last[place] = cursor
-                texts[place] = self._cursor_text(shards[place], cursor)
-        return f"{{{', '.join(texts)}}}"
+            self._cursors = [_NO_CURSOR] * len(shards)
+            self._texts = [""] * len(shards)
+        is_new = [*map(is_not, now, self._cursors)]
+        self._cursors = now
+        while True in is_new:
+            place = is_new.index(True)
+            is_new[place] = False
+            self._texts[place] = self._cursor_text(shards[place], now[place])
+        return f"{{{', '.join(self._texts)}}}"
 
     def _cursor_text(self, shard: int, cursor: Json) -> str:
         if cursor is None:
             return f'"{shard}": null'
-        token, skip, row, *rest = cast("list[Json]", cursor)
-        marks = rest[0] if rest else None
+        assert isinstance(cursor, list)
+        token, marks = cursor[0], cursor[3] if len(cursor) > 3 else None
         last = self._tokens.get(shard)
         if last is None or last[0] is not token or last[1] is not marks:  # elements of one block share both
             end = "" if marks is None else f", {json.dumps(marks)}"
             last = self._tokens[shard] = token, marks, f'"{shard}": [{json.dumps(token)}, ', end
-        return f"{last[2]}{skip}, {row}{last[3]}]"
+        return f"{last[2]}{cursor[1]}, {cursor[2]}{last[3]}]"
 
 
 # A state that was loaded: checked, compared and restored.

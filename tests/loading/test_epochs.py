@@ -71,6 +71,18 @@ class TestEpochs:
                 assert f"epoch {epoch}, step {step}" in repr(loader)
             assert (loader.epoch, loader.step) == (epoch + 1, 0)
 
+    @pytest.mark.parametrize("options", [{}, {"shards": 3}, {"steps": 2}], ids=str)
+    def test_an_info_stays_right_when_further_elements_are_taken(self, make, options):
+        loader, other = make(**options), make(**options)
+        for _ in range(2):
+            infos, states = [], []
+            for _, info in loader.with_info():
+                infos.append((info, info.epoch, info.step, info.valid.tolist()))
+                states.append(loader.state_dict())
+            assert [info.state_dict() for info, *_ in infos] == states
+            assert [(info, info.epoch, info.step, info.valid.tolist()) for info, *_ in infos] == infos
+            assert [other.state_dict() for _ in other] == states, "a snapshot changes no state"
+
     def test_break_abandons_the_rest(self, make):
         loader = make()
         for _ in loader:
