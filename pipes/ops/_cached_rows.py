@@ -29,137 +29,16 @@ from ..files.units import ParseUnits
 from ..formats.row_buffers import Buffers, Node, StoredRows, snapshot
 from ..storage.row_files import RowFile, RowFiles
 
+Numbers = npt.NDArray[np.int64]
+
 Marks: TypeAlias = Mapping[int, Skipped]
 """Skipped rows by their place."""
-
-
-class SkippingStep(NamedTuple):
-    """An operator before a cache.
-
-    Attributes:
-        code: its call without policies.
-        name: its name in the pipe.
-        policy: its policy for errors.
-    """
-
-    code: str
-    name: str
-    policy: Quarantine | str | None
-
-
-def steps_before(source: Stage) -> tuple[SkippingStep, ...]:
-    """Return the operators up to `source`. All pipes with the same cache have the same, in this order."""
-    return tuple(
-        SkippingStep(code_without_policy(stage.node), stage.name, stage.op.on_error)
-        for stage in walk(source)
-        if not stage.op.transparent
-    )
-
-
-def find_renumbering(source: Stage) -> Stage | None:
-    """Return an operator that renumbers the rows behind one that fails, if there is one.
-
-    A record that a parser skips is malformed each time, but a function that fails may work the next time.
-    """
-    may_pass: set[Stage] = set()
-    for stage in walk(source):
-        is_behind = any(before in may_pass for before in stage.inputs)
-        may_fail = skips(stage.op.on_error) and not isinstance(stage.op, ParseUnits)
-        regroups = not stage.op.moves_skipped() or stage.op.order is Order.REGROUPS
-        if stage.inputs and not stage.indexed and not stage.one_for_one and (may_fail or (is_behind and regroups)):
-            return stage
-        if may_fail or is_behind:
-            may_pass.add(stage)
-    return None
-
-
-def kept_form(marks: Marks, steps: Iterable[SkippingStep]) -> Json:
-    """Return the marks as JSON, with the number of the step that skipped each row; -1 for other steps."""
-    numbers = {step.name: number for number, step in enumerate(steps)}
-    return [
-        [place, mark.is_row, [[numbers.get(row.name, -1), row.error, row.record] for row in mark.skips]]
-        for place, mark in marks.items()
-    ]
-
-
-def restored(kept: Json, steps: tuple[SkippingStep, ...]) -> dict[int, Skipped] | None:
-    """Return the marks as these steps make them now; None if a policy asks for more than was kept."""
-    marks: dict[int, Skipped] = {}
-    for place, is_row, rows in cast("list[tuple[int, bool, list[tuple[int, str, dict[str, Json] | None]]]]", kept):
-        skipped: list[SkippedRow] = []
-        for number, error, record in rows:
-            if not 0 <= number < len(steps) or not skips(steps[number].policy):
-                return None
-            code, name, policy = steps[number]
-            if not isinstance(policy, Quarantine):
-                skipped.append(SkippedRow(code, error, name=name))
-            elif record is None:
-                return None
-            else:
-                skipped.append(SkippedRow(code, error, policy, {**record, "operator": code, "name": name}, name))
-        marks[place] = Skipped(tuple(skipped), None, is_row)
-    return marks
-
-
-def skipped_in(rows: BlockRows, context: Context, part: int | None = None) -> BlockRows:
-    """Return the rows, with this run in the records of those that an earlier run skipped.
-
-    Args:
-        rows: as the input makes them, which does not depend on the run.
-        context: of this run.
-        part: the unit in which positions begin at 0.
-    """
-    parts = parted(rows)
-    if not parts.skipped:
-        return rows
-    run: dict[str, Json] = {"epoch": context.epoch, "rounds": list(context.rounds), "shard": context.shard}
-    if part is not None:
-        run["part"] = part
-    marks = {place: Skipped(_in_run(mark, run), mark.value, mark.is_row) for place, mark in parts.skipped.items()}
-    return parts._replace(skipped=marks).merged(parts.values)
-
-
-def _in_run(mark: Skipped, run: dict[str, Json]) -> tuple[SkippedRow, ...]:
-    return tuple(row if row.record is None else row._replace(record={**row.record, **run}) for row in mark.skips)
-
-
-# Files of rows.
-
-
-Numbers = npt.NDArray[np.int64]
 
 FILE_BYTES = 2**24
 """The size of a file of rows, about."""
 _MISSING, _PENDING = -1, -2
 _NO_KEYS = np.zeros(0, np.uint8)
 _MAX_OPEN = 1024
-
-
-def _make_tensor(array: Array) -> object:
-    from ..torch.tensors import tensor_at
-
-    return tensor_at(array.shape, array.dtype, array)
-
-
-def _write(files: RowFiles, head: dict[str, Json], keys: npt.NDArray[np.uint8], rows: BlockRows) -> RowFile | None:
-    buffers = Buffers()
-    node = _packed(rows, buffers)
-    return files.write({**head, "rows": node}, keys, buffers.parts)
-
-
-def _packed(rows: BlockRows, buffers: Buffers) -> Node:
-    try:
-        return buffers.rows(rows)
-    except (UnfitError, RecursionError) as error:
-        raise UnfitRowsError(
-            f"`cache` cannot hold these rows: {error}; it holds numbers, text, bytes, dates, NumPy arrays, tensors, "
-            "and lists, tuples and dicts of these, because reading them back must run no code; `map` the rows to such "
-            "values before `cache()`, and back behind it"
-        ) from error
-
-
-class UnfitRowsError(UnfitError):
-    """Rows that no file of a cache holds; the operator adds its line and makes it a `DataError`."""
 
 
 class CachedRows:
@@ -460,3 +339,123 @@ def _flush_at_end(files: RowFiles, pending: _Pending) -> None:
     if len(positions):
         with suppress(UnfitRowsError):  # nobody could catch it
             _write(files, {}, positions.view(np.uint8), rows)
+
+
+def _make_tensor(array: Array) -> object:
+    from ..torch.tensors import tensor_at
+
+    return tensor_at(array.shape, array.dtype, array)
+
+
+def _write(files: RowFiles, head: dict[str, Json], keys: npt.NDArray[np.uint8], rows: BlockRows) -> RowFile | None:
+    buffers = Buffers()
+    node = _packed(rows, buffers)
+    return files.write({**head, "rows": node}, keys, buffers.parts)
+
+
+def _packed(rows: BlockRows, buffers: Buffers) -> Node:
+    try:
+        return buffers.rows(rows)
+    except (UnfitError, RecursionError) as error:
+        raise UnfitRowsError(
+            f"`cache` cannot hold these rows: {error}; it holds numbers, text, bytes, dates, NumPy arrays, tensors, "
+            "and lists, tuples and dicts of these, because reading them back must run no code; `map` the rows to such "
+            "values before `cache()`, and back behind it"
+        ) from error
+
+
+class UnfitRowsError(UnfitError):
+    """Rows that no file of a cache holds; the operator adds its line and makes it a `DataError`."""
+
+
+# Records of rows that were skipped.
+
+
+class SkippingStep(NamedTuple):
+    """An operator before a cache.
+
+    Attributes:
+        code: its call without policies.
+        name: its name in the pipe.
+        policy: its policy for errors.
+    """
+
+    code: str
+    name: str
+    policy: Quarantine | str | None
+
+
+def steps_before(source: Stage) -> tuple[SkippingStep, ...]:
+    """Return the operators up to `source`. All pipes with the same cache have the same, in this order."""
+    return tuple(
+        SkippingStep(code_without_policy(stage.node), stage.name, stage.op.on_error)
+        for stage in walk(source)
+        if not stage.op.transparent
+    )
+
+
+def find_renumbering(source: Stage) -> Stage | None:
+    """Return an operator that renumbers the rows behind one that fails, if there is one.
+
+    A record that a parser skips is malformed each time, but a function that fails may work the next time.
+    """
+    may_pass: set[Stage] = set()
+    for stage in walk(source):
+        is_behind = any(before in may_pass for before in stage.inputs)
+        may_fail = skips(stage.op.on_error) and not isinstance(stage.op, ParseUnits)
+        regroups = not stage.op.moves_skipped() or stage.op.order is Order.REGROUPS
+        if stage.inputs and not stage.indexed and not stage.one_for_one and (may_fail or (is_behind and regroups)):
+            return stage
+        if may_fail or is_behind:
+            may_pass.add(stage)
+    return None
+
+
+def kept_form(marks: Marks, steps: Iterable[SkippingStep]) -> Json:
+    """Return the marks as JSON, with the number of the step that skipped each row; -1 for other steps."""
+    numbers = {step.name: number for number, step in enumerate(steps)}
+    return [
+        [place, mark.is_row, [[numbers.get(row.name, -1), row.error, row.record] for row in mark.skips]]
+        for place, mark in marks.items()
+    ]
+
+
+def restored(kept: Json, steps: tuple[SkippingStep, ...]) -> dict[int, Skipped] | None:
+    """Return the marks as these steps make them now; None if a policy asks for more than was kept."""
+    marks: dict[int, Skipped] = {}
+    for place, is_row, rows in cast("list[tuple[int, bool, list[tuple[int, str, dict[str, Json] | None]]]]", kept):
+        skipped: list[SkippedRow] = []
+        for number, error, record in rows:
+            if not 0 <= number < len(steps) or not skips(steps[number].policy):
+                return None
+            code, name, policy = steps[number]
+            if not isinstance(policy, Quarantine):
+                skipped.append(SkippedRow(code, error, name=name))
+            elif record is None:
+                return None
+            else:
+                skipped.append(SkippedRow(code, error, policy, {**record, "operator": code, "name": name}, name))
+        marks[place] = Skipped(tuple(skipped), None, is_row)
+    return marks
+
+
+def skipped_in(rows: BlockRows, context: Context, part: int | None = None) -> BlockRows:
+    """Return the rows, with this run in the records of those that an earlier run skipped.
+
+    Args:
+        rows: as the input makes them, which does not depend on the run.
+        context: of this run.
+        part: the unit in which positions begin at 0.
+    """
+    parts = parted(rows)
+    if not parts.skipped:
+        return rows
+    run: dict[str, Json] = {"epoch": context.epoch, "rounds": list(context.rounds), "shard": context.shard}
+    if part is not None:
+        run["part"] = part
+    marks = {place: Skipped(_in_run(mark, run), mark.value, mark.is_row) for place, mark in parts.skipped.items()}
+    return parts._replace(skipped=marks).merged(parts.values)
+
+
+def _in_run(mark: Skipped, run: dict[str, Json]) -> tuple[SkippedRow, ...]:
+    return tuple(row if row.record is None else row._replace(record={**row.record, **run}) for row in mark.skips)
