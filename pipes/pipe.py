@@ -6,6 +6,7 @@ import difflib
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from types import MethodType
 from typing import (
     TYPE_CHECKING,
@@ -195,7 +196,8 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         if self.length is not None:
             return self.length
         if service is None:
-            return sum(map(len, remaining_blocks(self._stage().blocks(START, Context()))))
+            with closing(Context()) as context:
+                return sum(map(len, remaining_blocks(self._stage().blocks(START, context))))
         from .loader import Loader
 
         with Loader(self.batch(_COUNTED_ROWS).map(len), service, rank=0, world_size=1, even=None) as loader:
@@ -220,9 +222,9 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
             {'x': [1, 2], 'y': ['a', None]}
         """
         stage = self._stage()
-        return collect_table(
-            remaining_blocks(stage.blocks(START, Context())), stage.schema, check_bytes("limit", limit)
-        )
+        with closing(Context()) as context:
+            blocks = remaining_blocks(stage.blocks(START, context))
+            return collect_table(blocks, stage.schema, check_bytes("limit", limit))
 
     def as_iterable_dataset(
         self,

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from ..errors import CallSite, Origin
 from .block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow
 from .cursor import Cursor, Json
-from .ending import join
+from .ending import join, new_thread
+from .process import raise_interrupt
 from .rows import Indices
 
 Key = npt.NDArray[np.uint64]
@@ -179,13 +180,19 @@ class ProcessResources:
                 self._resources[key] = make()
             return cast("C", self._resources[key])
 
-    def start(self, thread: Thread, stop: Callable[[], object]) -> None:
+    def start(self, name: str, run: Callable[[], object], stop: Callable[[], object]) -> Thread:
         """Start a thread, which ends soon after a call of `stop`."""
+        thread = new_thread(name, run)
         with self._lock:
             self._check_open()
             self._threads = [(other, end) for other, end in self._threads if other.ident is None or other.is_alive()]
             self._threads.append((thread, stop))
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise_interrupt(error)
+            raise
+        return thread
 
     def close(self) -> None:
         """Tell all threads and resources that the run has ended."""

@@ -60,7 +60,23 @@ def end_in_thread(end: Callable[[], object]) -> None:
 
 def _end_in_thread(end: Callable[[], object], process: int) -> None:
     if os.getpid() == process:  # else this is a fork, whose owner has the run
-        Thread(target=end, name="feedpipe-end", daemon=True).start()
+        new_thread("feedpipe-end", end).start()
+
+
+_ended: list[Thread] = []
+
+
+def new_thread(name: str, run: Callable[[], object]) -> Thread:
+    """A thread that does not keep the process alive.
+
+    Python runs code of its own where a `Thread` is freed, so the next thread frees those that have ended.
+    """
+
+    def run_alone() -> None:
+        _ended.clear()
+        run()
+
+    return Thread(target=run_alone, name=name, daemon=True)
 
 
 def join(thread: Thread) -> None:
@@ -71,6 +87,7 @@ def join(thread: Thread) -> None:
             return
         sleep(0.001)
     thread.join(None if _exit_at is None else max(0.0, _exit_at - monotonic()))
+    _ended.append(thread)
 
 
 _exit_at: float | None = None  # when the process ends, if it is about to

@@ -97,9 +97,14 @@ def raised_by_signal_handler(error: BaseException) -> bool:
 
 
 def raise_interrupt(error: BaseException) -> None:
-    """Raise the KeyboardInterrupt that `error` hides: code in C raises a SystemError because of one."""
+    """Raise the KeyboardInterrupt that `error` hides.
+
+    Code in C raises a SystemError because of one, and a lock that one has found half acquired a RuntimeError.
+    """
     if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
         raise error.__cause__ from None
+    if type(error) is RuntimeError and "lock" in str(error) and isinstance(error.__context__, KeyboardInterrupt):
+        raise error.__context__ from None
 
 
 def import_whole(name: str) -> None:

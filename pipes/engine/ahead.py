@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import NamedTuple, Protocol, TypeVar, cast
+from weakref import ref
 
 import numpy as np
 
@@ -342,7 +342,7 @@ class _Queue:
         self._ready: SimpleQueue[Block | _Failed | None] = SimpleQueue()  # None: the end
         self._taken: SimpleQueue[int | None] = SimpleQueue()  # rows of each block that was taken; None: closed
         self._done = False
-        _queues.add(self)
+        _queues[ref(self, _queues.pop)] = None
 
     def fill(self, make: Callable[[Context], Iterator[Block]], context: Context) -> None:
         end: _Failed | None = None
@@ -401,11 +401,12 @@ class _Queue:
 
 
 def _disown() -> None:
-    for queue in _queues:
-        queue.disown()
+    for reference in list(_queues):
+        if (queue := reference()) is not None:
+            queue.disown()
 
 
-_queues: weakref.WeakSet[_Queue] = weakref.WeakSet()
+_queues: dict[ref[_Queue], None] = {}
 os.register_at_fork(after_in_child=_disown)
 
 
@@ -422,8 +423,7 @@ def _in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: C
     clock = Clock()  # the thread's own: it does not count the time in which the thread waits
     queue = _Queue(rows, clock)
     inner = context.with_clock(clock)
-    thread = Thread(target=queue.fill, args=(make, inner), name="feedpipe-prefetch", daemon=True)
-    context.process.resources.start(thread, queue.close)
+    context.process.resources.start("feedpipe-prefetch", partial(queue.fill, make, inner), queue.close)
     try:
         while (block := queue.next()) is not None:
             yield block

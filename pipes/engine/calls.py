@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock
 from types import CoroutineType
 from typing import NamedTuple, TypeVar, cast
 from weakref import finalize
@@ -255,9 +255,7 @@ class ThreadPool(CallPool):
         self._waiting.put(partial(_make, call, function, arguments))
         if self._started < self._concurrency and self._started <= len(self._calls):  # else a thread is idle
             self._started += 1
-            self._resources.start(
-                Thread(target=_make_all, args=(self._waiting,), name="feedpipe-call", daemon=True), self.close
-            )
+            self._resources.start("feedpipe-call", partial(_make_all, self._waiting), self.close)
         return call
 
     def _end(self) -> None:

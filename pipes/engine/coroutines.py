@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from threading import Thread
 from typing import Any, cast
 from weakref import finalize
 
@@ -25,8 +24,7 @@ class CoroutinePool(CallPool):
         self._served = served = _Served()
         self._room = asyncio.Semaphore(concurrency)
         self._dropped = finalize(self, served.stop)
-        thread = Thread(target=lambda: asyncio.run(served.run()), name="feedpipe-calls", daemon=True)
-        resources.start(thread, self.close)
+        resources.start("feedpipe-calls", lambda: asyncio.run(served.run()), self.close)
         self._loop = served.loop.get()
 
     def _begin(self, function: Callable[..., object], arguments: Sequence[object]) -> Future[object]:

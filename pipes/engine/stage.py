@@ -342,7 +342,8 @@ class Stage:
 
     def _origin_at(self, at: Cursor, context: Context) -> Origin | None:
         with closing(context.replay()) as replay:
-            block = next(self.input.blocks(at, replay), None)
+            blocks = self.input.blocks(at, replay)
+            block = next(blocks, None)
         return block.origins[0] if block and block.origins else None
 
     def _row_error(self, error: Exception, find_origin: Callable[[], Origin | None]) -> Exception:

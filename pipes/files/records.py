@@ -7,6 +7,7 @@ import threading
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -118,9 +119,10 @@ class IndexedRecords(Operator):
 
     def input_files(self, stage: StageView) -> Iterator[File]:
         """All files."""
-        for block in stage.input.blocks(START, Context()):
-            for value in block.rows:
-                yield check_file(stage, self.kind, value)
+        with closing(Context()) as context:
+            for block in stage.input.blocks(START, context):
+                for value in block.rows:
+                    yield check_file(stage, self.kind, value)
 
     @property
     def resolved_table(self) -> RecordTable:

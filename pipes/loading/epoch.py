@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..core.block import row_shape
 from ..core.ending import Ending, end_in_thread
-from ..core.process import raised_by_signal_handler
+from ..core.process import raise_interrupt, raised_by_signal_handler
 from ..engine.run import ONE_THREAD, interrupted, is_executing
 from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
 from ..plan.plan import Position
@@ -261,6 +261,7 @@ class EpochRun:
                 self._job.fail(error)
             stop = error if isinstance(error, Exception) else interrupted(error)
             self.finish(stop if self.schedule is None else on_rank(stop, self.schedule.rank))
+            raise_interrupt(error)
             raise
         self.finish(StopIteration())
 

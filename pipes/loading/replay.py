@@ -6,14 +6,15 @@ import hashlib
 import sys
 from collections import deque
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block, OneRow, close, row_count
-from ..core.context import Context, Pacing, ProcessContext, ProcessResources, Tracing
+from ..core.block import Block, OneRow, row_count
+from ..core.context import Context, Pacing, ProcessContext, Tracing
 from ..core.cursor import START, Cursor, Json
 from ..core.skips import Skipped
 from ..engine.run import present
@@ -182,21 +183,17 @@ def _block_at(plan: Plan, cursor: ElementCursor, *, origins: bool) -> Block:
     """The element at a cursor, as a block of one row."""
     shard = cast("int", cursor.get("shard", 0))
     stage, at = _run_of(plan, cursor, shard)
-    resources = ProcessResources()
     context = Context(
         seed=plan.seed,
         epoch=cast("int", cursor["epoch"]),
         shard=None if plan.indexed else shard,
         pacing=Pacing(OneRow),
-        process=ProcessContext((shard,), resources, threads=False),
+        process=ProcessContext((shard,), threads=False),
         tracing=Tracing(origins=origins, raises=_skipped_row(cursor)),
     )
     blocks = stage.blocks(at, context)
-    try:
+    with closing(context):
         block = next(blocks, None)
-    finally:
-        close(blocks)
-        resources.close()
     if block is None:
         raise StateError(with_call_site("`cursor` does not fit this pipe, which has no element there"))
     return block

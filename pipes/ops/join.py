@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
@@ -315,7 +316,8 @@ class JoinSource:
 
     def _read(self, *, nulls: bool) -> OtherSide:
         if isinstance(self.source, Node):
-            return _index_rows(_read_rows(bind(self.source).blocks(START, Context())), self.key, nulls=nulls)
+            with closing(Context()) as context:
+                return _index_rows(_read_rows(bind(self.source).blocks(START, context)), self.key, nulls=nulls)
         if isinstance(self.source, Mapping):
             return _index_dicts(list(self.source), list(self.source.values()))
         return _index_rows(to_rows(self.source), self.key, nulls=nulls)

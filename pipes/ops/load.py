@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
@@ -101,17 +102,18 @@ class Load(SameRows):
     def _read(self, stage: StageView) -> _Loaded:
         limit, used = check_bytes("limit", self.limit), 0
         blocks: list[BlockRows] = []
-        for block in stage.input.blocks(START, Context()):
-            used += nbytes(block.rows)
-            if used > limit:
-                raise LimitError(
-                    with_call_site(
-                        f"`load(limit={self.limit!r})` is full after {sum(map(len, blocks))} rows; give a larger "
-                        "`limit`, or use `.shuffle(window=...)`, which keeps fewer rows in memory",
-                        stage.call_site,
+        with closing(Context()) as context:
+            for block in stage.input.blocks(START, context):
+                used += nbytes(block.rows)
+                if used > limit:
+                    raise LimitError(
+                        with_call_site(
+                            f"`load(limit={self.limit!r})` is full after {sum(map(len, blocks))} rows; give a larger "
+                            "`limit`, or use `.shuffle(window=...)`, which keeps fewer rows in memory",
+                            stage.call_site,
+                        )
                     )
-                )
-            blocks.append(block.rows)
+                blocks.append(block.rows)
         if len({signature(block) for block in blocks}) > 1:
             blocks = [list(block) for block in blocks]  # all blocks are columns, or none is
         blocks = blocks or [[]]  # reading the rows at no positions needs a block too

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 from zlib import crc32
@@ -432,16 +433,16 @@ class IndexedSplitPart(Rearranged, SplitPart):
         """The digests of the keys of all rows, and the positions of those that are skipped, whose digest is 0."""
         digests = np.zeros(stage.input.length or 0, np.uint64)
         skipped = [_no_positions()]
-        context = Context()
-        for block in stage.input.blocks(START, context):
-            parts = parted(block.rows)
-            places = np.array(parts.places, np.int64)
-            keyed, error = key_digests(parts.values, key)
-            if error is not None:
-                raise data_error(self, stage.failed(error, block.at.advance(int(places[len(keyed)])), context))
-            digests[block.at.position + places] = keyed
-            holes = [place for place, mark in parts.skipped.items() if mark.is_row]
-            skipped.append(block.at.position + np.array(holes, np.int64))
+        with closing(Context()) as context:
+            for block in stage.input.blocks(START, context):
+                parts = parted(block.rows)
+                places = np.array(parts.places, np.int64)
+                keyed, error = key_digests(parts.values, key)
+                if error is not None:
+                    raise data_error(self, stage.failed(error, block.at.advance(int(places[len(keyed)])), context))
+                digests[block.at.position + places] = keyed
+                holes = [place for place, mark in parts.skipped.items() if mark.is_row]
+                skipped.append(block.at.position + np.array(holes, np.int64))
         return digests, np.concatenate(skipped)
 
     def _check_counts(self, stage: StageView, rows: int) -> None:

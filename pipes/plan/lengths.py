@@ -65,10 +65,10 @@ class Lengths:
     def behind(self, node: Node, inputs: Sequence[Numbers | None]) -> Numbers | None:
         """The lengths of `node` for inputs of these lengths."""
         count = next((len(lengths) for lengths in inputs if lengths is not None), self._runs)
-        rows = np.stack([np.full(count, UNKNOWN) if lengths is None else lengths for lengths in inputs])
-        distinct, places = np.unique(rows, axis=1, return_inverse=True)
-        outputs: list[int] = []
-        for column in distinct.T.tolist():
+        rows = [[UNKNOWN] * count if lengths is None else lengths.tolist() for lengths in inputs]
+        columns = list(zip(*rows, strict=True)) if rows else [()] * count
+        outputs: dict[tuple[int, ...], int] = {}
+        for column in dict.fromkeys(columns):
             view = _LengthView(node.op, self._sharding.names[node], node.call_site, _inputs_of(node, column))
             try:
                 length = node.op.length(cast("StageView", view))
@@ -76,8 +76,8 @@ class Lengths:
                 return self._of_bound(node)  # it asks for more than lengths
             if length is None:
                 return None
-            outputs.append(check_row_count(length, node))
-        return np.array(outputs, np.int64)[places.reshape(-1)]
+            outputs[column] = check_row_count(length, node)
+        return np.array([outputs[column] for column in columns], np.int64)
 
     def _of_divided(self, node: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
         rows = self._sharding.stages[node].length

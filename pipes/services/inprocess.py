@@ -8,6 +8,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from threading import Condition, Thread
 from typing import TypeAlias
 
@@ -189,8 +190,8 @@ class ThreadsRun:
         for worker, own in zip(workers, parts, strict=True):
             if own:
                 name = f"feedpipe-worker-{worker}"
-                self._threads.append(Thread(target=self._produce, args=(worker, own, shards), name=name, daemon=True))
-                self._resources.start(self._threads[-1], self._stop)
+                produce = partial(self._produce, worker, own, shards)
+                self._threads.append(self._resources.start(name, produce, self._stop))
 
     def _stop(self) -> None:
         with self._changed:

@@ -6,11 +6,11 @@ import errno
 import os
 import threading
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
-from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 _LIMIT_FILE, _MAPPINGS_FILE = Path("/proc/sys/vm/max_map_count"), Path("/proc/self/maps")
 _USUAL_LIMIT = 65_530
 
-_mapped: WeakValueDictionary[tuple[object, ...], npt.NDArray[np.uint8]] = WeakValueDictionary()
+
+class _Mapped(weakref.ref[npt.NDArray[np.uint8]]):
+    """A mapping. When it is freed, only a function in C runs, for Python drops a KeyboardInterrupt there."""
+
+    __slots__ = ("key", "room")
+
+    key: tuple[object, ...]
+    room: Budget
+
+
+_mapped: dict[tuple[object, ...], _Mapped] = {}
+_freed: deque[weakref.ref[Any]] = deque()
 
 
 def mapping_limit() -> int:
@@ -60,14 +71,16 @@ def map_file(path: str, name: str) -> pa.Buffer:
     try:
         status = os.stat(path)
         key = path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-        memory = _mapped.get(key)
+        _forget_freed()
+        mapped = _mapped.get(key)
+        memory = None if mapped is None else mapped()
         if memory is None:
             # Unlike NumPy's and Python's maps, Arrow's keeps no file open. There may be thousands of files.
             with pa.memory_map(path) as file:
                 memory = np.frombuffer(memoryview(file.read_buffer()), np.uint8)
             _room.acquire(1, needed=True)
-            weakref.finalize(memory, _room.release, 1)
-            _mapped[key] = memory
+            _mapped[key] = mapped = _Mapped(memory, _freed.append)
+            mapped.key, mapped.room = key, _room
     except OSError as error:
         if os.strerror(errno.ENOMEM) not in str(error):
             raise SourceError(f"{name} cannot be mapped into memory: {describe(error)}") from error
@@ -81,7 +94,17 @@ def map_file(path: str, name: str) -> pa.Buffer:
 
 def room_for_mappings() -> int:
     """The number of files that may still be mapped; half of what the system allows is for other uses."""
+    _forget_freed()
     return _room.left()
+
+
+def _forget_freed() -> None:
+    with suppress(IndexError):
+        while True:
+            mapped = cast("_Mapped", _freed.popleft())
+            mapped.room.release(1)
+            if _mapped.get(mapped.key) is mapped:
+                del _mapped[mapped.key]
 
 
 def _mapping_count() -> int | str:

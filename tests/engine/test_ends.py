@@ -173,19 +173,29 @@ def test_a_run_that_has_ended_gets_no_resource_and_no_thread() -> None:
     with pytest.raises(RunEnded):
         resources.get("key", lambda: pytest.fail("made"))
     with pytest.raises(RunEnded):
-        resources.start(threading.Thread(target=pytest.fail), lambda: None)
+        resources.start("none", pytest.fail, pytest.fail)
     resources.join()
 
 
-def test_a_thread_that_was_never_started_is_not_waited_for() -> None:
-    class Interrupted(threading.Thread):
-        def start(self) -> None:
+@pytest.mark.parametrize("is_started", [True, False])
+def test_an_interrupt_while_a_thread_starts(is_started: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if is_started:
+            start(thread)
+        try:
             raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("release unlocked lock")  # as the lock does in which `Thread.start` waits
 
+    go = threading.Event()
     resources = ProcessResources()
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        resources.start(Interrupted(), lambda: None)
+        resources.start("waits", go.wait, go.set)
     resources.join()
+    assert go.is_set()
 
 
 def test_a_resource_that_fails_leaves_no_other_open() -> None:
@@ -256,3 +266,36 @@ def test_an_input_that_is_left_early_is_closed(leave: Callable[[fp.Pipe[int]], f
     for joined in (others.zip(fp.from_iterable(rows)), others.mix(fp.from_iterable(rows), stop="first")):
         with fp.Loader(joined) as loader, pytest.raises(KeyboardInterrupt):
             list(loader)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("concurrency", [{}, {"concurrency": 2}])
+def test_an_interrupt_inside_of_numpy_is_no_failed_row(policy: str, concurrency: dict[str, Any]) -> None:
+    """Code in C that a KeyboardInterrupt ends raises a SystemError because of it."""
+
+    def interrupted(row: int) -> int:
+        if row == 3:
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+        return row
+
+    pipe = fp.from_sequence(range(6)).map(interrupted, **concurrency, **POLICIES[policy])
+    for rows in (iter(pipe), iter(fp.Loader(pipe))):
+        taken = []
+        with pytest.raises(KeyboardInterrupt):
+            for row in rows:
+                taken.append(row)
+        assert taken == [0, 1, 2][: len(taken)]
+
+
+@pytest.mark.parametrize("pipe", [lambda p: p, lambda p: p.map(abs, concurrency=2)])
+def test_an_interrupt_is_raised_at_once(pipe: Callable[[fp.Pipe[int]], fp.Pipe[int]]) -> None:
+    """It does not wait for the turn of the row before which it came: the consumer may never ask for that."""
+
+    def rows() -> Iterator[int]:
+        yield from range(4)
+        raise KeyboardInterrupt
+
+    iterator = iter(pipe(fp.from_iterable(rows)))
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(4):
+            next(iterator)
