@@ -13,7 +13,7 @@ from .core.checks import check_choice, check_int, check_torch, methods_explain_w
 from .core.code import constructor_code
 from .core.skips import Skipped
 from .engine.run import length_of
-from .engine.skips import NO_SKIPS
+from .engine.skips import NONE_LOST
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
 from .loading.epoch import Epoch, EpochIterator, InfoIterator
 from .loading.epochs import Epochs
@@ -110,7 +110,7 @@ class Loader(Generic[T_co]):
         self._epochs.check_service()
         self._epochs.check_ranks()
         warn_of_weights(pipe, by_steps=steps is not None)
-        self._progress, self._skipped = Progress(), NO_SKIPS  # where the next epoch begins; of the last one
+        self._progress, self._skipped = Progress(), NONE_LOST  # where the next epoch begins; of the last one
         self._current: Epoch[T_co] | None = None
         self._requested_epoch: int | None = None  # by `set_epoch`
         self._closed = False

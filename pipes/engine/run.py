@@ -18,7 +18,7 @@ from ..core.process import raise_interrupt
 from ..core.rows import BlockRows
 from ..core.skips import Skipped
 from ..errors import DataError, LoaderError, PlanError, RowError, UnknownLengthError, shown_traceback
-from .skips import NO_SKIPS, SkipLog, parted_cursor
+from .skips import NONE_LOST, LostLog, parted_cursor
 from .stage import Stage
 
 ONE_THREAD = (
@@ -55,8 +55,8 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
             close(blocks)
 
         self._ending = Ending(self, stop)
-        self._skip_log = SkipLog.of(stage.node) if stage.may_skip else None
-        self._counts = NO_SKIPS
+        self._skip_log = LostLog.of(stage.node) if stage.may_skip else None
+        self._counts = NONE_LOST
         self._error: Exception | None = None
         self._trace: TracebackType | None = None
         self._has_ended = False
@@ -70,7 +70,7 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
         if block is None:
             if self._skip_log is not None:
                 self._skip_log.report(self._counts, "this run")
-                self._counts = NO_SKIPS
+                self._counts = NONE_LOST
             self._has_ended = True
             self._ending()
             raise StopIteration
@@ -89,21 +89,21 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
             raise error.with_traceback(shown_traceback(error)) from error.__cause__
         return block
 
-    def _delivered(self, rows: BlockRows, skip_log: SkipLog) -> Iterator[object]:
+    def _delivered(self, rows: BlockRows, lost_log: LostLog) -> Iterator[object]:
         """The rows that were not skipped; the others are counted in their turn."""
         for row in rows:
             if not isinstance(row, Skipped):
                 value = row
             else:
                 try:
-                    self._counts = skip_log.add(row.skips, self._counts)
+                    self._counts = lost_log.add(row.skips, self._counts)
                 except Exception as error:
                     self._error, self._trace = error, error.__traceback__
                     raise
                 if row.is_row:
                     continue
                 value = row.value
-            if skip_log.counts_rows:
+            if lost_log.counts_rows:
                 self._counts = self._counts._replace(rows=self._counts.rows + row_count(value))
             yield value
 

@@ -275,7 +275,7 @@ def remaining_blocks(blocks: Iterator[Block]) -> Iterator[Block]:
             yield Block(parts.values, block.at, block.end)
 
 
-# `skip_of`: what is noted of a row that failed and is left out.
+# `lost_of`: what is noted of a row that failed and is left out.
 
 
 MAX_REPR = 200
@@ -284,7 +284,7 @@ MAX_TRACEBACK = 4000
 """Of a longer traceback the end is recorded."""
 
 
-def skip_of(
+def lost_of(
     policy: Quarantine | str | None,
     code: str,
     name: str,
@@ -340,7 +340,7 @@ def _repr(row: object) -> str:
     return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 3]}..."
 
 
-# `SkipLog`: counts the rows that were skipped, in the order in which the consumer comes to them, and records them.
+# `LostLog`: counts the rows that were skipped, in the order in which the consumer comes to them, and records them.
 
 
 log = logging.getLogger("feedpipe")
@@ -356,7 +356,7 @@ Pipes may share a folder. Before a `cache` of parsed files, each part of a file 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object, in its `repr`: another one after a resume
 
 
-class SkipCounts(NamedTuple):
+class LostCounts(NamedTuple):
     """How many rows an epoch has so far. It is replaced, never changed, so that states of earlier steps may keep it.
 
     Attributes:
@@ -372,10 +372,10 @@ class SkipCounts(NamedTuple):
         return [dict(self.skipped), self.rows]
 
 
-NO_SKIPS = SkipCounts()
+NONE_LOST = LostCounts()
 
 
-def share_of_skips(counts: Iterable[SkipCounts], rank: int, world_size: int) -> SkipCounts:
+def share_of_lost(counts: Iterable[LostCounts], rank: int, world_size: int) -> LostCounts:
     """The part of a rank, if all ranks share equally what was counted before: their parts add up to it."""
     skipped: Counter[str] = Counter()
     rows = 0
@@ -383,10 +383,10 @@ def share_of_skips(counts: Iterable[SkipCounts], rank: int, world_size: int) -> 
         skipped.update(one.skipped)
         rows += one.rows
     parts = {operator: len(range(rank, count, world_size)) for operator, count in skipped.items()}
-    return SkipCounts({operator: part for operator, part in parts.items() if part}, len(range(rank, rows, world_size)))
+    return LostCounts({operator: part for operator, part in parts.items() if part}, len(range(rank, rows, world_size)))
 
 
-class SkipLog:
+class LostLog:
     """The policies of a graph, with the files that a process writes for them.
 
     Attributes:
@@ -406,9 +406,9 @@ class SkipLog:
         self._files: dict[str, _RecordFile] = {}
 
     @staticmethod
-    def of(root: Node) -> SkipLog | None:
+    def of(root: Node) -> LostLog | None:
         """The log of a graph; None if none of its operators skips rows."""
-        return SkipLog(root) if any(skips(node.op.on_error) for node in walk(root)) else None
+        return LostLog(root) if any(skips(node.op.on_error) for node in walk(root)) else None
 
     def open(self) -> None:
         """Looks at the folders of all policies.
@@ -425,8 +425,8 @@ class SkipLog:
                     raise SourceError(with_call_site(_unwritable(folder, error), self._call_sites[code])) from error
 
     def add(
-        self, new: Iterable[SkippedRow], counts: SkipCounts, cursor: Callable[[], dict[str, Json]] | None = None
-    ) -> SkipCounts:
+        self, new: Iterable[SkippedRow], counts: LostCounts, cursor: Callable[[], dict[str, Json]] | None = None
+    ) -> LostCounts:
         """Counts and records rows that were skipped.
 
         Args:
@@ -453,9 +453,9 @@ class SkipLog:
                 except OSError as error:
                     raise SourceError(_unwritable(folder, error)) from error
                 self._check(skip, totals, counts.rows)
-        return SkipCounts(totals, counts.rows)
+        return LostCounts(totals, counts.rows)
 
-    def report(self, counts: SkipCounts, what: str) -> None:
+    def report(self, counts: LostCounts, what: str) -> None:
         """Says in a line how many rows an epoch has skipped, if any."""
         if counts.skipped:
             operators = ", ".join(f"{count} by `{code}`" for code, count in counts.skipped.items())

@@ -20,7 +20,7 @@ from ..core.rows import BlockRows, Indices, concat
 from ..core.skips import Skipped, covers, skips
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, text_of, with_call_site
 from .ahead import call_ahead, in_thread, rows_ahead
-from .skips import blocks_around, code_without_policy, rows_around, skip_of
+from .skips import blocks_around, code_without_policy, lost_of, rows_around
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -338,7 +338,7 @@ class Stage:
             return self._origin_at(place, context) if isinstance(place, Cursor) else self.input.origin(place, context)
 
         code = self.memo("code", lambda: code_without_policy(self.node))
-        return skip_of(self.op.on_error, code, self.name, error, place, row, context, find_origin)
+        return lost_of(self.op.on_error, code, self.name, error, place, row, context, find_origin)
 
     def _origin_at(self, at: Cursor, context: Context) -> Origin | None:
         with closing(context.replay()) as replay:

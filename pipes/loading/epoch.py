@@ -21,7 +21,7 @@ from ..plan.plan import Position
 from ..services.base import Session, ShardEnd, Step
 from .epochs import Epochs
 from .ranks import Job, on_rank
-from .replay import History, Info, SkipCounter, element_of, note_cursor
+from .replay import History, Info, LostCounter, element_of, note_cursor
 from .schedule import PADDING, AgreedItems, End, Schedule
 from .state import Progress
 
@@ -213,7 +213,7 @@ class EpochRun:
         self._padding = False
         self._padding_items: Iterator[Step | ShardEnd] = iter(())
         self._has_cursors = False  # an indexed pipe and padding need only the number of elements
-        self._skips = None if epochs.skip_log is None else SkipCounter(epochs.skip_log)
+        self._skips = None if epochs.lost_log is None else LostCounter(epochs.lost_log)
         self._session: Session | None = None
         self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
 
@@ -387,7 +387,7 @@ class EpochRun:
                 break
         return None
 
-    def _without_skipped(self, step: Step, skips: SkipCounter) -> Step | None:
+    def _without_skipped(self, step: Step, skips: LostCounter) -> Step | None:
         fingerprint = str(self._schedule.signature.entries["pipe"])
         return skips.take_apart(step, self.progress, self._schedule.plan, fingerprint)
 

@@ -15,7 +15,7 @@ from ..core.code import constructor_code
 from ..core.graph import Node, node_code, walk
 from ..core.operator import Boundary, Operator
 from ..core.process import element_memory
-from ..engine.skips import SkipLog
+from ..engine.skips import LostLog
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.fingerprint import saved_operators
@@ -44,7 +44,7 @@ class Epochs:
 
     Attributes:
         segment: the steps that the ranks agreed on last, if they agree on the end of an epoch while it runs.
-        skip_log: counts and records rows that are skipped; None if no operator skips any.
+        lost_log: counts and records rows that are skipped; None if no operator skips any.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Epochs:
         self._number = next(_numbers)
         self._is_shared = False  # all ranks have the listings and types that the first one has resolved
         self.segment = 1
-        self.skip_log = SkipLog.of(pipe)
+        self.lost_log = LostLog.of(pipe)
 
     @property
     def pads(self) -> bool:
@@ -145,8 +145,8 @@ class Epochs:
             RankError: another rank has failed, or has not begun.
         """
         self._check_one_view(job)
-        if self.skip_log is not None:
-            self.skip_log.open()
+        if self.lost_log is not None:
+            self.lost_log.open()
         if job is not None:
             job.begin()
         if self._executor is not None:
@@ -222,7 +222,7 @@ class Epochs:
 
     def __getstate__(self) -> dict[str, object]:
         state = {**self.__dict__, "_schedule": None, "_executor": None, "_job": None, "_is_shared": False}
-        return {**state, "skip_log": SkipLog.of(self.pipe)}  # each process writes files of its own
+        return {**state, "lost_log": LostLog.of(self.pipe)}  # each process writes files of its own
 
     def _resolve_once(self, job: Job) -> None:
         """Fixes listings and types before the first epoch: the first rank looks at the files and tells the others."""

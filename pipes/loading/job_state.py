@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..core.cursor import Json
 from ..engine.run import check_cursor
-from ..engine.skips import share_of_skips
+from ..engine.skips import share_of_lost
 from ..engine.stage import Stage
 from ..errors import FeedpipeError, LoaderError, StateError
 from ..plan.divide import OpenRun, Redivision, runs_ended, runs_left
@@ -284,7 +284,7 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
     plan, own = schedule.plan, schedule.plan.rank_shards
     passes = _passes(states)
     progress = Progress(states[0].epoch, sum(one.step for one in states) // plan.world_size, passes[0])
-    progress.skipped = share_of_skips([one.skipped for one in states], plan.rank, plan.world_size)
+    progress.skipped = share_of_lost([one.skipped for one in states], plan.rank, plan.world_size)
     if len(passes) > 1:  # `steps` ends the epochs, so no lengths matter
         redivisions = [StreamedJob(_in_pass(states, number)).redivided(plan) for number in passes]
         return progress.with_redivisions([one.of_shards(own) for one in redivisions], own)

@@ -18,7 +18,7 @@ from ..core.context import Context, Pacing, ProcessContext, Tracing
 from ..core.cursor import START, Cursor, Json
 from ..core.skips import Skipped
 from ..engine.run import present
-from ..engine.skips import SkipCounts, SkipLog
+from ..engine.skips import LostCounts, LostLog
 from ..engine.stage import Stage, resolve
 from ..errors import (
     ArgumentError,
@@ -308,7 +308,7 @@ class Passed(NamedTuple):
 
     shard: int
     cursor: Json
-    skipped: SkipCounts
+    skipped: LostCounts
 
 
 class Before(NamedTuple):
@@ -321,7 +321,7 @@ class Before(NamedTuple):
     """
 
     taken: int
-    skipped: SkipCounts
+    skipped: LostCounts
     passed: tuple[Passed, ...]
 
 
@@ -391,10 +391,10 @@ def check_kept(step: int, kept: range) -> None:
         )
 
 
-# `SkipCounter`: counts the rows of an epoch that were skipped, when the consumer comes to them.
+# `LostCounter`: counts the rows of an epoch that were skipped, when the consumer comes to them.
 
 
-class SkipCounter:
+class LostCounter:
     """What an epoch has that may skip rows.
 
     A row that was skipped moves the progress as an element does, but it is no step. Rows that stand before an element
@@ -404,9 +404,9 @@ class SkipCounter:
         log: of the policies; it counts and records.
     """
 
-    def __init__(self, log: SkipLog) -> None:
+    def __init__(self, log: LostLog) -> None:
         self._log = log
-        self._counts: SkipCounts | None = None  # when the next element is taken
+        self._counts: LostCounts | None = None  # when the next element is taken
         self._passed: list[Passed] = []  # the rows skipped before the next element
 
     def take_apart(self, step: Step, progress: Progress, plan: Plan, fingerprint: str) -> Step | None:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from ..core.cursor import MAX_COUNT, Json
 from ..engine.run import position_count
-from ..engine.skips import NO_SKIPS, SkipCounts, share_of_skips
+from ..engine.skips import NONE_LOST, LostCounts, share_of_lost
 from ..errors import FeedpipeError, StateError, StateWarning, warn
 from ..plan.divide import Redivision
 from ..plan.fingerprint import Fingerprint, code_differences, differences
@@ -66,7 +66,7 @@ class Progress:
     redivision: Redivision | None = None
     later: tuple[Redivision, ...] = ()
     own_steps: int | None = None
-    skipped: SkipCounts = NO_SKIPS
+    skipped: LostCounts = NONE_LOST
     lent: bool = field(default=False, compare=False, repr=False)
 
     @property
@@ -112,7 +112,7 @@ class Progress:
     def next_epoch(self, *, by_steps: bool) -> Progress:
         """The beginning of the next epoch; with `by_steps` it goes on at the same place of the data."""
         if by_steps:
-            return replace(self.copy(), epoch=self.epoch + 1, step=0, skipped=NO_SKIPS)
+            return replace(self.copy(), epoch=self.epoch + 1, step=0, skipped=NONE_LOST)
         return Progress(self.epoch + 1, 0, self.epoch + 1)
 
     def taken_by_all(self, plan: Plan) -> int:
@@ -313,7 +313,7 @@ class RankEntry(NamedTuple):
     data_pass: int
     goal: int | None
     position: StreamedPosition | None
-    skipped: SkipCounts
+    skipped: LostCounts
 
 
 class JobPosition(NamedTuple):
@@ -348,7 +348,7 @@ class SavedState:
     code: str
     position: SavedPosition
     goal: int | None
-    skipped: SkipCounts = NO_SKIPS
+    skipped: LostCounts = NONE_LOST
 
     @property
     def indexed(self) -> bool:
@@ -470,17 +470,17 @@ def _position(position: Json, text: str, rank: int, world_size: int, shards: int
     return JobPosition(tuple(_rank_entry(f"position.ranks.{number}", entry) for number, entry in enumerate(ranks)))
 
 
-def _without_skipped(place: str, position: Json) -> SkipCounts:
+def _without_skipped(place: str, position: Json) -> LostCounts:
     """Removes the numbers of skipped rows from a position, and returns them."""
     counts = position.pop("skipped", None) if isinstance(position, dict) else None
     if counts is None:
-        return NO_SKIPS
+        return NONE_LOST
     place = f"{place}.skipped"
     if not isinstance(counts, list) or len(counts) != 2 or not isinstance(counts[0], dict):
         raise damaged(place, f"must have the rows skipped by each operator but is: {_shown(counts)}")
     if not all(map(_is_count, (*counts[0].values(), counts[1]))):
         raise damaged(place, f"must have whole numbers but is: {_shown(json.dumps(counts))}")
-    return SkipCounts(cast("dict[str, int]", counts[0]), cast("int", counts[1]))
+    return LostCounts(cast("dict[str, int]", counts[0]), cast("int", counts[1]))
 
 
 def _rank_entry(place: str, entry: Json) -> RankEntry:
@@ -697,7 +697,7 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
     if saved.world_size != plan.world_size:
         step = step * saved.world_size // plan.world_size
     taken = consumed + sum(map(len, beyond))
-    counts = share_of_skips([saved.skipped], plan.rank, plan.world_size)
+    counts = share_of_lost([saved.skipped], plan.rank, plan.world_size)
     return Progress(saved.epoch, step, saved.data_pass, start=taken, beyond=beyond, skipped=counts)
 
 
