@@ -183,9 +183,21 @@ def exit_with_owner(control: int) -> None:
 # The server.
 
 
-Order: TypeAlias = tuple[Role, list[str], int] | int | list[str]
+class Imports(NamedTuple):
+    """Modules for the server to import.
+
+    Attributes:
+        names: of the modules.
+        path: the `sys.path` of the program, with which it has imported them.
+    """
+
+    names: list[str]
+    path: list[str]
+
+
+Order: TypeAlias = tuple[Role, Imports, int] | int | Imports
 """The role of a process to start, the modules to import before, and how many descriptors are those of its surroundings;
-or the number of a process to end; or modules to import before a process is started, which has no answer."""
+or the number of a process to end; or modules to import early, which has no answer."""
 Request: TypeAlias = tuple[int, Order]
 """The number of the request, and the order."""
 Answer: TypeAlias = tuple[int, int | OSError | tuple[int | None, int]]
@@ -296,7 +308,7 @@ class _Server:
 
     def _receive_request(self, connection: _Connection) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(connection.control, 4096, 16)
+            data, fds, _, _ = socket.recv_fds(connection.control, 2**16, 16)
         except ConnectionError:  # the other end was closed before it had read an answer
             data, fds = b"", []
         if not data:
@@ -306,13 +318,13 @@ class _Server:
         if isinstance(order, int):
             connection.end(number, order)
             return
-        if isinstance(order, list):
+        if isinstance(order, Imports):
             _preload(order)
             return
-        role, preload, changes = order
+        role, imports, changes = order
         try:
             surroundings, own = fds[:changes], fds[changes:]
-            _preload([*preload, *libraries_of(graph_file=own[1])])
+            _preload(Imports([*imports.names, *libraries_of(graph_file=own[1])], imports.path))
             pid = self._fork(role, own, surroundings)
             connection.pids.add(pid)
             connection.answer((number, pid))
@@ -336,12 +348,18 @@ class _Server:
             os._exit(1)
 
 
-def _preload(names: Sequence[str]) -> None:
-    if sys.modules.keys() >= set(names):
+_preloaded: set[str] = set()
+
+
+def _preload(imports: Imports) -> None:
+    if _preloaded.issuperset(imports.names):
         return
-    for name in names:
+    _preloaded.update(imports.names)
+    path, sys.path = sys.path, imports.path
+    for name in imports.names:
         with contextlib.suppress(Exception):  # a worker that needs the module raises the error
             importlib.import_module(name)
+    sys.path = path
     _freeze()
 
 

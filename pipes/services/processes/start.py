@@ -24,6 +24,7 @@ from .fork_server import (
     INTERRUPTS,
     Answer,
     Death,
+    Imports,
     Order,
     Role,
     die_with_parent,
@@ -80,10 +81,10 @@ class ForkServer:
         self._changes = self._server.changes()
         self._requests = 0
         with contextlib.suppress(ConnectionError):  # `start` says why the server has ended
-            self._control.send(pickle.dumps((0, _needed_modules())))
+            self._control.send(pickle.dumps((0, _needed_imports())))
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        order = role, _needed_modules(), len(self._changes)
+        order = role, _needed_imports(), len(self._changes)
         return cast("int", self._send(order, [*self._changes, *fds]))
 
     def end(self, pid: int) -> Death:
@@ -188,9 +189,10 @@ class Fork:
 STARTERS: dict[str, Callable[[int, int], Starter]] = {"forkserver": ForkServer, "spawn": Spawn, "fork": Fork}
 
 
-def _needed_modules() -> list[str]:
+def _needed_imports() -> Imports:
     """What a server imports once for all its workers."""
-    return [name for loaded, names in _PRELOADED.items() if loaded in sys.modules for name in names]
+    names = [name for loaded, names in _PRELOADED.items() if loaded in sys.modules for name in names]
+    return Imports(names, import_path())
 
 
 def _parent_to_die_with() -> int:

@@ -20,7 +20,7 @@ import sys
 import weakref
 from array import array
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
@@ -267,9 +267,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         elif module is not None and _is_of_user(module) and self._importable(name):
             self._note_libraries(parent)
             for value in list(vars(module).values()):
-                has_name = isinstance(value, (type, FunctionType, BuiltinFunctionType))
-                of = value if has_name else type(value)
-                self._note_libraries(value.__name__ if isinstance(value, ModuleType) else of.__module__)
+                with suppress(Exception):  # an attribute of a user's object may be code
+                    self._note_libraries(_module_of(value))
 
     def _can_import(self, obj: Any) -> bool:
         """Whether another process can import `obj` by its name."""
@@ -283,6 +282,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 _registry = RLock()
 _CACHED_FUNCTION = type(functools.lru_cache(lambda: None))
+
+
+def _module_of(value: Any) -> object:
+    """The name of the module that a value is, or that defines it or its class."""
+    if isinstance(value, ModuleType):
+        return value.__name__
+    has_name = isinstance(value, (type, FunctionType, BuiltinFunctionType))
+    return value.__module__ if has_name else type(value).__module__
 
 
 def _is_of_user(module: ModuleType) -> bool:

@@ -206,6 +206,17 @@ def test_what_a_server_cannot_change_needs_another_one(change, processes, monkey
     assert not processes.below(zombies=True)  # its server has ended with it; the last one is kept
 
 
+def test_the_server_imports_with_the_path_of_the_program(processes, monkeypatch, tmp_path):
+    server = server_of()
+    (tmp_path / "module_on_a_later_path.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    preloaded = {"sys": ["module_on_a_later_path"]}
+    monkeypatch.setattr("feedpipe.services.processes.start._PRELOADED", preloaded)
+    loaders, _, rows = started(function=lambda row: "module_on_a_later_path" in sys.modules)
+    close(loaders)
+    assert rows == [True] and processes.server_pid() == server
+
+
 @pytest.mark.slow
 def test_a_library_that_a_function_needs_is_loaded_by_the_server(processes):
     torch = pytest.importorskip("torch")
