@@ -160,6 +160,10 @@ class AdaptiveBlockSize:
         self._before = 0, math.inf  # rows and seconds of the last block of another size
         self._since: float | None = None
 
+    def begin_like(self, other: AdaptiveBlockSize) -> None:
+        """Starts at the size that a producer of like rows has found: a short run would not come to it."""
+        self._size = min(other._size, other._limit)
+
     def rows(self) -> int:
         now = self._clock.now()
         if self._since is not None:

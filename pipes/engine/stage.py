@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import closing
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ..core.block import Block, skip_rows
+from ..core.block import AdaptiveBlockSize, Block, skip_rows
 from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, names, node_code, walk
@@ -121,6 +120,7 @@ class Stage:
         groups = regroups_all or not (op.moves_skipped() or self.one_for_one)
         self._seeks: bool = op.seeks and not (meets_skipped and groups)
         self._buffer: int = max([op.buffer, *(stage._buffer for stage in inputs if self.indexed)])
+        self._last_size: AdaptiveBlockSize | None = None  # of the last producer that reads it by index
         self._length: object = _UNASKED
         self._schema: object = _UNASKED
         self._memos: dict[Hashable, object] = {}
@@ -263,6 +263,11 @@ class Stage:
         length = self.length
         assert length is not None, "an indexed pipe knows its length"
         block_size = context.block_size()
+        if isinstance(block_size, AdaptiveBlockSize):
+            source = self.inputs[0] if self.inputs else self  # the shards of all epochs share it
+            if source._last_size is not None:
+                block_size.begin_like(source._last_size)
+            source._last_size = block_size
         start = at.position
         if self.calls_ahead and context.process.threads:
             yield from call_ahead(self, range(start, length), context, block_size)
@@ -386,12 +391,15 @@ def bind(
     stages = {} if stages is None else stages
     if root in stages:
         return stages[root]
-    all_names = ChainMap(fixed_names or {}, names(root))  # a merged dict would cost the nodes of all shards for each
+    new_names: dict[Node, str] = {}
     for node in walk(root):
         if node not in stages:
             if node.indexed and type(node.op).length is Operator.length:
                 raise no_length(node)
-            stages[node] = Stage(node, all_names[node], tuple(stages[child] for child in node.inputs), root)
+            if (name := (fixed_names or {}).get(node)) is None:
+                new_names = new_names or names(root)
+                name = new_names[node]
+            stages[node] = Stage(node, name, tuple(stages[child] for child in node.inputs), root)
     return stages[root]
 
 

@@ -13,9 +13,21 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import CallSite, Origin
-from feedpipe.extensions import START, Block, BlockRows, Context, Cursor, Indices, Input, Operator, Order, StageView
+from feedpipe.extensions import (
+    START,
+    Block,
+    BlockRows,
+    Context,
+    Cursor,
+    Indices,
+    Input,
+    Operator,
+    Order,
+    Plan,
+    StageView,
+)
 
-from ..support.core import Node, Pacing, ProcessContext, Tracing, names, node_code, walk
+from ..support.core import Clock, Node, Pacing, ProcessContext, Tracing, names, node_code, walk
 from ..support.engine import MAX_MEMOS, Stage, bind, resolve
 
 
@@ -274,6 +286,21 @@ def test_the_tracer_follows_each_row() -> None:
     assert rows_of(stage, context=context) == [0, 1]
     source = node_code(next(walk(stage.node)))
     assert events == [event for row in (1, 2) for event in ((".map(abs)", row), (source, row), row, row)]
+
+
+def test_other_shards_and_epochs_begin_with_the_size_of_block_that_was_found() -> None:
+    class Stopped(Clock):
+        def now(self) -> float:
+            return 0.0
+
+    plan = Plan(fp.from_sequence(range(2000)).filter(bool), seed=0, rank=0, world_size=1, workers=1, shards=2)
+
+    def sizes(shard: int) -> list[int]:
+        rows = plan.shard_stage(shard).input
+        return [len(block) for block in rows.blocks(START, Context(pacing=Pacing(clock=Stopped())))]
+
+    assert sizes(0) == [1, 8, 64, 512, 415]
+    assert sizes(1) == sizes(0) == [1000]
 
 
 def test_blocks_may_be_cut() -> None:
