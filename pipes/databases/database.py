@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -221,7 +222,7 @@ class Database:
 
 
 class Connected:
-    """A connection whose errors are of this package, and show no secret.
+    """A connection whose errors are of this package, and show no secret. A forked process leaves it alone.
 
     Attributes:
         connection: that of the driver.
@@ -233,6 +234,7 @@ class Connected:
         self.shown = shown
         self._uri = uri
         self._task = task
+        self._process = os.getpid()
 
     @property
     def statements(self) -> StatementConnection | None:
@@ -277,8 +279,9 @@ class Connected:
                 cancel()
 
     def close(self) -> None:
-        with suppress(Exception):
-            self.connection.close()
+        if os.getpid() == self._process:  # else the server would end the connection of the process that was forked
+            with suppress(Exception):
+                self.connection.close()
 
 
 @contextmanager

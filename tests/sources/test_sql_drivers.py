@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import pickle
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from threading import Event
 from typing import Any, ClassVar
@@ -18,6 +21,7 @@ from feedpipe.errors import ArgumentError, SourceError
 from feedpipe.extensions import KeyRange, SqlQuery
 from feedpipe.testing import check_operator
 
+from ..support.databases import Database
 from .sql_files import read_sqlite, rows
 
 
@@ -185,3 +189,85 @@ class SlowRangesConnection(SquaresConnection):
     def close(self) -> None:
         if SlowRanges.second_has_begun.is_set():
             SlowRanges.events.append("close")
+
+
+AT_EXIT = """
+import os
+import threading
+
+import pyarrow as pa
+
+import feedpipe as fp
+from feedpipe.extensions import KeyRange
+
+
+def say(text: str) -> None:
+    os.write(1, f"{text}\\n".encode())
+
+
+class Connection:
+    def __init__(self):
+        self.is_cancelled = threading.Event()
+
+    def describe(self, query):
+        return pa.schema({"id": pa.int64()})
+
+    def ranges(self, query, count):
+        return [KeyRange(1, 6, 6)]
+
+    def read(self, query, after, high):
+        yield pa.record_batch({"id": [1, 2]})
+        yield pa.record_batch({"id": [3, 4]})
+        is_read.set()
+        self.is_cancelled.wait()
+        say("the read ends")
+        raise RuntimeError("cancelled")
+
+    def cancel(self):
+        say("cancel")
+        self.is_cancelled.set()
+
+    def close(self):
+        say("close")
+
+
+class Driver:
+    def connect(self, uri):
+        return Connection()
+
+
+is_read = threading.Event()
+rows = iter(fp.Loader(fp.read_sql("SELECT id FROM points", "mine://here", partition_on="id", driver=Driver())))
+assert [next(rows), next(rows)] == [{"id": 1}, {"id": 2}]
+is_read.wait()
+if os.fork() == 0:
+    raise SystemExit  # the connection is its parent's
+os.wait()
+say("end")
+"""
+
+
+def test_a_connection_that_reads_is_ended_before_the_interpreter() -> None:
+    done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, timeout=60, check=True)
+    lines = done.stdout.splitlines()
+    assert lines == ["close", "end", "cancel", "the read ends", "close"]  # the first one has found the ranges
+    assert done.stderr == ""
+
+
+def test_a_forked_process_does_not_end_a_connection_of_its_parent() -> None:
+    class Driver:
+        closed: ClassVar[list[int]] = []
+
+        def connect(self, uri: str) -> Any:
+            return self
+
+        def close(self) -> None:
+            self.closed.append(os.getpid())
+
+    connected = Database.of("mine://here", (), Driver()).connect_any()
+    if not (child := os.fork()):
+        connected.close()
+        os._exit(len(Driver.closed))
+    assert os.waitpid(child, 0)[1] == 0
+    connected.close()
+    assert Driver.closed == [os.getpid()]
