@@ -167,8 +167,7 @@ class Epochs:
         schedule = self._schedule_of_now(progress)
         if job is not None:
             job.compare(schedule.standing(progress))
-        if progress.epoch == progress.step == 0:
-            first_epochs.begin(schedule, self._number)
+        first_epochs.begin(schedule, progress, self._number)
         return schedule, schedule.end(progress, warns=True)
 
     def ended(self, schedule: Schedule, progress: Progress) -> None:
@@ -288,8 +287,13 @@ class Epochs:
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
 
 
+MAX_FIRST_EPOCHS = 1000
+
+
 class FirstEpochs:
-    """The first epochs that have ended in this process. A program that makes a loader for each epoch is told so once.
+    """The loaders of this process that have ended epoch 0 and begun no other.
+
+    A program that makes a loader for each epoch has the same order in all of them, and is told so once.
 
     Args:
         tells: whether it is told.
@@ -304,9 +308,14 @@ class FirstEpochs:
         if self.tells and len(self._loaders) < MAX_FIRST_EPOCHS and reorders(schedule.plan.root):
             self._loaders.setdefault(self._key(schedule), loader)
 
-    def begin(self, schedule: Schedule, loader: int) -> None:
-        """Says so if another loader has ended epoch 0 of the same pipe with the same seed."""
-        if self.tells and self._loaders and self._loaders.get(self._key(schedule), loader) != loader:
+    def begin(self, schedule: Schedule, progress: Progress, loader: int) -> None:
+        """Notes that a loader begins an epoch. If it repeats epoch 0 of another loader, says so."""
+        if not self.tells or not self._loaders:
+            return
+        other = self._loaders.get(key := self._key(schedule), loader)
+        if progress.epoch and other == loader:
+            self._loaders.pop(key, None)
+        elif progress.epoch == progress.step == 0 and other != loader:
             self.tells = False
             log.warning(
                 "a loader begins epoch 0 of a pipe, which another loader of this process with the same seed has ended; "
@@ -318,7 +327,6 @@ class FirstEpochs:
         return tuple(str(entries[name]) for name in ("pipe", "code", "seed", "rank", "world_size"))
 
 
-MAX_FIRST_EPOCHS = 1000
 first_epochs = FirstEpochs()
 _numbers = itertools.count()  # of loaders
 

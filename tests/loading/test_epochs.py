@@ -31,10 +31,14 @@ def make(request: pytest.FixtureRequest):
 def test_a_loader_for_each_epoch_is_told_once(monkeypatch, caplog) -> None:
     monkeypatch.setattr(epochs, "first_epochs", FirstEpochs())
     pipe = numbers().shuffle().batch(5)
-    loader = fp.Loader(pipe)
+    for _ in range(3):  # as in a cross-validation
+        loader = fp.Loader(pipe)
+        list(loader)
+        list(loader)
     for _ in range(2):
         loader.set_epoch(0)
         list(loader)
+    next(iter(loader))
     next(iter(fp.Loader(pipe, seed=1)))
     list(fp.Loader(pipe, seed=1))  # the one before has not ended the epoch
     for _ in range(2):
