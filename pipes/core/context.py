@@ -198,6 +198,8 @@ class ProcessResources:
         """Tell all threads and resources that the run has ended."""
         with self._lock:
             self.closed = True
+        if not self._resources and not self._threads:
+            return
         with ExitStack() as stack:  # the first one first, and all of them, whatever one raises
             for resource in reversed(self._resources.values()):
                 stack.callback(resource.close)
@@ -245,6 +247,8 @@ class Running:
 
     def close(self) -> None:
         """Close those that are left, inputs first; all of them, whatever one raises."""
+        if not self._generators:
+            return
         left = [generator for reference in list(self._generators) if (generator := reference()) is not None]
         self._generators.clear()
         with ExitStack() as stack:
@@ -401,15 +405,17 @@ class Context:
 
     def stop(self) -> None:
         """End the run without waiting for its threads."""
-        with ExitStack() as stack:
-            stack.callback(self.process.resources.close)
-            stack.callback(self.running.close)
+        try:
+            self.running.close()
+        finally:
+            self.process.resources.close()
 
     def close(self) -> None:
         """End the run, and wait for its threads."""
-        with ExitStack() as stack:
-            stack.callback(self.process.resources.join)
-            stack.callback(self.running.close)
+        try:
+            self.running.close()
+        finally:
+            self.process.resources.join()
 
     def block_size(self) -> BlockSize:
         """The size of the blocks of one producer."""

@@ -18,6 +18,7 @@ START_SECONDS = 0.1
 EXIT_SECONDS = 5.0
 """How long the end of the process waits for functions of the user that still run."""
 
+_START = methodcaller("start")
 _live: dict[int, Ending] = {}  # in the order of their making
 
 
@@ -35,7 +36,7 @@ class Ending(weakref.ref[object]):
     __slots__ = ("_end", "_lock", "start")
 
     def __new__(cls, owner: object, end: Callable[[], object]) -> Ending:
-        return super().__new__(cls, owner, methodcaller("start"))
+        return super().__new__(cls, owner, _START)
 
     def __init__(self, owner: object, end: Callable[[], object]) -> None:
         self._end: Callable[[], object] | None = end

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from types import GeneratorType
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from ..core.block import Block, BlockSize
@@ -118,7 +119,8 @@ class FlatMap(TokenOfInput):
     def _call(self, value: object, context: Context) -> tuple[Iterator[object], Exception | None]:
         try:
             if not self.retry:
-                return context.running.add(iter(self.function(value))), None
+                items = iter(self.function(value))
+                return items if type(items) is not GeneratorType else context.running.add(items), None
             return iter(retrying(lambda: list(self.function(value)), check_retry(self.retry))()), None
         except Exception as error:
             return iter(()), error
