@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Hashable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from threading import RLock, Thread
-from types import GeneratorType
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
-from weakref import ref
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +14,7 @@ import numpy.typing as npt
 from ..errors import CallSite, Origin
 from .block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow
 from .cursor import Cursor, Json
-from .ending import join, new_thread
-from .process import raise_interrupt
+from .ending import ProcessResources, Running
 from .rows import Indices
 
 Key = npt.NDArray[np.uint64]
@@ -99,9 +94,6 @@ class Opened:
             self.note(stream, (number,), segment, places, *cast("Mark", mark)[3:])
 
 
-# `Context`: the run that an operator is part of.
-
-
 class Work(Protocol):
     """Work that can start before its result is needed."""
 
@@ -134,126 +126,10 @@ class Tracer(Protocol):
         ...
 
 
-class RunEnded(BaseException):
-    """The run has ended, so what was asked for never comes.
-
-    Not an `Exception`: policies for rows that fail, retries and functions of the user let it pass. It ends the threads
-    of a run, and no consumer sees it.
-    """
-
-
-class Closing(Protocol):
-    def close(self) -> None:
-        """Begin no more work, and release all who wait. It is called again if an interrupt has ended it early."""
-        ...
-
-
 StartedKey: TypeAlias = "tuple[object, int, tuple[int, ...]]"
 """A row: its stage, its position there, and the rounds of the `repeat`s around."""
 
-C = TypeVar("C", bound=Closing)
-It = TypeVar("It", bound=Iterator[Any])
 N = TypeVar("N", int, npt.NDArray[np.int64])
-
-
-class ProcessResources:
-    """The threads of a run in one process, and what its shards share there, by key.
-
-    A run ends in this order: `closed` refuses new work, each resource and thread is told, and then `join` waits. Each
-    step may be repeated, so a run that an interrupt has left half ended is ended by the next call.
-
-    Attributes:
-        closed: whether the run has ended.
-    """
-
-    def __init__(self) -> None:
-        self.closed = False
-        self._threads: list[tuple[Thread, Callable[[], object]]] = []
-        self._resources: dict[Hashable, Closing] = {}
-        self._lock = RLock()
-
-    def get(self, key: Hashable, make: Callable[[], C]) -> C:
-        """Return the resource of that key; the first caller makes it."""
-        with self._lock:
-            if key not in self._resources:
-                self._check_open()
-                self._resources[key] = make()
-            return cast("C", self._resources[key])
-
-    def start(self, name: str, run: Callable[[], object], stop: Callable[[], object]) -> Thread:
-        """Start a thread, which ends soon after a call of `stop`."""
-        thread = new_thread(name, run)
-        with self._lock:
-            self._check_open()
-            self._threads = [(other, end) for other, end in self._threads if other.ident is None or other.is_alive()]
-            self._threads.append((thread, stop))
-        try:
-            thread.start()
-        except RuntimeError as error:
-            raise_interrupt(error)
-            raise
-        return thread
-
-    def close(self) -> None:
-        """Tell all threads and resources that the run has ended."""
-        with self._lock:
-            self.closed = True
-        if not self._resources and not self._threads:
-            return
-        with ExitStack() as stack:  # the first one first, and all of them, whatever one raises
-            for resource in reversed(self._resources.values()):
-                stack.callback(resource.close)
-            for _, stop in self._threads:
-                stack.callback(stop)
-        self._resources.clear()
-
-    def join(self) -> None:
-        """End the run, and wait for its threads."""
-        self.close()
-        self.end_threads()
-
-    def end_threads(self) -> None:
-        """End the threads alone, after a look at a single row."""
-        while self._threads:
-            thread, stop = self._threads[-1]
-            stop()
-            join(thread)
-            self._threads.pop()
-
-    def abandon(self) -> None:
-        """End the run, and wait for none of its threads."""
-        self.close()
-        self._threads.clear()
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise RunEnded
-
-
-class Running:
-    """The generators that one thread runs, to be closed by that thread.
-
-    A generator that the garbage collector ends has its `finally` run where Python drops a KeyboardInterrupt.
-    """
-
-    def __init__(self) -> None:
-        self._generators: dict[ref[Generator[Any]], None] = {}  # in the order of their making
-
-    def add(self, items: It) -> It:
-        """Note an iterator, and return it; only a generator has anything to end."""
-        if isinstance(items, GeneratorType):
-            self._generators[ref(cast("Generator[Any]", items), self._generators.pop)] = None
-        return items
-
-    def close(self) -> None:
-        """Close those that are left, inputs first; all of them, whatever one raises."""
-        if not self._generators:
-            return
-        left = [generator for reference in list(self._generators) if (generator := reference()) is not None]
-        self._generators.clear()
-        with ExitStack() as stack:
-            for generator in left:
-                stack.callback(generator.close)
 
 
 class RowShare(NamedTuple):

@@ -1,4 +1,8 @@
-"""The end of what runs in this process: `Ending` for what nobody refers to any more, and `join` for threads."""
+"""How what runs in this process ends: `ProcessResources` and `Running` of a run, `Ending` of what is dropped.
+
+A run ends in this order: it refuses new work, tells its threads and resources, closes its generators, and waits for its
+threads. `Ending` does this in a thread for a run that nobody refers to any more.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,19 @@ import atexit
 import os
 import weakref
 from _thread import start_new_thread
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from operator import methodcaller
 from threading import RLock, Thread
 from time import monotonic, sleep
+from types import GeneratorType
+from typing import Any, Protocol, TypeVar, cast
+
+from .process import raise_interrupt
+
+C = TypeVar("C", bound="Closing")
+It = TypeVar("It", bound=Iterator[Any])
 
 START_SECONDS = 0.1
 """A thread that has not begun for so long was never started."""
@@ -20,6 +31,120 @@ EXIT_SECONDS = 5.0
 
 _START = methodcaller("start")
 _live: dict[int, Ending] = {}  # in the order of their making
+
+
+class RunEnded(BaseException):
+    """The run has ended, so what was asked for never comes.
+
+    Not an `Exception`: policies for rows that fail, retries and functions of the user let it pass. It ends the threads
+    of a run, and no consumer sees it.
+    """
+
+
+class Closing(Protocol):
+    def close(self) -> None:
+        """Begin no more work, and release all who wait. It is called again if an interrupt has ended it early."""
+        ...
+
+
+class ProcessResources:
+    """The threads of a run in one process, and what its shards share there, by key.
+
+    A run ends in this order: `closed` refuses new work, each resource and thread is told, and then `join` waits. Each
+    step may be repeated, so a run that an interrupt has left half ended is ended by the next call.
+
+    Attributes:
+        closed: whether the run has ended.
+    """
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._threads: list[tuple[Thread, Callable[[], object]]] = []
+        self._resources: dict[Hashable, Closing] = {}
+        self._lock = RLock()
+
+    def get(self, key: Hashable, make: Callable[[], C]) -> C:
+        """Return the resource of that key; the first caller makes it."""
+        with self._lock:
+            if key not in self._resources:
+                self._check_open()
+                self._resources[key] = make()
+            return cast("C", self._resources[key])
+
+    def start(self, name: str, run: Callable[[], object], stop: Callable[[], object]) -> Thread:
+        """Start a thread, which ends soon after a call of `stop`."""
+        thread = new_thread(name, run)
+        with self._lock:
+            self._check_open()
+            self._threads = [(other, end) for other, end in self._threads if other.ident is None or other.is_alive()]
+            self._threads.append((thread, stop))
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise_interrupt(error)
+            raise
+        return thread
+
+    def close(self) -> None:
+        """Tell all threads and resources that the run has ended."""
+        with self._lock:
+            self.closed = True
+        if not self._resources and not self._threads:
+            return
+        with ExitStack() as stack:  # the first one first, and all of them, whatever one raises
+            for resource in reversed(self._resources.values()):
+                stack.callback(resource.close)
+            for _, stop in self._threads:
+                stack.callback(stop)
+        self._resources.clear()
+
+    def join(self) -> None:
+        """End the run, and wait for its threads."""
+        self.close()
+        self.end_threads()
+
+    def end_threads(self) -> None:
+        """End the threads alone, after a look at a single row."""
+        while self._threads:
+            thread, stop = self._threads[-1]
+            stop()
+            join(thread)
+            self._threads.pop()
+
+    def abandon(self) -> None:
+        """End the run, and wait for none of its threads."""
+        self.close()
+        self._threads.clear()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise RunEnded
+
+
+class Running:
+    """The generators that one thread runs, to be closed by that thread.
+
+    A generator that the garbage collector ends has its `finally` run where Python drops a KeyboardInterrupt.
+    """
+
+    def __init__(self) -> None:
+        self._generators: dict[weakref.ref[Generator[Any]], None] = {}  # in the order of their making
+
+    def add(self, items: It) -> It:
+        """Note an iterator, and return it; only a generator has anything to end."""
+        if isinstance(items, GeneratorType):
+            self._generators[weakref.ref(cast("Generator[Any]", items), self._generators.pop)] = None
+        return items
+
+    def close(self) -> None:
+        """Close those that are left, inputs first; all of them, whatever one raises."""
+        if not self._generators:
+            return
+        left = [generator for reference in list(self._generators) if (generator := reference()) is not None]
+        self._generators.clear()
+        with ExitStack() as stack:
+            for generator in left:
+                stack.callback(generator.close)
 
 
 class Ending(weakref.ref[object]):

@@ -15,7 +15,8 @@ from weakref import ref
 import numpy as np
 
 from ..core.block import Block, BlockSize, Clock
-from ..core.context import Call, Context, RunEnded, StartedKey, Work
+from ..core.context import Call, Context, StartedKey, Work
+from ..core.ending import RunEnded
 from ..core.operator import Input, Operator, StageView
 from ..core.rows import BlockRows
 from ..errors import LoaderError

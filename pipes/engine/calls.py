@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import nbytes
-from ..core.context import Context, ProcessResources, RunEnded
+from ..core.context import Context
+from ..core.ending import ProcessResources, RunEnded
 from ..core.rows import BlockRows
 from ..core.skips import Skipped
 from ..errors import LoaderError

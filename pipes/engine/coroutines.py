@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from typing import Any, cast
 from weakref import finalize
 
-from ..core.context import ProcessResources
+from ..core.ending import ProcessResources
 from .calls import CallPool
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple, Protocol
 
 from ..core.checks import check_bytes, check_callable, check_int, check_seconds
-from ..core.context import Closing
 from ..core.cursor import Json
+from ..core.ending import Closing
 from ..core.rows import BlockRows
 from ..plan.plan import Plan, Position
 

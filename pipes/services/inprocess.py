@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from threading import Condition, Thread
+from threading import Condition, RLock, Thread
 from typing import TypeAlias
 
 from ..core.block import nbytes
 from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
-from ..core.context import ProcessResources
+from ..core.ending import ProcessResources
 from ..core.process import element_memory
 from ..errors import LoaderError, WorkerError
 from ..plan.plan import Plan, Position, ShardRun
@@ -140,7 +140,8 @@ class ThreadsRun:
         self._epoch = epoch
         self._merge = Merge(plan, position, service.workers)
         memory = element_memory(service.memory)
-        self._changed = Condition()
+        self._lock = RLock()  # acquired and released in C: an interrupt may come between in `Condition.__exit__`
+        self._changed = Condition(self._lock)
         self._inboxes = [_Inbox(service.prefetch, memory // service.workers) for _ in range(service.workers)]
         self._resources = ProcessResources()
         self._rotation = deque(range(service.workers))
@@ -161,7 +162,7 @@ class ThreadsRun:
     def receive(self, worker: int) -> Step | ShardEnd:
         """The next item of a thread; waits for it."""
         inbox = self._inboxes[worker]
-        with self._changed:
+        with self._lock:
             self._wait(lambda: bool(inbox.items))
             item = inbox.take()
             self._changed.notify_all()
@@ -171,7 +172,7 @@ class ThreadsRun:
 
     def wait_for_any(self) -> int:
         """The thread of the next item; threads that have items take turns."""
-        with self._changed:
+        with self._lock:
             self._wait(lambda: any(inbox.items for inbox in self._inboxes))
         while not self._inboxes[self._rotation[0]].items:
             self._rotation.rotate(-1)
@@ -194,7 +195,7 @@ class ThreadsRun:
                 self._threads.append(self._resources.start(name, produce, self._stop))
 
     def _stop(self) -> None:
-        with self._changed:
+        with self._lock:
             self._stopped = True
             self._changed.notify_all()
 
@@ -214,7 +215,7 @@ class ThreadsRun:
         """Hand an item over as soon as there is room for it; return whether anybody wants another one."""
         inbox = self._inboxes[worker]
         size = nbytes([item.element]) if isinstance(item, Step) else 0
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._stopped or inbox.has_room(size))
             inbox.put(item, size)
             self._changed.notify_all()

@@ -10,8 +10,9 @@ from threading import Lock
 from typing import Any, NamedTuple, cast
 
 from ..core.block import Block, OneRow, close
-from ..core.context import Context, Marks, Opened, Pacing, ProcessResources
+from ..core.context import Context, Marks, Opened, Pacing
 from ..core.cursor import START, Cursor, Json
+from ..core.ending import ProcessResources
 from ..core.rows import BlockRows
 from ..errors import LoaderError, Origin
 from ..plan.plan import Plan, Position, ShardRun, remote_stages

@@ -14,8 +14,9 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from ..core.block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow
-from ..core.context import Context, Opened, Pacing, ProcessContext, ProcessResources, RowsRequest, Tracer, Tracing
+from ..core.context import Context, Opened, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
 from ..core.cursor import START, Cursor, Json
+from ..core.ending import ProcessResources
 from ..core.process import raise_interrupt, raised_by_signal_handler
 from ..core.rows import BlockRows
 from ..engine.run import empty_block

@@ -123,12 +123,13 @@ class _Pool:
 
     def __init__(self) -> None:
         self._queue: deque[Task[Any]] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # acquired and released in C, where no interrupt comes between
+        self._changed = threading.Condition(self._lock)
         self._running = 0
         self._idle = 0
 
     def add(self, task: Task[Any]) -> None:
-        with self._changed:
+        with self._lock:
             self._queue.append(task)
             if self._idle >= len(self._queue):
                 self._changed.notify()
@@ -144,7 +145,7 @@ class _Pool:
             del task
 
     def _next(self) -> Task[Any] | None:
-        with self._changed:
+        with self._lock:
             if not self._queue:
                 self._idle += 1
                 self._changed.wait_for(lambda: self._queue, IDLE_SECONDS)

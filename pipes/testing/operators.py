@@ -13,8 +13,9 @@ from typing import cast
 import numpy as np
 
 from ..core.block import Block, BlockSize, Clock, close, has_skipped, parted
-from ..core.context import Context, Key, Pacing, ProcessContext, ProcessResources
+from ..core.context import Context, Key, Pacing, ProcessContext
 from ..core.cursor import START, Cursor, Json
+from ..core.ending import ProcessResources
 from ..core.graph import Node, node_code, walk, with_inputs
 from ..core.operator import Operator, Order
 from ..core.rows import BlockRows, Rows, signature

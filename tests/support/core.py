@@ -18,14 +18,14 @@ from feedpipe.core.checks import digest as digest
 from feedpipe.core.context import Opened as Opened
 from feedpipe.core.context import Pacing as Pacing
 from feedpipe.core.context import ProcessContext as ProcessContext
-from feedpipe.core.context import ProcessResources as ProcessResources
 from feedpipe.core.context import RowShare as RowShare
 from feedpipe.core.context import RowsRequest as RowsRequest
-from feedpipe.core.context import RunEnded as RunEnded
 from feedpipe.core.context import Tracing as Tracing
 from feedpipe.core.context import uniforms as uniforms
 from feedpipe.core.cursor import checked_cursor as checked_cursor
 from feedpipe.core.ending import Ending as Ending
+from feedpipe.core.ending import ProcessResources as ProcessResources
+from feedpipe.core.ending import RunEnded as RunEnded
 from feedpipe.core.ending import _live
 from feedpipe.core.graph import Node as Node
 from feedpipe.core.graph import chain_code as chain_code

@@ -16,8 +16,9 @@ import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImp
 
 from ...core.block import Block, OneRow, close
 from ...core.code import value_code
-from ...core.context import Context, ProcessResources, RowsRequest
+from ...core.context import Context, RowsRequest
 from ...core.cursor import Cursor, Json
+from ...core.ending import ProcessResources
 from ...core.graph import Node, sent
 from ...core.rows import BlockRows
 from ...engine.seeds import seed_process

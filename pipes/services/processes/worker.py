@@ -16,8 +16,8 @@ from typing import cast
 
 from ...core.block import OneRow
 from ...core.code import value_code
-from ...core.context import ProcessResources
 from ...core.cursor import Json
+from ...core.ending import ProcessResources
 from ...core.graph import Node, sent
 from ...core.rows import BlockRows
 from ...engine.seeds import seed_process
