@@ -82,7 +82,7 @@ class Origin(NamedTuple):
 
 _QUOTED = "|".join(rf"(?<={quote})[\w.+:-]*://(?:[^{quote}\\]|\\.)*" for quote in "'\"`")
 _URL = re.compile(rf"{_QUOTED}|[\w.+-]+://\S*", re.DOTALL)
-_HOST = re.compile(r"(\[[^\]/@]*\]|[^:/?#@]*)(:\d{1,5})?([/?#]|$)")
+_HOST = re.compile(r"(\[[^\]/@]*\]|[^:/?#@]*)(:\d{1,5})?(/|$)")
 """A host, perhaps with a port: what else begins a URL with an `@` in it is a user or a password."""
 _OPTION = re.compile(r"[\w.%~-]+=")  # in the URL of a glob, `?` is a wild card
 _OPEN_OPTION = re.compile(

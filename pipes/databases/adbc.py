@@ -143,7 +143,7 @@ class Adbc:
         self._databases = AdbcDatabases()
 
     def check(self, uri: str) -> None:
-        """Raises an `ArgumentError` if the package of the driver is not installed."""
+        """Raise an `ArgumentError` if the package of the driver is not installed."""
         _driver_of(DIALECTS[scheme_of(uri)])
 
     def connect(self, uri: str) -> AdbcConnection:
@@ -175,7 +175,7 @@ def _driver_of(dialect: SqlDialect) -> Any:
 
 
 def interruptible(function: Callable[[], T], cancel: Callable[[], object]) -> T:
-    """Returns the result of a function that blocks this thread. In the main thread, Ctrl-C cancels it."""
+    """Return the result of a function that blocks this thread. In the main thread, Ctrl-C cancels it."""
     if current_thread() is not main_thread():
         return function()
     with ThreadPoolExecutor(1) as thread:

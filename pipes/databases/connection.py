@@ -30,22 +30,22 @@ class StatementConnection(ABC):
 
     @abstractmethod
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
-        """Runs a statement: its rows in batches. If there are none, a batch without rows says the types."""
+        """Run a statement, and give its rows in batches. If there are none, a batch without rows says the types."""
 
     def cancel(self) -> None:
-        """Ends the statement that another thread runs, if the driver can do that."""
+        """End the statement that another thread runs, if the driver can do that."""
         return
 
     @abstractmethod
     def close(self) -> None: ...
 
     def run(self, statement: str) -> None:
-        """Runs a statement, and drops its rows."""
+        """Run a statement, and drop its rows."""
         for _ in self.execute(statement):
             pass
 
     def begin(self) -> None:
-        """Begins a transaction in which all queries see the same rows, if the database has such."""
+        """Begin a transaction in which all queries see the same rows, if the database has such."""
         if self.dialect.begin is not None:
             self.run(self.dialect.begin)
 
@@ -58,7 +58,7 @@ class StatementConnection(ABC):
         return name
 
     def use_snapshot(self, name: str) -> None:
-        """Begins a transaction that sees a snapshot of another one."""
+        """Begin a transaction that sees a snapshot of another one."""
         self.begin()
         self.run(self.dialect.use_snapshot.format(name.replace("'", "''")))
 
@@ -87,7 +87,7 @@ class StatementConnection(ABC):
             yield from zip(*map(key_values, batch.columns), strict=True)
 
     def has_order(self, statement: str, query: SqlQuery) -> bool:
-        """Returns True if the database has the rows of a statement in their order, and need not sort all of them first.
+        """Return True if the database has the rows of a statement in order, and need not sort them first.
 
         False if it cannot tell, or if several statements may see different rows.
         """
@@ -109,24 +109,24 @@ class TableConnection(StatementConnection):
     """
 
     def begin_writing(self) -> None:
-        """Begins a transaction."""
+        """Begin a transaction."""
         self.run(self.dialect.begin_writing)
 
     def commit_writing(self) -> None:
-        """Ends the transaction."""
+        """End the transaction."""
         self.run("COMMIT")
 
     def roll_back(self) -> None:
-        """Ends the transaction without an effect."""
+        """End the transaction without an effect."""
         self.run("ROLLBACK")
 
     @abstractmethod
     def create_table(self, name: str, schema: pa.Schema) -> None:
-        """Creates a table without rows."""
+        """Create a table without rows."""
 
     @abstractmethod
     def insert(self, name: str, rows: pa.Table) -> None:
-        """Adds rows to a table, whose columns are found by their names."""
+        """Add rows to a table, whose columns are found by their names."""
 
     def has_table(self, name: str) -> bool:
         statement = self.dialect.find_table.format(self.dialect.literal(name))
@@ -180,7 +180,7 @@ def _lengths(rows: int, count: int | None) -> list[int]:
 
 
 def _walk(connection: StatementConnection, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
-    """Goes along an index, which takes a sixth of the time of counting and numbering all rows.
+    """Go along an index, which takes a sixth of the time of counting and numbering all rows.
 
     The rows are counted in steps. Each range ends a short way behind the end of a step.
     """
@@ -232,7 +232,7 @@ def _keys(connection: StatementConnection, query: SqlQuery, after: Key | None, s
 
 
 def _number(connection: StatementConnection, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
-    """Counts all rows, and numbers them in one statement, for which most databases sort them."""
+    """Count all rows, and number them in one statement, for which most databases sort them."""
     ((rows, with_key),) = (map(int, row) for row in connection.values(connection.dialect.count(query), query))
     if with_key < rows:
         raise nulls_error(query.key or "", rows - with_key)
@@ -259,7 +259,7 @@ def _lost_rows_error() -> DataError:
 
 
 def check_key_type(name: str, kind: pa.DataType) -> None:
-    """Checks that values of this type identify rows.
+    """Check that values of this type identify rows.
 
     Raises:
         DataError: they do not.
@@ -308,7 +308,7 @@ def key_of(plain: Json) -> Key | None:
 
 
 def check_keys(column: Any, name: str, before: Key | None) -> tuple[Key, Key]:
-    """Checks the keys of rows that are ordered by the database.
+    """Check the keys of rows that are ordered by the database.
 
     Args:
         column: the keys of one Arrow batch, which has rows.

@@ -157,7 +157,7 @@ class Database:
         return self.adbc if driver_of_scheme is Adbc else driver_of_scheme()
 
     def check_writing(self) -> None:
-        """Checks that tables can be written.
+        """Check that tables can be written.
 
         Raises:
             ArgumentError: the driver only reads.
@@ -242,12 +242,12 @@ class Connected:
         return self.connection if isinstance(self.connection, StatementConnection) else None
 
     def call(self, function: Callable[[], T]) -> T:
-        """Returns the result of a function; its errors become errors of this package."""
+        """Return the result of a function; its errors become errors of this package."""
         with _errors(self.shown, self._uri, self._task):
             return function()
 
     def begin(self, snapshot: str | None) -> None:
-        """Begins a transaction in which all queries see the same rows, if there are such: those of a snapshot."""
+        """Begin a transaction in which all queries see the same rows, if there are such: those of a snapshot."""
         if (statements := self.statements) is not None:
             self.call(statements.begin if snapshot is None else partial(statements.use_snapshot, snapshot))
 
@@ -273,7 +273,7 @@ class Connected:
                     batches.close()
 
     def cancel(self) -> None:
-        """Ends the reading of another thread, if the driver can do that."""
+        """End the reading of another thread, if the driver can do that."""
         with suppress(Exception):
             if callable(cancel := getattr(self.connection, "cancel", None)):
                 cancel()

@@ -137,7 +137,7 @@ def _array(name: str, values: Sequence[Any], kind: pa.DataType | None) -> Any:
 
 
 def _commits_by_itself(connection: Any) -> bool:
-    """Returns True if the module says that each statement is a transaction of its own."""
+    """Return True if the module says that each statement is a transaction of its own."""
     get = getattr(connection, "get_autocommit", None)  # of drivers for MySQL
     return (get() if callable(get) else getattr(connection, "autocommit", False)) is True
 
@@ -146,7 +146,7 @@ class DbApi:
     """Connects to SQLite; other databases need a function that returns their connection."""
 
     def check(self, uri: str) -> None:
-        """Raises nothing: SQLite is part of Python."""
+        """Raise nothing: SQLite is part of Python."""
 
     def connect(self, uri: str) -> DbApiConnection:
         return _open_sqlite(uri, "ro")

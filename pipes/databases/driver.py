@@ -79,7 +79,7 @@ class SqlConnection(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends the connection and all reading from it."""
+        """End the connection and all reading from it."""
         ...
 
 
@@ -147,15 +147,15 @@ class SqlDialect:
         return f"(\n{query.text}\n) AS feedpipe_query"
 
     def count(self, query: SqlQuery) -> str:
-        """Counts all rows, and those with a key."""
+        """Count all rows, and those with a key."""
         return f"SELECT count(*) AS row_count, count({self.key(query)}) AS key_count FROM {self.inner(query)}"
 
     def count_nulls(self, query: SqlQuery) -> str:
-        """Counts the rows without a key."""
+        """Count the rows without a key."""
         return f"SELECT count(*) AS row_count FROM {self.inner(query)} WHERE {self.key(query)} IS NULL"
 
     def count_behind(self, query: SqlQuery, after: Key | None) -> str:
-        """Counts the rows behind a key."""
+        """Count the rows behind a key."""
         return f"SELECT count(*) AS row_count FROM {self.inner(query)}{self._behind(query, after)}"
 
     def bounds(self, query: SqlQuery, count: int, size: int) -> str:

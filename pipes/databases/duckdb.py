@@ -61,7 +61,7 @@ class DuckDB:
     """Opens database files."""
 
     def check(self, uri: str) -> None:
-        """Raises an `ArgumentError` if the package is not installed."""
+        """Raise an `ArgumentError` if the package is not installed."""
         require("duckdb", "duckdb")
 
     def connect(self, uri: str) -> DuckDBConnection:
@@ -86,7 +86,7 @@ class ConnectorxConnection(StatementConnection):
         self._session: list[str] = []
 
     def run(self, statement: str) -> None:
-        """Runs a statement at the beginning of each later connection."""
+        """Run a statement at the beginning of each later connection."""
         self._session.append(statement)
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
@@ -107,7 +107,7 @@ class Connectorx:
     """Connects with connectorx."""
 
     def check(self, uri: str) -> None:
-        """Raises an `ArgumentError` if the package is not installed."""
+        """Raise an `ArgumentError` if the package is not installed."""
         require("connectorx", "connectorx")
 
     def connect(self, uri: str) -> ConnectorxConnection:

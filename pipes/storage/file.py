@@ -68,7 +68,7 @@ class File:
         return shown_path(self.path)
 
     def open(self, compression: str | None = "infer") -> Stream:
-        """Opens a stream of the decompressed bytes. It can seek if the file is not compressed.
+        """Open a stream of the decompressed bytes. It can seek if the file is not compressed.
 
         Args:
             compression: "gzip", "bz2", "zstd", "lz4", "brotli", or None to get the bytes as they are. "infer" takes the
@@ -82,7 +82,7 @@ class File:
         return self.stream(compression)
 
     def stream(self, compression: str | None = "infer", part: range | None = None) -> Stream:
-        """Opens a stream of which only a `part` will be read; see `open` and `RemoteStream`."""
+        """Open a stream of which only a `part` will be read; see `open` and `RemoteStream`."""
         from pyarrow import CompressedInputStream, PythonFile
 
         codec = self._codec(compression)
@@ -96,11 +96,11 @@ class File:
         return stream
 
     def is_local(self) -> bool:
-        """Whether the file is on this machine or in memory, so that a small read costs little."""
+        """Return True if the file is on this machine or in memory, where a small read costs little."""
         return is_local(self._location().filesystem)
 
     def is_compressed(self) -> bool:
-        """Whether `open()` decompresses it."""
+        """Return True if `open()` decompresses it."""
         return self._codec("infer") is not None
 
     def size(self) -> int:

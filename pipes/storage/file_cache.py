@@ -82,7 +82,7 @@ class FileCache:
         return self._copies.get(lambda: CacheFolder(os.fspath(self.folder), check_bytes("limit", self.limit)))
 
     def note_left_out(self, name: str, reason: str, level: int = logging.WARNING) -> None:
-        """Says in the log, once for each reason, that the cache keeps nothing of a file."""
+        """Say in the log, once for each reason, that the cache keeps nothing of a file."""
         if reason not in self._notes:
             self._notes.add(reason)
             LOG.log(level, "the file cache in %s keeps nothing of files such as %s: %s", self.folder, name, reason)
@@ -93,7 +93,7 @@ class FileCache:
 
 
 def check_file_cache(value: object) -> None:
-    """Raises an `ArgumentTypeError` unless `value` is None or a `FileCache`."""
+    """Raise an `ArgumentTypeError` unless `value` is None or a `FileCache`."""
     if value is not None and not isinstance(value, FileCache):
         raise ArgumentTypeError(
             with_call_site(f"`cache` must be a `FileCache`, such as `fp.FileCache(folder)`, but got: {value!r}")
@@ -202,7 +202,7 @@ class LocalCopy:
         return data, missing
 
     def write(self, blocks: range, data: bytes) -> None:
-        """Keeps adjacent blocks, unless there is no room."""
+        """Keep adjacent blocks, unless there is no room."""
         if self._descriptor is None or not self._folder.usable:
             return
         view = memoryview(data)
@@ -323,7 +323,7 @@ class CacheFolder:
         return descriptor
 
     def reserve(self, size: int) -> None:
-        """Counts `size` bytes more. Removes copies if there is no room for them, those first that were used first."""
+        """Count `size` bytes more; without room for them, remove the copies that were used first."""
         with self._locked_counter() as counter:
             data = os.pread(counter, _COUNT.size + 1, 0)
             used = _COUNT.unpack(data)[0] if len(data) == _COUNT.size else self.limit
@@ -332,7 +332,7 @@ class CacheFolder:
             os.pwrite(counter, _COUNT.pack(used + size), 0)
 
     def give_up(self, error: OSError) -> None:
-        """Writes no more copies in this process, and says so once."""
+        """Write no more copies in this process, and say so once."""
         with self._lock:
             usable, self.usable = self.usable, False
         if usable:
@@ -353,7 +353,7 @@ class CacheFolder:
             os.close(descriptor)
 
     def _make_room(self, size: int) -> int:
-        """Removes copies until a tenth of the limit, and `size` bytes, are free; returns how many bytes are left."""
+        """Remove copies until a tenth of the limit, and `size` bytes, are free; return the bytes that are left."""
         copies = sorted(self._copies())
         used = sum(copy.size for copy in copies)
         if used + size <= self.limit:  # the counter was wrong

@@ -65,7 +65,7 @@ class Location(NamedTuple):
 
 
 def locate(path: str, filesystem: object = None) -> Location:
-    """Finds the file system of `path`: `filesystem` unless that is None, else the one of the local path or URL.
+    """Find the file system of `path`: `filesystem` unless that is None, else the one of the local path or URL.
 
     Raises:
         SourceError: URLs of that kind cannot be read, the file system cannot be reached, or the path is not UTF-8.
@@ -94,14 +94,14 @@ def not_utf8_error(path: str) -> SourceError:
 
 
 def split_options(path: str) -> tuple[str, str]:
-    """Splits a URL from its options, such as "?endpoint_override=localhost:9000"; a path has none."""
+    """Split a URL from its options, such as "?endpoint_override=localhost:9000"; a path has none."""
     if not _WITH_OPTIONS.match(path) or (options := _OPTIONS.search(path)) is None:
         return path, ""
     return path[: options.start()], options[0]
 
 
 def check_filesystem(value: object) -> None:
-    """Raises an `ArgumentTypeError` unless `value` is None, a pyarrow or an fsspec file system."""
+    """Raise an `ArgumentTypeError` unless `value` is None, a pyarrow or an fsspec file system."""
     if value is None:
         return
     import fsspec  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
@@ -117,7 +117,7 @@ def check_filesystem(value: object) -> None:
 
 
 def as_paths(paths: object) -> str | list[str]:
-    """Checks `paths`, and returns it as a string or a list of strings.
+    """Check `paths`, and return it as a string or a list of strings.
 
     Raises:
         ArgumentTypeError: it is neither a path nor a list of paths.
@@ -141,7 +141,7 @@ def _as_path(path: object) -> str:
 
 
 def file_infos(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
-    """Looks up the type and size of each path.
+    """Look up the type and size of each path.
 
     Raises:
         OSError: the storage does not answer, or refuses.
@@ -170,7 +170,7 @@ def why_missing(location: Location) -> str:
 
 
 def is_local(filesystem: FileSystem) -> bool:
-    """Returns True if the files are on this machine or in memory, where small reads are cheap."""
+    """Return True if the files are on this machine or in memory, where small reads are cheap."""
     while filesystem.type_name == "subtree":
         filesystem = cast("SubTreeFileSystem", filesystem).base_fs
     return filesystem.type_name in _LOCAL_TYPES
@@ -328,7 +328,7 @@ class RetryPolicy:
     counts: Counter[str] = field(default_factory=Counter)
 
     def run(self, call: Callable[[int], T], path: str, cancellation: Cancellation | None = None) -> T:
-        """Returns the result of `call`, whose argument is the number of failed attempts.
+        """Return the result of `call`, whose argument is the number of failed attempts.
 
         Args:
             call: raises an `OSError` if storage fails.
@@ -356,7 +356,7 @@ class RetryPolicy:
             self.sleep(pause, cancellation)
 
     def _count(self, path: str, error: OSError) -> None:
-        """Counts an attempt, and logs the first one for a host, the 10th, the 100th and so on."""
+        """Count an attempt, and log the first one for a host, the 10th, the 100th and so on."""
         host = _host(path)
         self.counts[host] += 1
         count = self.counts[host]
@@ -369,19 +369,19 @@ _policy = RetryPolicy()
 
 
 def with_retries(call: Callable[[], T], path: str, cancellation: Cancellation | None = None) -> T:
-    """Returns the result of `call`, which is repeated after transient errors; see `RetryPolicy.run`."""
+    """Return the result of `call`, which is repeated after transient errors; see `RetryPolicy.run`."""
     return _policy.run(lambda failures: call(), path, cancellation)
 
 
 def with_other_retries(
     first: Callable[[], T], again: Callable[[], T], path: str, cancellation: Cancellation | None = None
 ) -> T:
-    """Returns the result of `first`, or after a failure that of `again`, which reopens the file."""
+    """Return the result of `first`, or after a failure that of `again`, which reopens the file."""
     return _policy.run(lambda failures: again() if failures else first(), path, cancellation)
 
 
 def retry_count() -> int:
-    """Returns the number of repeated attempts in this process."""
+    """Return the number of repeated attempts in this process."""
     return _policy.counts.total()
 
 
@@ -470,12 +470,12 @@ def describe(error: BaseException) -> str:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Returns True if the next attempt may succeed, as after a busy server or a lost connection."""
+    """Return True if the next attempt may succeed, as after a busy server or a lost connection."""
     return _meaning(error).transient
 
 
 def says_missing(error: OSError) -> bool:
-    """Returns True if the file does not exist, and False if it only cannot be reached."""
+    """Return True if the file does not exist, and False if it only cannot be reached."""
     return isinstance(error, FileNotFoundError) or "AWS Error NO_SUCH_BUCKET" in str(error)
 
 

@@ -109,7 +109,7 @@ class Selection:
             object.__setattr__(self, "manifest", os.fspath(self.manifest))
 
     def listing(self) -> Listing:
-        """Lists the files in the order of the paths, those of one folder or glob sorted by name.
+        """List the files in the order of the paths, those of one folder or glob sorted by name.
 
         It does not read or write a manifest.
 
@@ -188,7 +188,7 @@ class _Walk:
         self._first_file = ""
 
     def collect(self, names: FileNames, filesystem: FileSystem, path: str) -> None:
-        """Adds the files to `names`; `path` is the user's, for errors."""
+        """Add the files to `names`; `path` is the user's, for errors."""
         try:
             folders = [_FolderToList("", (_identity(filesystem, self.base or "."),))]
             while folders:  # all folders of one depth, then all of the next
@@ -213,7 +213,7 @@ class _Walk:
     def _collect_folder(
         self, names: FileNames, filesystem: FileSystem, folder: _FolderToList, entries: Iterable[FolderEntry]
     ) -> list[_FolderToList]:
-        """Adds the files of a folder, and returns the folders in it that must be listed too."""
+        """Add the files of a folder, and return the folders in it that must be listed too."""
         prefix, above = folder
         inside: list[str] = []
         for name, is_folder, size in entries:
@@ -241,7 +241,7 @@ class _Walk:
         return self._any_depth and (self._hidden or name[:1] not in "._")
 
     def log_folders(self, path: str) -> None:
-        """Warns about folders beside the files: their files are left out."""
+        """Warn about folders beside the files: their files are left out."""
         if self._is_folder and self._folder_count and not self._any_depth:
             some = "1 folder" if self._folder_count == 1 else f"{self._folder_count} folders"
             message = "%s holds %s that a listing leaves out; `recursive=True` lists their files too"
@@ -262,7 +262,7 @@ class _Walk:
 
 
 def _look_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Location, str, int]]:
-    """Looks up each path: its location, the kind of entry there, and its size."""
+    """Look up each path: its location, the kind of entry there, and its size."""
     for start in range(0, len(paths), BATCH_FILES):
         batch = paths[start : start + BATCH_FILES]
         places = [locate(path, filesystem) for path in batch]
@@ -293,7 +293,7 @@ def _infos_of_paths(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
 
 
 def _entries(filesystem: FileSystem, folders: list[str], *, recursive: bool) -> Iterator[Iterable[FolderEntry]]:
-    """Lists each folder; if `recursive`, an object store also gives the files below: one request for a thousand."""
+    """List each folder; if `recursive`, an object store also gives the files below: one request for a thousand."""
     if filesystem.type_name == "local":
         return map(scan, folders)
     recursive = recursive and filesystem.type_name in _OBJECT_STORES
@@ -338,7 +338,7 @@ def _with_slash(path: str) -> str:
 
 
 def _split_glob(glob: str) -> tuple[str, str]:
-    """Splits a glob into the folder before the first part with a wild card, and the rest."""
+    """Split a glob into the folder before the first part with a wild card, and the rest."""
     parts = glob.split("/")
     first = next(i for i, part in enumerate(parts) if _WILD.search(part))
     base = "/".join(parts[:first])
@@ -346,7 +346,7 @@ def _split_glob(glob: str) -> tuple[str, str]:
 
 
 def _part_regex(glob: str, *, last: bool) -> str:
-    """Translates one part of a glob, between slashes, into a regular expression."""
+    """Translate one part of a glob, between slashes, into a regular expression."""
     not_hidden = "(?![._])" if glob[:1] in ("*", "?", "[") else ""
     if glob == "**" and not last:
         return f"(?:{not_hidden}[^/]+/)*"
@@ -386,7 +386,7 @@ BATCH_FILES = 2**14
 
 
 def add_to_digest(digest: hashlib.blake2b, names: list[str], sizes: pa.Int64Array) -> None:
-    """Adds files, by their names below the root, to the digest of a `Listing`."""
+    """Add files, by their names below the root, to the digest of a `Listing`."""
     digest.update("\0".join([*names, ""]).encode())
     digest.update(sizes.to_numpy().tobytes())
 
@@ -481,7 +481,7 @@ def scan(folder: str) -> Iterator[FolderEntry]:
 
 
 def check_readable(path: str) -> None:
-    """Raises an error that names the kind of a local entry that is neither a file nor a folder.
+    """Raise an error that names the kind of a local entry that is neither a file nor a folder.
 
     Opening a named pipe would wait for a writer, and a device may never end. If there is no entry of that name, or it
     may not be looked at, nothing happens.
@@ -513,7 +513,7 @@ _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?")
 
 
 def expand_braces(path: str) -> list[str]:
-    """Expands the braces of `path`; without a range or options in braces, returns `path` alone.
+    """Expand the braces of `path`; without a range or options in braces, return `path` alone.
 
     `{000..003}` counts, with as many digits as its ends have; `{0..9..3}` counts by threes; `{a,b}` gives each part.
     Groups may follow each other, and a part may have groups.
@@ -567,7 +567,7 @@ def _first_group(path: str) -> tuple[int, int] | None:
 
 
 def _options(inner: str) -> list[str]:
-    """Splits at the commas that are in no further braces."""
+    """Split at the commas that are in no further braces."""
     options, depth = [""], 0
     for char in inner:
         depth += (char == "{") - (char == "}")

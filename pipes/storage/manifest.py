@@ -107,7 +107,7 @@ def manifest_schema() -> pa.Schema:
 
 
 def write_manifest(manifest: Manifest, path: str, filesystem: object = None) -> None:
-    """Writes a manifest. A concurrent reader sees all of it, or no file.
+    """Write a manifest. A concurrent reader sees all of it, or no file.
 
     Raises:
         SourceError: it cannot be written.
@@ -118,7 +118,7 @@ def write_manifest(manifest: Manifest, path: str, filesystem: object = None) -> 
 
 
 def read_manifest(path: str, filesystem: object = None) -> Manifest:
-    """Reads the manifest at `path`.
+    """Read the manifest at `path`.
 
     Raises:
         SourceError: it cannot be read; a `MissingError` if there is none.
@@ -139,7 +139,7 @@ def read_manifest(path: str, filesystem: object = None) -> Manifest:
 
 
 def _check_beside(names: Any, path: str) -> None:
-    """Checks that the files of a writer are in the folder of their manifest."""
+    """Check that the files of a writer are in the folder of their manifest."""
     import pyarrow.compute as pc
 
     outside = names.filter(pc.match_substring_regex(names, r"^/|://|(^|/)\.\.(/|$)"))
@@ -213,7 +213,7 @@ class Output(io.RawIOBase):
 
 @contextmanager
 def open_output(path: str, filesystem: object = None) -> Generator[Output]:
-    """Opens a stream into the file `path`. The file appears, complete, when the block ends without an error.
+    """Open a stream into the file `path`. The file appears, complete, when the block ends without an error.
 
     Raises:
         SourceError: it cannot be written.
@@ -242,7 +242,7 @@ def open_output(path: str, filesystem: object = None) -> Generator[Output]:
 
 
 def join_path(folder: str, name: str, filesystem: object = None) -> str:
-    """Adds a name to the path or URL of a folder, before its options."""
+    """Add a name to the path or URL of a folder, before its options."""
     path, options = (folder, "") if filesystem is not None else split_options(folder)
     return f"{path.rstrip('/')}/{name}{options}"
 

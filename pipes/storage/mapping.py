@@ -55,7 +55,7 @@ def local_path(file: File) -> str | None:
 
 
 def map_file(path: str, name: str) -> pa.Buffer:
-    """Maps a local file, or gives another view of its mapping. The mapping ends with the last view.
+    """Map a local file, or give another view of its mapping. The mapping ends with the last view.
 
     If the file becomes shorter later, the system ends a process that reads behind its end.
 
@@ -144,7 +144,7 @@ class FileValues(Generic[T]):
         self.clear()
 
     def clear(self) -> None:
-        """Drops all values. A forked process does so, because another thread may hold the lock of its parent."""
+        """Drop all values. A forked process does so, because another thread may hold the lock of its parent."""
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[int, str], _Entry[T]] = OrderedDict()
         self._bytes = 0
@@ -204,7 +204,7 @@ class _Entry(Generic[T]):
 
 
 def open_version(file: File) -> tuple[Stream, object]:
-    """Opens a file as it is, and returns its version, a value that differs once the file has been replaced.
+    """Open a file as it is, and return its version, a value that differs once the file has been replaced.
 
     A version has the size and, if storage gives them, the time of the last change, the ETag on S3, and the inode of a
     local file.

@@ -48,7 +48,7 @@ class RemoteFile:
         self.version = _version(file)
 
     def read(self, start: int, size: int, cancellation: Cancellation) -> bytes:
-        """Reads exactly `size` bytes.
+        """Read exactly `size` bytes.
 
         Raises:
             SourceError: they cannot be read, or the file has been replaced.
@@ -68,7 +68,7 @@ class RemoteFile:
             )
 
     def check_unchanged(self, cancellation: Cancellation) -> None:
-        """Raises a `SourceError` if the file has been replaced: its size differs, or on S3 its digest or time."""
+        """Raise a `SourceError` if the file has been replaced: its size differs, or on S3 its digest or time."""
         try:
             with_retries(lambda: self._reopen().close(), self.name, cancellation)
         except SourceError:
@@ -124,7 +124,7 @@ class Fetch(Task[bytes]):
         self._counted = False
 
     def try_start(self, *, needed: bool = False, reserve: int = 0) -> bool:
-        """Starts the fetch if the budget has room for it and `reserve` bytes more; returns whether it has."""
+        """Start the fetch if the budget has room for it and `reserve` bytes more; return True if it has."""
         if not self._counted and self._count(needed=needed, reserve=reserve):
             self.start()
         return self._counted
@@ -188,7 +188,7 @@ class RemoteStream(_RemoteReader, io.RawIOBase):
             self.start_reading()
 
     def start_reading(self) -> None:
-        """Starts the fetch of the first range of the part, unless it runs already or the budget is used up."""
+        """Start the fetch of the first range of the part, unless it runs already or the budget is used up."""
         self._fetch_ahead(1, reserve=REQUESTS_AHEAD * MAX_REQUEST_BYTES)  # for the stream that is read now
 
     def read(self, size: int = -1, /) -> bytes:
@@ -201,7 +201,7 @@ class RemoteStream(_RemoteReader, io.RawIOBase):
         return bytes(data)
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Fills the buffer, except at the end of the part or file, and before a range that cannot be read."""
+        """Fill the buffer, except at the end of the part or file, and before a range that cannot be read."""
         self._check_open()
         view = memoryview(buffer).cast("B")
         end = self._stop if self._position < self._stop else self.file.size  # a buffer may ask for more than is needed
@@ -226,7 +226,7 @@ class RemoteStream(_RemoteReader, io.RawIOBase):
         return done
 
     def check_unchanged(self) -> None:
-        """Raises a `SourceError` if the file has been replaced."""
+        """Raise a `SourceError` if the file has been replaced."""
         self.file.check_unchanged(self._cancellation)
 
     def close(self) -> None:
@@ -261,7 +261,7 @@ class RemoteStream(_RemoteReader, io.RawIOBase):
         return self._fetches[0]
 
     def _fetch_ahead(self, count: int, reserve: int = 0) -> None:
-        """Starts fetches until `count` are there, the part ends or the budget is used up."""
+        """Start fetches until `count` are there, the part ends or the budget is used up."""
         while len(self._fetches) < count and self._end < self._stop:
             fetch = Fetch(self.file, self._end, min(self._end + self._next_size, self._stop), self._cancellation)
             if not fetch.try_start(reserve=reserve):
@@ -287,7 +287,7 @@ class RemoteRanges(_RemoteReader):
         self._begins = [fetch.begin for fetch in self._fetches]
 
     def fetch(self, *, needed: bool) -> None:
-        """Starts the fetches of all parts; if they are not needed yet, only those that fit the budget."""
+        """Start the fetches of all parts; if they are not needed yet, only those that fit the budget."""
         for fetch in self._fetches:
             if not fetch.try_start(needed=needed):
                 break
@@ -321,7 +321,7 @@ class RemoteRanges(_RemoteReader):
 
 
 def _requests(parts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Sorts the parts, joins those with a small gap between them, and cuts long ones."""
+    """Sort the parts, join those with a small gap between them, and cut long ones."""
     joined: list[tuple[int, int]] = []
     for begin, end in sorted(parts):
         if joined and begin - joined[-1][1] <= MAX_GAP_BYTES:

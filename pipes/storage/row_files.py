@@ -111,7 +111,7 @@ class RowFiles:
         return files
 
     def write(self, head: dict[str, Any], keys: Memory, parts: Sequence[Memory]) -> RowFile | None:
-        """Writes a file, unless there is no room for it."""
+        """Write a file, unless there is no room for it."""
         if not self.usable:
             return None
         padded = [_padded(part) for part in (keys, *parts)]
@@ -157,7 +157,7 @@ class RowFiles:
         return parts
 
     def remove(self, name: str) -> None:
-        """Removes a damaged file."""
+        """Remove a damaged file."""
         self._parts.pop(name, None)
         with contextlib.suppress(OSError):
             (self.folder / name).unlink()
@@ -167,7 +167,7 @@ class RowFiles:
         return self.folder / f"{secrets.token_hex(8)}.{os.getpid()}.part"
 
     def _remove_abandoned(self) -> None:
-        """Removes the unfinished files of processes that were killed."""
+        """Remove the unfinished files of processes that were killed."""
         for path in self.folder.glob("*.part"):
             with contextlib.suppress(OSError):  # another process does the same
                 if path.stat().st_mtime < time.time() - ABANDONED_SECONDS:

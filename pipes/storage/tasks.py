@@ -36,14 +36,14 @@ class Task(Generic[T]):
         self._process = _process
 
     def start(self) -> None:
-        """Puts the call into the pool's queue, unless it is there or somebody has made it."""
+        """Put the call into the pool's queue, unless it is there or somebody has made it."""
         self._renew_after_fork()
         if not self._queued and not self._claim.locked():
             self._queued = True
             _pool.add(self)
 
     def run(self) -> None:
-        """Makes the call, unless another thread has begun it."""
+        """Make the call, unless another thread has begun it."""
         self._renew_after_fork()
         if not self._claim.acquire(blocking=False):
             return
@@ -56,7 +56,7 @@ class Task(Generic[T]):
             self._call = None
 
     def _renew_after_fork(self) -> None:
-        """Forgets, in a forked process, a call that a thread of the parent has begun: that thread is not here."""
+        """Forget, in a forked process, a call that a thread of the parent has begun: that thread is not here."""
         if self._process is _process:
             return
         with _process.renewal:
@@ -70,7 +70,7 @@ class Task(Generic[T]):
             self._process = _process
 
     def result(self) -> T:
-        """Makes the call or waits for it; returns its result or raises its error."""
+        """Make the call or wait for it; return its result or raise its error."""
         self.run()
         self._done.wait()
         if self._error is not None:
@@ -86,13 +86,13 @@ class Task(Generic[T]):
         return self._result
 
     def cancel(self) -> None:
-        """Says that nobody needs the result. Never waits for a lock, so the garbage collector may call it."""
+        """Say that nobody needs the result. Wait for no lock, so the garbage collector may call it."""
         if self._claim.acquire(blocking=False):
             self._call = None
 
 
 def in_turn(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
-    """Works as `map` does, but a StopIteration of `function`, say of a user's file system, is no end of the items.
+    """Work as `map` does, but a StopIteration of `function`, say of a user's file system, is no end of the items.
 
     Python makes a RuntimeError of it, because this is a generator; so it does in `in_threads`.
     """
@@ -101,7 +101,7 @@ def in_turn(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
 
 
 def in_threads(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
-    """Works as `map` does, in order, but several calls run at the same time; an error is raised in its turn."""
+    """Work as `map` does, in order, but several calls run at the same time; an error is raised in its turn."""
     running: deque[Task[U]] = deque()
     try:
         for item in items:
@@ -165,7 +165,7 @@ class Budget:
         self._released: deque[int] = deque()
 
     def acquire(self, size: int, *, needed: bool, reserve: int = 0) -> bool:
-        """Takes `size` bytes if they and `reserve` more are left, or if they are needed; returns whether it did."""
+        """Take `size` bytes if they and `reserve` more are left, or if they are needed; return True if taken."""
         with self._lock:
             self._count_released()
             if size + reserve > self._left and not needed:
@@ -180,7 +180,7 @@ class Budget:
             return self._left
 
     def release(self, size: int) -> None:
-        """Gives bytes back. Takes no lock: the garbage collector may call it while `acquire` runs."""
+        """Give bytes back. Take no lock: the garbage collector may call it while `acquire` runs."""
         self._released.append(size)
 
     def _count_released(self) -> None:

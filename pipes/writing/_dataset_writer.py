@@ -95,7 +95,7 @@ class ChunkedRun:
                 yield chunk, info
 
     def load(self, state: Mapping[str, object], chunk: int) -> None:
-        """Begins behind the chunks of an earlier run, which had `chunk` rows each.
+        """Begin behind the chunks of an earlier run, which had `chunk` rows each.
 
         Raises:
             StateError: the state is of another pipe.
@@ -136,7 +136,7 @@ class OutputFile(io.RawIOBase):
         return len(data)
 
     def count_rows(self, rows: int) -> None:
-        """Counts rows that are in the file or about to be written."""
+        """Count rows that are in the file or about to be written."""
         self.rows += rows
         self._bar.update(rows)
 
@@ -186,7 +186,7 @@ class DatasetWriter:
 
     @contextmanager
     def next_file(self, folder: str = "") -> Generator[OutputFile]:
-        """Opens the next file, perhaps in a folder below. It is in the manifest if the block ends without an error."""
+        """Open the next file, perhaps in a folder below. It is in the manifest if the block ends without an error."""
         name = f"part-{self._opened:05d}.{self._ending}"
         self._opened += 1
         if folder:
@@ -201,13 +201,13 @@ class DatasetWriter:
         self._bar.set_postfix_str(f"{len(self._files)} files, {self._bytes / 1e6:.0f} MB")
 
     def write_beside(self, ending: str, data: bytes) -> None:
-        """Writes a file with the name of the last one and another ending. It is not in the manifest."""
+        """Write a file with the name of the last one and another ending. It is not in the manifest."""
         name = f"{str(self._files[-1]['path']).removesuffix(self._ending)}{ending}"
         with open_output(join_path(self._folder, name, self._filesystem), self._filesystem) as stream:
             stream.write(data)
 
     def finish(self) -> str:
-        """Writes the manifest, and returns its path."""
+        """Write the manifest, and return its path."""
         import pyarrow as pa
 
         path = join_path(self._folder, MANIFEST, self._filesystem)
@@ -232,7 +232,7 @@ _OURS = re.compile(
 
 
 def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> None:
-    """Makes the folder, or removes the files of an earlier run, unless `root` reads them.
+    """Make the folder, or remove the files of an earlier run, unless `root` reads them.
 
     Raises:
         ArgumentError: the folder holds files that must not be removed.
@@ -270,7 +270,7 @@ def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> 
 
 
 def make_folder(folder: str, filesystem: object) -> Location:
-    """Makes a folder unless it is there.
+    """Make a folder unless it is there.
 
     Raises:
         SourceError: it cannot be made.
@@ -309,7 +309,7 @@ def _entries(place: Location, folder: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _reads_folder(root: Node, folder: str, filesystem: object) -> bool:
-    """Returns True if a listing of the pipe has files of the folder."""
+    """Return True if a listing of the pipe has files of the folder."""
     import pyarrow.compute as pc
 
     call: Any = pc

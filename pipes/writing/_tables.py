@@ -40,7 +40,7 @@ def write_tables(
     write: Callable[[W, pa.Table], object],
     folder_columns: Sequence[str] = (),
 ) -> str:
-    """Writes all rows of a run, and returns the path of the manifest. Without rows, a file with columns alone.
+    """Write all rows of a run, and return the path of the manifest. Without rows, a file with columns alone.
 
     Args:
         writer: makes the files.
@@ -108,7 +108,7 @@ class BatchBuilder:
         self._writer = writer
 
     def batch(self, chunk: Sequence[object]) -> pa.RecordBatch:
-        """Converts a chunk of rows.
+        """Convert a chunk of rows.
 
         Raises:
             DataError: a row is no dict, has other columns than the first, or a value of another type.
@@ -203,7 +203,7 @@ def _try_array(values: Values, kind: pa.DataType | None) -> tuple[ArrowArray | N
 
 
 def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
-    """Converts the values to an array of type `kind`, or of their own type if that is None.
+    """Convert the values to an array of type `kind`, or of their own type if that is None.
 
     Raises:
         Exception: a value would change.
@@ -237,7 +237,7 @@ def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
 
 
 def _flatten_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.DataType | None]:
-    """Prepares values for Arrow if some are arrays. Arrays of one shape become a column of tensors."""
+    """Prepare values for Arrow if some are arrays. Arrays of one shape become a column of tensors."""
     import pyarrow as pa
 
     arrays = [np.asarray(v) if isinstance(v, _array_types()) else v for v in values]
@@ -276,7 +276,7 @@ def _array_types() -> tuple[type, ...]:
 
 
 def _converts_columns(kind: pa.DataType, to: pa.DataType) -> bool:
-    """Returns True if Arrow converts whole columns, and refuses values that would change."""
+    """Return True if Arrow converts whole columns, and refuses values that would change."""
     import pyarrow as pa
 
     return pa.types.is_null(kind) or any(is_kind(kind) and is_kind(to) for is_kind in (_is_number, _is_text))
@@ -309,7 +309,7 @@ def _fields(kind: Any, above: str = "") -> Iterator[str]:
 def slice_tables(
     batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int, rows_per_file: int | None
 ) -> Iterator[pa.Table]:
-    """Slices the rows into tables within both limits, none of which crosses the end of a file."""
+    """Slice the rows into tables within both limits, none of which crosses the end of a file."""
     import pyarrow as pa
 
     parts: list[pa.RecordBatch] = []
@@ -355,7 +355,7 @@ class _Buffer:
         self.bytes += table.nbytes
 
     def take(self, rows: int) -> pa.Table:
-        """Removes the first rows."""
+        """Remove the first rows."""
         import pyarrow as pa
 
         table = pa.concat_tables(self.tables)
@@ -405,7 +405,7 @@ class FolderFiles(Generic[W]):
         self._files: OrderedDict[str, _OutputFile[W]] = OrderedDict()  # the last one was written to last
 
     def add(self, folder: str, table: pa.Table) -> None:
-        """Adds rows to a folder."""
+        """Add rows to a folder."""
         buffer = self._buffers.setdefault(folder, _Buffer())
         buffer.add(table)
         self._bytes += table.nbytes
@@ -415,7 +415,7 @@ class FolderFiles(Generic[W]):
             self._write_table(max(self._buffers, key=lambda name: self._buffers[name].bytes))
 
     def finish(self) -> None:
-        """Writes all rows and closes all files."""
+        """Write all rows and close all files."""
         for folder in [*self._buffers]:
             while folder in self._buffers:
                 self._write_table(folder)
@@ -474,7 +474,7 @@ class FolderFiles(Generic[W]):
 
 
 def check_folder_columns(schema: pa.Schema, keys: Sequence[str]) -> None:
-    """Checks that columns can become folders.
+    """Check that columns can become folders.
 
     Raises:
         ArgumentError: one does not exist, has no plain text for its values, or no other column is left.

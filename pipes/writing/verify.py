@@ -95,7 +95,7 @@ def _problem(expected: _ExpectedFile) -> FeedpipeError | None:
 
 
 def _read(file: File) -> tuple[int, str]:
-    """Reads a file, and returns its size and checksum."""
+    """Read a file, and return its size and checksum."""
     digest, size = hashlib.sha256(), 0
     with file.open(None) as stream:
         while data := stream.read(_READ_BYTES):

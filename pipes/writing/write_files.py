@@ -38,7 +38,7 @@ def write_arrow(
     progress: bool = True,
     overwrite: bool = False,
 ) -> str:
-    """Write the rows of a pipe into Arrow files `part-00000.arrow` and so on; returns the path of their manifest.
+    """Write the rows of a pipe into Arrow files `part-00000.arrow` and so on; return the path of their manifest.
 
     The files are of Arrow's IPC format (Feather version 2), for `read_arrow`, which gives their rows in any order.
     Element: a dict. Columns, types and order are as in `write_parquet`. Memory: one record batch.
@@ -127,7 +127,7 @@ def write_parquet(
     overwrite: bool = False,
     partition_by: str | Sequence[str] | None = None,
 ) -> str:
-    """Write the rows of a pipe into Parquet files `part-00000.parquet` and so on; returns the path of their manifest.
+    """Write the rows of a pipe into Parquet files `part-00000.parquet` and so on; return the path of their manifest.
 
     Element: a dict. The first 256 rows fix the columns, and the types of those that `schema` does not name. Columns
     that come from a file stay columns. Arrays and tensors of one shape become a column of tensors; arrays of one axis
@@ -225,7 +225,7 @@ def write_tfrecord(
     progress: bool = True,
     overwrite: bool = False,
 ) -> str:
-    """Write the rows of a pipe into TFRecord files `part-00000.tfrecord` and so on; returns the path of their manifest.
+    """Write the rows of a pipe into TFRecord files `part-00000.tfrecord` and so on; return the path of their manifest.
 
     Element: a dict, which becomes a `tf.train.Example`. The first 256 rows fix the columns, and the types of those that
     `schema` does not name, as in `write_parquet`. Ints and bools become ints of 64 bits; floats become floats of 32
@@ -306,7 +306,7 @@ def _fill(
     *,
     compress: bool,
 ) -> bytes | None:
-    """Writes `record` and its successors until the file is full, and appends the line of each to `lines`.
+    """Write `record` and its successors until the file is full, and append the line of each to `lines`.
 
     Returns:
         the first record that is left.

@@ -42,7 +42,7 @@ def write_sql(
     workers: int = 0,
     progress: bool = True,
 ) -> int:
-    """Write the rows of a pipe into a table of a database; returns the number of its rows, of all its runs.
+    """Write the rows of a pipe into a table of a database; return the number of its rows, of all its runs.
 
     Each transaction also writes how far the pipe has come, into the table `feedpipe_writes` of the same database. If a
     run fails or is killed, call `write_sql` again with the same pipe and table: it goes on behind the rows that are
@@ -214,7 +214,7 @@ class TableWriter:
         return self._drops or not self.has_table
 
     def look(self) -> None:
-        """Looks at the table and at its progress."""
+        """Look at the table and at its progress."""
         self._call(lambda connection: self._progress(connection).create())
         self.has_table = self._call(lambda connection: connection.has_table(self._table))
         if self.has_table:
@@ -225,34 +225,34 @@ class TableWriter:
         return {} if self.creates else self._call(lambda connection: connection.column_types(self._table))
 
     def begin(self, *, replaces: bool) -> None:
-        """Begins a write. Nothing happens before the first rows come; `replaces` then drops a table that is there."""
+        """Begin a write. Nothing happens before the first rows come; `replaces` then drops a table that is there."""
         self._drops = replaces and self.has_table
 
     def go_on(self, last: WriteProgress) -> None:
-        """Goes on behind the rows of the last write, whose run can write nothing from now on."""
+        """Go on behind the rows of the last write, whose run can write nothing from now on."""
         progress = last._replace(run=self._run)
         self._transaction(lambda connection: self._update(connection, last.run, progress))
         self._written = progress
 
     def write(self, rows: pa.Table, state: str) -> None:
-        """Writes rows in one transaction, and `state` with them."""
+        """Write rows in one transaction, and `state` with them."""
         self._persist(WriteProgress(self._run, self.rows + len(rows), False, state), rows)
 
     def finish(self, schema: pa.Schema | None = None) -> None:
-        """Notes that all rows are written; if there are none, `schema` has the columns of a new table."""
+        """Note that all rows are written; if there are none, `schema` has the columns of a new table."""
         if self._written is not None:
             self._persist(self._written._replace(is_finished=True), None)
         elif schema is not None:
             self._persist(WriteProgress(self._run, 0, True, ""), schema.empty_table())
 
     def close(self) -> None:
-        """Ends the connection. A transaction that has not ended has no effect."""
+        """End the connection. A transaction that has not ended has no effect."""
         connected, self._connected = self._connected, None
         if connected is not None:
             connected.close()
 
     def _persist(self, progress: WriteProgress, rows: pa.Table | None) -> None:
-        """Writes rows and their progress; over another connection, if one is lost."""
+        """Write rows and their progress; over another connection, if one is lost."""
         for is_last in [False] * len(self._database.addresses) + [True]:
             try:
                 self._transaction(partial(self._advance, progress=progress, rows=rows))
@@ -302,7 +302,7 @@ class TableWriter:
         return ProgressTable(connection, self._table)
 
     def _call(self, function: Callable[[TableConnection], T]) -> T:
-        """Returns the result of a function of the connection, which is made if there is none."""
+        """Return the result of a function of the connection, which is made if there is none."""
         if self._connected is None:
             self._connected = self._database.connect_any(self._task)
         return self._connected.call(partial(function, cast("TableConnection", self._connected.connection)))
@@ -416,7 +416,7 @@ class ProgressTable:
         self._table = table
 
     def create(self) -> None:
-        """Creates the table, if it is missing."""
+        """Create the table, if it is missing."""
         if self._connection.has_table(NAME):
             return
         text = self._dialect.types.get("text", "VARCHAR(4000)")
@@ -437,7 +437,7 @@ class ProgressTable:
         return WriteProgress(cast("str", run), int(cast("int", count)), bool(is_finished), cast("str", state))
 
     def insert(self, progress: WriteProgress) -> None:
-        """Begins a write, for which there is no progress yet."""
+        """Begin a write, for which there is no progress yet."""
         literal = self._dialect.literal
         self._connection.run(
             f"INSERT INTO {NAME} (table_name, run, written_rows, is_finished, state) VALUES ({literal(self._table)}, "
@@ -445,7 +445,7 @@ class ProgressTable:
         )
 
     def update(self, run: str, progress: WriteProgress) -> bool:
-        """Replaces the progress of a run. Returns whether there was some: no other run has gone on with the write."""
+        """Replace the progress of a run; return False if another run has gone on with the write."""
         literal = self._dialect.literal
         self._connection.run(
             f"UPDATE {NAME} SET run = {literal(progress.run)}, written_rows = {progress.rows}, "

@@ -37,7 +37,7 @@ def write_tar(
     progress: bool = True,
     overwrite: bool = False,
 ) -> str:
-    """Write the rows of a pipe into tar files `part-00000.tar` and so on; returns the path of their manifest.
+    """Write the rows of a pipe into tar files `part-00000.tar` and so on; return the path of their manifest.
 
     The layout is WebDataset's. Element: a dict with `__key__`, a name such as "train/000017", and a value for each
     extension: the value of `jpg` becomes the member `train/000017.jpg`. Bytes are written as they are. Other values are
@@ -102,7 +102,7 @@ class TarRow(NamedTuple):
 
 
 def _fill(file: OutputFile, row: TarRow | None, rows: Iterator[TarRow], limits: Limits) -> TarRow | None:
-    """Writes `row` and its successors until the file is full, and returns the first that does not fit."""
+    """Write `row` and its successors until the file is full, and return the first that does not fit."""
     keys: set[str] = set()
     while row is not None:
         full = limits.bytes is not None and _archive_bytes(file.bytes + len(row.data)) > limits.bytes
@@ -179,7 +179,7 @@ Encode: TypeAlias = Callable[[Any], bytes]
 
 
 def check_encoders(value: object) -> dict[str, Encode]:
-    """Checks `encoders=`, and returns its functions by extension."""
+    """Check `encoders=`, and return its functions by extension."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -196,7 +196,7 @@ def check_encoders(value: object) -> dict[str, Encode]:
 
 
 def encode_value(ending: str, value: object, encoders: Mapping[str, Encode]) -> bytes:
-    """Encodes a value.
+    """Encode a value.
 
     Args:
         ending: the text behind the first dot of the file's name.
