@@ -16,6 +16,7 @@ import feedpipe as fp
 from feedpipe.extensions import START, Context
 
 from ...storage.remote_store import RemoteStore
+from ...support.core import end_dropped
 from ...support.engine import bind, resolve
 from ...support.files import open_files as _open_files
 from ...support.files import parquet_file
@@ -96,6 +97,7 @@ def test_files_are_closed(tmp_path):
         next(rows)
     assert len(os.listdir("/proc/self/fd")) <= before + 8
     del rows
+    end_dropped()
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
