@@ -14,19 +14,22 @@ from typing import Any, cast
 from ..core.code import constructor_code
 from ..core.graph import Node, node_code, walk
 from ..core.operator import Boundary, Operator
-from ..core.process import element_memory
+from ..core.process import bytes_text, element_memory
 from ..engine.skips import LostLog
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
-from ..plan.sharding import reorders
+from ..plan.sharding import SharedRead, reorders
 from ..services.base import Executor, ReadingService, Session
 from .ranks import Job, Rank, RankSource
 from .schedule import End, Even, Schedule, unknown_length_error
 from .state import Progress
 
 log = logging.getLogger("feedpipe")
+
+MAX_READ_AGAIN, MAX_BYTES_READ_AGAIN = 0.1, 2**20
+"""The part of an input that may be read again without a warning, and the bytes of it."""
 
 
 class Epochs:
@@ -280,9 +283,9 @@ class Epochs:
             shards=shards,
         )
         for read in plan.shared_reads() if rank.number == 0 else ():
-            processes = read.readers(rank.world_size, workers)
-            if read.repeated(rank.world_size, workers) > 0.1:
-                warn(f"{processes} processes read the same data: {read.reason}", PlanWarning)
+            again = read.repeated(rank.world_size, workers)
+            if again > MAX_READ_AGAIN and (read.size is None or again * read.size > MAX_BYTES_READ_AGAIN):
+                warn(_read_again(plan, read, workers), PlanWarning)
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
 
@@ -329,6 +332,19 @@ class FirstEpochs:
 
 first_epochs = FirstEpochs()
 _numbers = itertools.count()  # of loaders
+
+
+def _read_again(plan: Plan, read: SharedRead, workers: int) -> str:
+    """The cost of a read that is repeated, its reason, and the repair."""
+    again, repair = read.repeated(plan.world_size, workers), read.repair
+    if read.units is not None:
+        shards = plan.shards_for_whole_units(workers, MAX_READ_AGAIN)
+        repair = "" if shards is None else f"give the loader `shards={shards}`, or "
+        repair += "write it in smaller files or row groups"
+    elif read.can_dispatch and workers > 1:
+        repair = f"put `dispatch()` behind it, so that one process of each rank reads it, or {repair}"
+    cost = "" if read.size is None else f", {bytes_text(int(again * read.size))},"
+    return f"{again:.0%} of the input{cost} is read again in each epoch, because {read.reason}; {repair}"
 
 
 def _reads_in_plan(op: Operator) -> bool:

@@ -33,7 +33,7 @@ def explained(root: Node, *, world_size: int, workers: int, shards: int | None) 
 
 
 def _times(read: SharedRead, world_size: int, workers: int) -> str:
-    times = read.readers(world_size, workers)
+    times = read.times(world_size, workers)
     process = "for all workers, by one process" if read.by_rank and workers else "by this process"
     return f"{times} times" if times > 1 else f"once, {process}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
@@ -298,12 +298,45 @@ class Plan:
         """The inputs that several shards or processes read."""
         if self.shards > 1:
             self.shard_stage(self.rank)
-        kinds = [node.op.kind for node in walk(self.root) if node.op.boundary is Boundary.EACH_PROCESS]
-        whole = [SharedRead(f"`{kind}` holds all of its rows in the memory of each process") for kind in kinds]
+        reads = {
+            node: SharedRead(
+                f"`{node.op.kind}` holds all of its rows in the memory of each process",
+                repair=f"give fewer workers, or leave out `{node.op.kind}()`, so that its rows are divided",
+            )
+            for node in walk(self.root)
+            if node.op.boundary is Boundary.EACH_PROCESS
+        }
+        reads |= {**self._sharding.shared_reads, **self._shared_units(self.shards)}
+        return [read._replace(size=self._bytes_below(node)) for node, read in reads.items()]
+
+    def _shared_units(self, shards: int) -> dict[Node, SharedRead]:
+        """The units that several shards would read if there were `shards`, by the nodes that expand them."""
         context = Context(seed=self.seed)
-        divisions = [op.division(self._stages[node], context) for node, op in self._sharding.expanded.items()]
-        units = [shared for division in divisions if (shared := division.shared_read()) is not None]
-        return whole + list(self._sharding.shared_reads.values()) + units
+        reads = {
+            node: replace(op, shards=shards).division(self._stages[node], context).shared_read()
+            for node, op in self._sharding.expanded.items()
+        }
+        return {node: read for node, read in reads.items() if read is not None}
+
+    def shards_for_whole_units(self, workers: int, most: float) -> int | None:
+        """A smaller number of shards with which no more than `most` of an input is read again, if there is one."""
+        of_rank = self.shards // self.world_size // 2
+        while of_rank >= max(1, workers):
+            shards = of_rank * self.world_size
+            if all(read.repeated(self.world_size, workers) <= most for read in self._shared_units(shards).values()):
+                return shards
+            of_rank //= 2
+        return None
+
+    def _bytes_below(self, node: Node) -> int | None:
+        """The bytes of all files that `node` reads; None if they are not known."""
+        sizes = [
+            weights.values
+            for source in walk(node)
+            if not source.inputs
+            if (weights := self._stages[source].weights(Context())) is not None and not weights.are_rows
+        ]
+        return int(sum(size.sum() for size in sizes)) if sizes and all((size >= 0).all() for size in sizes) else None
 
     def rounds_of(self, node: Node) -> int | None:
         """The number of rounds of a `repeat`; None if it has no end."""

@@ -44,33 +44,65 @@ NEAR_FOR_ROWS, NEAR = 64, 10
 by little. If they are not, 1/10 of a share is near, and fewer units are read by several shards."""
 
 
+class SharedUnit(NamedTuple):
+    """A unit whose rows several shards divide.
+
+    Attributes:
+        part: its part of the input.
+        shards: the shards.
+        reached: the work of each of them before it.
+        near: shards of one process read the unit together if their work before it differs by no more than this.
+    """
+
+    part: float
+    shards: Sequence[int]
+    reached: Sequence[int]
+    near: int
+
+    def reads(self, processes: int) -> int:
+        """The number of times that it is read."""
+        reads, last = 0, (-1, 0)  # process and work before it, at the first shard of a read
+        for process, reached in sorted(
+            (s % processes, work) for s, work in zip(self.shards, self.reached, strict=True)
+        ):
+            if process != last[0] or reached - last[1] > self.near:
+                reads, last = reads + 1, (process, reached)
+        return reads
+
+
 class SharedRead(NamedTuple):
     """An input that several shards read.
 
     Attributes:
         reason: why its rows are not divided.
         by_rank: one process reads it for all workers of a rank.
-        units: for each unit that several shards read, its part of the input and these shards; None if all shards read
-            all of the input.
+        repair: the advice to read less, if all shards read all of the input.
+        can_dispatch: `dispatch()` would let one process of each rank read it.
+        units: the units that several shards read; None if all shards read all of the input.
+        size: the bytes of the files of the input, if they are known.
     """
 
     reason: str
     by_rank: bool = False
-    units: Sequence[tuple[float, Sequence[int]]] | None = None
+    repair: str = ""
+    can_dispatch: bool = False
+    units: Sequence[SharedUnit] | None = None
+    size: int | None = None
 
-    def readers(self, world_size: int, workers: int) -> int:
-        """How many processes read the same rows, at most."""
-        processes = world_size * (1 if self.by_rank else max(1, workers))
-        if self.units is None:
-            return processes
-        return max(len({shard % processes for shard in shards}) for _, shards in self.units)
+    def times(self, world_size: int, workers: int) -> int:
+        """The number of times that the same rows are read, at most."""
+        processes = self._processes(world_size, workers)
+        return processes if self.units is None else max(unit.reads(processes) for unit in self.units)
 
     def repeated(self, world_size: int, workers: int) -> float:
-        """How much is read again, as a part of the input."""
-        processes = world_size * (1 if self.by_rank else max(1, workers))
+        """The part of the input that is read again; it may be above 1."""
+        processes = self._processes(world_size, workers)
         if self.units is None:
             return processes - 1.0
-        return sum(part * (len({shard % processes for shard in shards}) - 1) for part, shards in self.units)
+        return sum(unit.part * (unit.reads(processes) - 1) for unit in self.units)
+
+    def _processes(self, world_size: int, workers: int) -> int:
+        return world_size * (1 if self.by_rank else max(1, workers))
 
 
 class DividedStream(NamedTuple):
@@ -157,7 +189,8 @@ class Sharding:
         for source in node.inputs:
             if node.op.order is Order.GLOBAL and not has_user_boundary(source):
                 reason = f"`{node.op.kind}` needs all of its rows beside an input that is divided among the shards"
-                self.shared_reads[source] = SharedRead(reason)
+                repair = f"put `shard_by_rank()` behind `{node.op.kind}`, so that its rows are divided"
+                self.shared_reads[source] = SharedRead(reason, repair=repair)
                 inputs.append(source)
             else:
                 inputs.append(self.subgraph(source, shard, shuffled_later=shuffled_after(node, shuffled_later)))
@@ -212,7 +245,9 @@ class Sharding:
         op = self.shard_operator(node, shard, shuffled_later=shuffled_later)
         if isinstance(op, StreamedShard) and self.shards > 1:
             reason = f"the rows of `{node.op.kind}` cannot be divided without reading all of them"
-            self.shared_reads[node] = SharedRead(reason, by_rank=op.dispatched or find_remote(node) is not None)
+            by_rank = op.dispatched or find_remote(node) is not None
+            repair = "write its rows to files once, such as with `write_parquet`, and read these"
+            self.shared_reads[node] = SharedRead(reason, by_rank, repair, can_dispatch=not by_rank)
         return self._named(self._part(op, shard) if shard in self.parts else op, node)
 
     def units_shard(self, node: Node, units: Node, shard: int, *, shuffled_later: bool) -> UnitsShard:
@@ -446,8 +481,12 @@ class Division:
         owners = np.searchsorted(pieces.starts, indices, "right") - 1
         reached = self._weight_before[indices] - self._weight_before[pieces.starts[owners]]
         own = reached[owners == shard][0]
-        near = np.abs(reached - own) <= self._weight_before[-1] // (MAX_SKEW * pieces.shards)
+        near = np.abs(reached - own) <= self._near
         return pieces.shares(indices[near & np.isin(owners, shards)])
+
+    @property
+    def _near(self) -> int:
+        return int(self._weight_before[-1]) // (MAX_SKEW * self.pieces.shards)
 
     @cached_property
     def _weight_before(self) -> Numbers:
@@ -478,13 +517,15 @@ class Division:
         owners = np.searchsorted(pieces.starts, cut, "right") - 1
         places, firsts = np.unique(pieces.places[cut], return_index=True)
         total = max(1, int(self.weights.sum()))
-        units: list[tuple[float, list[int]]] = []
+        reached = self._weight_before[cut] - self._weight_before[pieces.starts[owners]]
+        units: list[SharedUnit] = []
         largest, largest_part = 0, 0.0
-        for place, of_unit in zip(places.tolist(), np.split(owners, firsts[1:]), strict=True):
+        by_unit = zip(places.tolist(), np.split(owners, firsts[1:]), np.split(reached, firsts[1:]), strict=True)
+        for place, of_unit, reached_by in by_unit:
             if self._can_cut(place, RowShare(0, 1, 2)):
                 continue
             part = int(self.weights[place]) / total
-            units.append((part, of_unit.tolist()))
+            units.append(SharedUnit(part, of_unit.tolist(), reached_by.tolist(), self._near))
             if part > largest_part:
                 largest, largest_part = place, part
         if not units:
@@ -492,8 +533,8 @@ class Division:
         origin = self._units.origin(self._number(largest), Context())
         name = f"number {self._number(largest)}" if origin is None else str(origin)
         reason = (
-            f"{len(units)} of the {len(self.weights)} inputs of `{self._rows_op.kind}` are divided row by row, to make "
-            f"shards even; the largest, {name}, has {largest_part:.0%} of the work: smaller inputs would not be divided"
+            f"{len(units)} of the {len(self.weights)} inputs of `{self._rows_op.kind}` are divided row by row to make "
+            f"the shards even (the largest is {name}, with {largest_part:.0%} of the work)"
         )
         return SharedRead(reason, units=units)
 

@@ -10,9 +10,11 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 import feedpipe as fp
 from feedpipe.errors import PlanWarning
@@ -21,6 +23,7 @@ from feedpipe.testing import check_operator
 
 from ..support.core import ProcessContext
 from ..support.engine import resolve
+from ..support.examples import examples
 from ..support.plan import NeighboursShard, PermutedShard, StreamedShard
 
 
@@ -180,17 +183,56 @@ def test_units_are_divided_evenly_and_few_are_shared(units, shards):
 def test_processes_that_share_no_unit_read_nothing_twice():
     pipe = fp.from_sequence(range(4)).flat_map(range).shuffle(window=4)
     (shared,) = plan(pipe, workers=2).shared_reads()
-    assert sum(len(shards) for _, shards in shared.units) == 8
-    assert shared.readers(1, 1) == 1 and shared.repeated(1, 1) == 0
-    assert shared.readers(1, 8) == 2 and shared.repeated(1, 8) == 1
+    assert sum(len(unit.shards) for unit in shared.units) == 8
+    assert shared.times(1, 1) == 1 and shared.repeated(1, 1) == 0
+    assert shared.times(1, 8) == 2 and shared.repeated(1, 8) == 1
+
+
+@given(units=st.integers(1, 24), ranks=st.integers(1, 4), shards=st.integers(1, 8))
+@settings(max_examples=examples(40), deadline=None)
+def test_what_is_read_again_is_known_before(units, ranks, shards):
+    reads = []
+
+    def rows(unit: int):
+        reads.append(unit)
+        return range(unit * 100, unit * 100 + 100)
+
+    pipe = fp.from_sequence(range(units)).flat_map(rows).shuffle(window=10)
+    options = {"world_size": ranks, "shards": ranks * shards, "even": None}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        parts = [list(fp.Loader(pipe, rank=rank, **options)) for rank in range(ranks)]
+    assert sorted(sum(parts, [])) == list(range(units * 100))
+    again = (len(reads) - units) / units
+    expected = [read.repeated(ranks, 0) for read in plan(pipe, world_size=ranks, shards=ranks * shards).shared_reads()]
+    assert sum(expected) == pytest.approx(again)
+    assert [f"{again:.0%} of the input is read again" in str(warning.message) for warning in caught] == [True] * (
+        again > 0.1001
+    )
+
+
+def test_a_warning_says_what_to_give_and_that_reads_nothing_again(tmp_path):
+    for number in range(10):
+        table = pa.table({"x": np.random.default_rng(number).random(20_000)})
+        parquet.write_table(table, tmp_path / f"{number}.parquet")
+    pipe = fp.read_parquet(tmp_path).shuffle(window=100)
+    size = sum(file.stat().st_size for file in tmp_path.iterdir())
+    with pytest.warns(
+        PlanWarning, match=r"80% of the input, .* MiB, is read again .*; give the loader `shards=2`"
+    ) as seen:
+        list(fp.Loader(pipe, rank=0, world_size=2))
+    assert f"{0.8 * size / 2**20:.3g} MiB" in str(seen[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(fp.Loader(pipe, rank=0, world_size=2, shards=2))
 
 
 def test_what_is_read_several_times_is_named(tmp_path):
-    for name, size in (("large.txt.gz", 200_000), ("a.txt", 5), ("b.txt", 5)):
+    for name, size in (("large.txt.gz", 400_000), ("a.txt", 5), ("b.txt", 5)):
         with (gzip.open if name.endswith("gz") else open)(tmp_path / name, "wb") as file:
             file.write(np.random.default_rng(0).bytes(size // 2).hex().encode() + b"\n")
     pipe = fp.read_lines(tmp_path).shuffle(window=4)
-    with pytest.warns(PlanWarning, match=r"8 processes .*the largest, .*large\.txt\.gz.* has 100% of the work"):
+    with pytest.warns(PlanWarning, match=r"700% of the input.*the largest is .*large\.txt\.gz.* with 100% of the work"):
         list(fp.Loader(pipe, rank=0, world_size=8, even=None))
 
 
@@ -266,7 +308,7 @@ def test_one_large_file_beside_small_ones_is_divided(tmp_path):
                 member.size = 3
                 tar.addfile(member, io.BytesIO(b"abc"))
     pipe = fp.read_tar(tmp_path).shuffle(window=10)
-    with pytest.warns(PlanWarning, match=r"\d of the 30 inputs .*07\.tar.* has 64% of the work"):
+    with pytest.warns(PlanWarning, match=r"\d of the 30 inputs .*07\.tar.* with 64% of the work"):
         parts = [list(fp.Loader(pipe, rank=r, world_size=4, even=None)) for r in range(4)]
     assert sorted(row["__key__"] for part in parts for row in part) == sorted(row["__key__"] for row in pipe)
     assert max(map(len, parts)) <= 1.25 * sum(map(len, parts)) / 4  # by bytes; small tar files have more for each row

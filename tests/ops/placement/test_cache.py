@@ -29,7 +29,7 @@ class TestEachKind:
             assert shown(list(again)) == expected
         assert calls.count() == len(expected)
 
-    @pytest.mark.filterwarnings("ignore:.* read the same data")
+    @pytest.mark.filterwarnings("ignore:.* is read again in each epoch")
     def test_loaders_with_and_without_workers_share_it(
         self, kind: Kind, tmp_path: Path, folder: Path, calls: Counted
     ) -> None:
