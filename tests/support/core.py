@@ -27,6 +27,7 @@ from feedpipe.core.ending import Ending as Ending
 from feedpipe.core.ending import ProcessResources as ProcessResources
 from feedpipe.core.ending import RunEnded as RunEnded
 from feedpipe.core.ending import _live
+from feedpipe.core.ending import join as join
 from feedpipe.core.graph import Node as Node
 from feedpipe.core.graph import chain_code as chain_code
 from feedpipe.core.graph import names as names

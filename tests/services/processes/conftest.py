@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import pytest
 from feedpipe.errors import WorkerWarning
 
 from ...servers.process import await_end
+from ...support.core import end_dropped, join
 from ...support.services import kept_server
 
 HANG_SECONDS = 300.0
@@ -161,6 +163,15 @@ def kill_server() -> None:
         await_end(pid, HANG_SECONDS)
 
 
+def await_dropped() -> None:
+    """Waits until what nobody refers to any more has ended, in threads."""
+    gc.collect()
+    end_dropped()
+    for thread in threading.enumerate():
+        if thread.name == "feedpipe-end":
+            join(thread)
+
+
 class Processes(NamedTuple):
     """The functions above, for tests."""
 
@@ -170,6 +181,7 @@ class Processes(NamedTuple):
     kill_server: Callable[[], None] = kill_server
     workers: Callable[[], list[Process]] = workers
     kill: Callable[[list[Process]], None] = kill
+    await_dropped: Callable[[], None] = await_dropped
     descriptors: Callable[[], list[str]] = descriptors
     mapped: Callable[[], int] = mapped
 
@@ -197,7 +209,7 @@ def nothing_left() -> Iterator[None]:
     _standing_regions = _regions()
     before = len(descriptors())
     yield
-    gc.collect()
+    await_dropped()
     left = below(zombies=True), descriptors(), mapped()
     if left[0] or len(left[1]) > before or left[2] > 0:
         pytest.fail(f"left behind: {left}, and before: {before}")
