@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
@@ -53,7 +54,8 @@ class Epoch(Generic[T_co]):
         # A generator admits one thread at a time, so an element and its place in the state belong together.
         self.elements: Generator[Any, Request] = run.elements()
         next(self.elements)
-        self._ending = Ending(self, partial(_end, self.elements, run))
+        # The error that ends a run may lead to the loader, so only a generator that still runs refers to its run.
+        self._ending = Ending(self, partial(_end, self.elements, weakref.ref(run)))
 
     def peek(self) -> T_co:
         """The next element, which stays the next."""
@@ -166,14 +168,16 @@ class InfoIterator(EpochIterator[T_co]):
         return self._epoch.ask(INFO)
 
 
-def _end(elements: Generator[Any, Request], run: EpochRun) -> None:
+def _end(elements: Generator[Any, Request], run_of_epoch: weakref.ref[EpochRun]) -> None:
+    run = run_of_epoch()
     try:
         elements.close()
     except ValueError as error:
         if is_executing(error):
             raise LoaderError(ONE_THREAD) from None
         raise
-    run.finish(LoaderError(run.reason))
+    if run is not None:
+        run.finish(LoaderError(run.reason))
 
 
 # What an epoch has while it runs.
