@@ -1,4 +1,4 @@
-"""Documents of two corpora, 70 to 30."""
+"""Documents of two corpora, 70 to 30, and rows of thousands of inputs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,18 @@ from ..model import Column, Contestant, Results, Verdict, Workload
 OURS, OURS_RANDOM = "feedpipe", "feedpipe, random"
 LOOP, LOOP_RANDOM = "hand-written loop", "hand-written loop, random"
 GRAIN = "Grain 0.2"
+MANY = 5_000
+LONG, SHORT = "long inputs", "inputs of 10 rows"
+
+
+def _of(count: int, inputs: str) -> str:
+    return f"feedpipe, {count:,} {inputs}"
+
+
+def _many(count: int, inputs: str) -> Contestant:
+    arguments = {"inputs": count, "ends": inputs == SHORT}
+    return Contestant(_of(count, inputs), "mix_inputs_feedpipe:measure", arguments=arguments, ours=True)
+
 
 CONTESTANTS = (
     Contestant(OURS, "mix_feedpipe:measure", arguments={"draws": False}, ours=True),
@@ -18,10 +30,16 @@ CONTESTANTS = (
     Contestant(LOOP, "mix_handwritten:measure", arguments={"draws": False}),
     Contestant(LOOP_RANDOM, "mix_handwritten:measure", arguments={"draws": True}),
     Contestant(GRAIN, "mix_grain:measure", "grain"),
+    _many(100, LONG),
+    _many(MANY, LONG),
+    _many(100, SHORT),
+    _many(MANY, SHORT),
 )
 
 
 def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None:
+    if "in_turn" in found:
+        return None if found["in_turn"] else "the rows of the inputs did not come in turn"
     if not found["in_order"]:
         return "the documents of a corpus changed their order"
     if found["first"] < 0.95 * arguments["documents"]:
@@ -39,12 +57,16 @@ def _judge(results: Results) -> list[Verdict]:
             verdicts.append(Verdict.at_most(1.3, f"{ours}: at most 1.3 of the {loop}", ratios))
         if results.have(ours, GRAIN):
             verdicts.append(Verdict.at_least(1, f"{ours}: ahead of Grain", results.round_ratios(GRAIN, ours)))
+    for inputs in (LONG, SHORT):
+        if results.have(_of(MANY, inputs), _of(100, inputs)):
+            ratios = results.round_ratios(_of(MANY, inputs), _of(100, inputs))
+            verdicts.append(Verdict.at_most(2.5, f"{MANY:,} {inputs}: at most 2.5 of 100 a row", ratios))
     return verdicts
 
 
 WORKLOAD = Workload(
     name="mix",
-    title="documents of two corpora in memory, 70 to 30, until the first has ended",
+    title="documents of two corpora in memory, 70 to 30, until the first has ended; and many inputs, by CPU time",
     contestants=CONTESTANTS,
     columns=(
         Column("ns a document", lambda each: f"{each.median() * 1e9:.0f}"),

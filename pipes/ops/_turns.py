@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,6 @@ from ..core.rows import Indices, index_array, stable_order
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 
 Ints = npt.NDArray[np.int64]
-N = TypeVar("N", int, Ints)
 
 MAX_TOTAL = 2**30
 """Weights are rounded so that their sum is about this at most: products of two such numbers fit in 64 bits."""
@@ -27,6 +25,10 @@ MAX_BLOCKS_KEPT = 128
 """Blocks of random turns in memory, for rows that are asked for in another order: 2 MiB."""
 MAX_INPUTS = 2**16
 """A mixture has fewer inputs."""
+
+
+MANY_TURNS = 512
+"""A fork with as many turns shares them by itself, and not together with the forks of its level."""
 
 
 class Turns(Protocol):
@@ -43,11 +45,15 @@ class Turns(Protocol):
 class FixedTurns(Turns, Protocol):
     """Turns in an order that is not random."""
 
-    def position(self, source: int, turn: int) -> int:
-        """Return the position of turn number `turn` of an input; the first is number 0."""
+    def first_end(self, rows: Ints) -> int:
+        """Return the first position at which an input of `rows[k]` rows has a turn and no row for it."""
         ...
 
-    def counts(self, position: int) -> list[int]:
+    def last_end(self, rows: Ints) -> int:
+        """Return the position from which on no input of `rows[k]` rows has a row for any of its turns."""
+        ...
+
+    def counts(self, position: int) -> Ints:
         """Return the number of turns of each input before `position`."""
         ...
 
@@ -62,126 +68,134 @@ class EqualTurns:
         turns, sources = np.divmod(index_array(positions), self.count)
         return sources, turns
 
-    def position(self, source: int, turn: int) -> int:
-        return turn * self.count + source
+    def first_end(self, rows: Ints) -> int:
+        return int((rows * self.count + np.arange(self.count)).min())
 
-    def counts(self, position: int) -> list[int]:
-        return [(position - source + self.count - 1) // self.count for source in range(self.count)]
+    def last_end(self, rows: Ints) -> int:
+        return int((rows * self.count + np.arange(self.count)).max())
+
+    def counts(self, position: int) -> Ints:
+        return (position - np.arange(self.count) + self.count - 1) // self.count
 
 
 class WeightedTurns:
-    """Turns in proportion to weights.
+    """Turns in proportion to whole weights, which `rounded_weights` returns.
 
-    The inputs are the leaves of a binary tree. Each inner node shares its turns between its two sides: of its first i
-    turns, the left side has i times its part of the weight, rounded to the nearest. So the turns at any position follow
-    from a few divisions. The tree is that of Huffman's code, in which a node weighs at most half as much as the parent
-    of its parent. The errors of rounding therefore add up to less than two turns, for any weights and at any position.
+    The inputs are the leaves of a binary tree. Each fork shares its turns between its two sides: of its first i turns,
+    the left side has i times its part of the weight, rounded to the nearest. So the turns at any position follow from a
+    few divisions. The tree is that of Huffman's code, in which a node weighs at most half as much as the parent of its
+    parent. The errors of rounding therefore add up to less than two turns, for any weights and at any position.
+
+    A node is a number: first the leaves, then the forks, each behind its sides. The turns repeat after as many as the
+    root weighs, and a leaf has as many of these as it weighs.
 
     Source: D. A. Huffman, "A Method for the Construction of Minimum-Redundancy Codes" (1952).
     """
 
-    def __init__(self, weights: Sequence[float]) -> None:
-        heap = [(weight, number, _Leaf(number)) for number, weight in enumerate(whole_weights(weights))]
-        self._root: _Leaf | _Fork = heap[0][2]
-        nodes: list[tuple[int, int, _Leaf | _Fork]] = list(heap)
-        heapq.heapify(nodes)
-        while len(nodes) > 1:
-            light, heavy = heapq.heappop(nodes), heapq.heappop(nodes)
-            left, right = sorted([light, heavy], key=lambda node: (-node[0], node[1]))
-            total = light[0] + heavy[0]
-            self._root = _Fork(left[2], right[2], left[0], total)
-            heapq.heappush(nodes, (total, min(light[1], heavy[1]), self._root))
-        self._ways: dict[int, list[tuple[_Fork, bool]]] = {}  # from each leaf up to the root
-        self._find_ways(self._root, [])
-
-    def _find_ways(self, node: _Leaf | _Fork, way: list[tuple[_Fork, bool]]) -> None:
-        if isinstance(node, _Leaf):
-            self._ways[node.source] = way[::-1]
-            return
-        self._find_ways(node.left, [*way, (node, True)])
-        self._find_ways(node.right, [*way, (node, False)])
+    def __init__(self, weights: Ints) -> None:
+        count = self._count = len(weights)
+        self._root = 2 * count - 2
+        self._sides = np.zeros((2 * count - 1, 2), np.int64)  # the left and the right one of each fork
+        self._left_weights = np.zeros(2 * count - 1, np.int64)
+        self._weights = np.concatenate([weights, np.zeros(count - 1, np.int64)])
+        self._period: tuple[Ints, Ints] | None = None
+        self._levels: list[slice] = []  # forks whose sides are all in levels before, or leaves
+        # Nodes that have no parent yet, by weight, and among equal ones by the least of their leaves.
+        keys = weights << _KEY_BITS | np.arange(count)
+        nodes = np.argsort(keys)
+        keys, stop = keys[nodes], count
+        while len(keys) > 1:
+            # Huffman joins the two lightest nodes again and again. All that are lighter than the first of the forks
+            # to come are joined in pairs before it.
+            weights = keys >> _KEY_BITS
+            lighter = int(np.searchsorted(weights, weights[0] + weights[1])) // 2 * 2
+            pairs, (light, heavy) = nodes[:lighter].reshape(-1, 2), weights[:lighter].reshape(-1, 2).T
+            forks = slice(stop, stop + lighter // 2)
+            self._sides[forks] = np.where((light == heavy)[:, None], pairs, pairs[:, ::-1])
+            self._left_weights[forks] = heavy
+            self._weights[forks] = light + heavy
+            self._levels.append(forks)
+            least = (keys[:lighter] & _LEAF_MASK).reshape(-1, 2).min(axis=1)
+            keys = np.concatenate([keys[lighter:], (light + heavy) << _KEY_BITS | least])
+            nodes = np.concatenate([nodes[lighter:], np.arange(forks.start, forks.stop)])
+            order = np.argsort(keys, kind="stable")
+            keys, nodes, stop = keys[order], nodes[order], forks.stop
 
     def at(self, positions: Indices) -> tuple[Ints, Ints]:
-        sources, turns = np.empty(len(positions), np.int64), np.empty(len(positions), np.int64)
-        parts: list[tuple[_Leaf | _Fork, Ints | slice, Indices]] = [(self._root, slice(None), positions)]
-        while parts:
+        length = int(self._weights[self._root])
+        if self._period is None and len(positions) >= length:
+            self._period = self._in_period(np.arange(length))
+        periods, rest = np.divmod(index_array(positions), length)
+        sources, turns = self._in_period(rest) if self._period is None else (kept[rest] for kept in self._period)
+        return sources, turns + periods * self._weights[sources]
+
+    def _in_period(self, turns: Ints) -> tuple[Ints, Ints]:
+        """Go down from the root to the leaves with turns that are less than the root weighs."""
+        nodes, numbers = np.empty_like(turns), np.empty_like(turns)
+        parts = [(self._root, np.arange(len(turns)), turns)]
+        while parts:  # a fork with many turns shares them by itself, because a division by one number takes less time
             node, places, own = parts.pop()
-            if isinstance(node, _Leaf):
-                sources[places], turns[places] = node.source, index_array(own)
+            if node < self._count or len(own) < MANY_TURNS:
+                nodes[places], numbers[places] = node, own
                 continue
-            for child, inside, turn in node.sides(own):
-                parts.append((child, inside if isinstance(places, slice) else places[inside], turn))
-        return sources, turns
+            before, is_left = self._left_turns(node, own)
+            for side, chosen, turn in ((0, is_left, before), (1, ~is_left, own - before)):
+                inside = np.flatnonzero(chosen)
+                parts.append((int(self._sides[node, side]), places[inside], turn[inside]))
+        places, own, forks = np.arange(len(turns)), numbers, nodes
+        while len(going := np.flatnonzero(forks >= self._count)):  # the others go down together, one level a step
+            places, own, forks = places[going], own[going], forks[going]
+            before, is_left = self._left_turns(forks, own)
+            own = np.where(is_left, before, own - before)
+            forks = self._sides[forks, 1 - is_left]
+            numbers[places], nodes[places] = own, forks
+        return nodes, numbers
 
-    def position(self, source: int, turn: int) -> int:
-        for fork, is_left in self._ways[source]:
-            turn = fork.position(turn, is_left=is_left)
-        return turn
+    def _left_turns(self, forks: Ints | slice | int, turns: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """Return the turns of the left side before each turn of a fork, and whether it has this one.
 
-    def counts(self, position: int) -> list[int]:
-        counts: dict[int, int] = {}
-        nodes: list[tuple[_Leaf | _Fork, int]] = [(self._root, position)]
-        while nodes:
-            node, count = nodes.pop()
-            if isinstance(node, _Leaf):
-                counts[node.source] = count
-            else:
-                left, _ = node.left_turns(count)
-                nodes += (node.left, left), (node.right, count - left)
-        return [counts[source] for source in range(len(counts))]
+        The turns are less than the fork weighs, so that the products fit in 64 bits.
+        """
+        weights, left = self._weights[forks], self._left_weights[forks]
+        doubled = turns * (2 * left) + weights
+        nearest = doubled // (2 * weights)
+        return nearest, doubled - nearest * (2 * weights) >= 2 * (weights - left)
 
+    def first_end(self, rows: Ints) -> int:
+        return self._turn_of_root(rows, np.minimum)
 
-@dataclass(frozen=True)
-class _Leaf:
-    source: int
+    def last_end(self, rows: Ints) -> int:
+        return self._turn_of_root(rows, np.maximum)
 
-
-@dataclass(frozen=True)
-class _Fork:
-    """An inner node: `weight` of `total` is that of the left side."""
-
-    left: _Leaf | _Fork
-    right: _Leaf | _Fork
-    weight: int
-    total: int
-
-    def sides(self, turns: Indices) -> Iterator[tuple[_Leaf | _Fork, Ints, Indices]]:
-        """Give for each side its child, the places of its turns among these of the node, and their numbers there."""
-        if isinstance(turns, range):
-            # Turns of the node that follow each other are turns of each side that follow each other.
-            left_start, left_stop = (int(self.left_turns(turn)[0]) for turn in (turns.start, turns.stop))
-            own = (
-                range(left_start, left_stop),
-                range(turns.start - left_start, turns.stop - left_stop),
+    def _turn_of_root(self, rows: Ints, chosen: Callable[[Ints, Ints], Ints]) -> int:
+        """Go up from turn `rows[k]` of each leaf k; of the turns of the two sides of a fork, one is chosen."""
+        turns = np.concatenate([rows, np.zeros(self._count - 1, np.int64)])
+        for forks in self._levels:
+            weights, left = self._weights[forks], self._left_weights[forks]
+            (left_turns, right_turns), right = turns[self._sides[forks]].T, weights - left
+            (left_periods, left_rest), (right_periods, right_rest) = (
+                divmod(left_turns, left),
+                divmod(right_turns, right),
             )
-            is_left = self._are_left(turns)
-            for side, chosen, numbers in ((self.left, is_left, own[0]), (self.right, ~is_left, own[1])):
-                yield side, np.flatnonzero(chosen), numbers
-            return
-        before, is_left = self.left_turns(turns)
-        for side, chosen, turn in ((self.left, is_left, before), (self.right, ~is_left, turns - before)):
-            inside = np.flatnonzero(chosen)
-            yield side, inside, turn[inside]
+            turns[forks] = chosen(
+                left_periods * weights - (2 * left_rest + 1) * weights // (-2 * left) - 1,
+                right_periods * weights + (2 * right_rest + 1) * weights // (2 * right),
+            )
+        return int(turns[self._root])
 
-    def _are_left(self, turns: range) -> npt.NDArray[np.bool_]:
-        """Return whether the left side has each of neighbouring turns, which repeat after `total` of them."""
-        period = index_array(range(turns.start, turns.start + min(self.total, len(turns))))
-        is_left = self.left_turns(period)[1]
-        return np.tile(is_left, -(-len(turns) // max(1, len(is_left))))[: len(turns)]
+    def counts(self, position: int) -> Ints:
+        periods, rest = divmod(position, int(self._weights[self._root]))
+        counts = np.zeros(len(self._weights), np.int64)
+        counts[self._root] = rest
+        for forks in reversed(self._levels):
+            before, _ = self._left_turns(forks, counts[forks])
+            counts[self._sides[forks]] = np.stack([before, counts[forks] - before], axis=1)
+        counts[: self._count] += periods * self._weights[: self._count]
+        return counts[: self._count]
 
-    def left_turns(self, turns: N) -> tuple[N, npt.NDArray[np.bool_]]:
-        """Return, for each turn of this node, the turns of the left side before it, and whether it is one of them."""
-        whole = turns // self.total  # a remainder keeps the products small, and NumPy's own is slow
-        doubled = (turns - whole * self.total) * (2 * self.weight) + self.total
-        nearest = doubled // (2 * self.total)
-        is_left = doubled - nearest * (2 * self.total) >= 2 * (self.total - self.weight)
-        return whole * self.weight + nearest, np.asarray(is_left)
 
-    def position(self, turn: int, *, is_left: bool) -> int:
-        """Return the turn of this node that is turn `turn` of one of its sides."""
-        if is_left:
-            return -((2 * turn + 1) * self.total // (-2 * self.weight)) - 1
-        return (2 * turn + 1) * self.total // (2 * (self.total - self.weight))
+_KEY_BITS = 32
+_LEAF_MASK = 2**_KEY_BITS - 1
 
 
 class ShuffledTurns:
@@ -269,68 +283,76 @@ def check_weights(weights: object, count: int) -> tuple[float, ...]:
     return numbers
 
 
-def whole_weights(weights: Sequence[float]) -> list[int]:
-    """Return whole numbers > 0 in the proportion of the weights as decimals: 7 and 3 for 0.7 and 0.3."""
+def whole_weights(weights: Sequence[float]) -> npt.NDArray[Any]:
+    """Return whole numbers in the proportion of the weights as decimals: 7 and 3 for 0.7 and 0.3.
+
+    They are Python's numbers if their sum does not fit in 64 bits.
+    """
     exact = [Fraction(repr(float(weight))) for weight in weights]
     scale = math.lcm(*(weight.denominator for weight in exact))
     whole = [int(weight * scale) for weight in exact]
     divisor = math.gcd(*whole)
     whole = [weight // divisor for weight in whole]
-    total = sum(whole)
-    return whole if total <= MAX_TOTAL else [max(1, round(weight * MAX_TOTAL / total)) for weight in whole]
+    return np.array(whole, np.int64 if sum(whole) < 2**62 else object)
 
 
-WINDOW = 8192
-"""Turns that are computed at once."""
+def rounded_weights(whole: npt.NDArray[Any]) -> Ints:
+    """Return numbers > 0 in the proportion of whole numbers > 0, whose sum is about `MAX_TOTAL` at most."""
+    whole = whole // np.gcd.reduce(whole)
+    total = int(whole.sum())
+    if total > MAX_TOTAL:
+        whole = np.array([max(1, round(weight * MAX_TOTAL / total)) for weight in whole.tolist()])
+    return whole.astype(np.int64)
 
 
 class Stretch(NamedTuple):
     """Turns at neighbouring positions.
 
     Attributes:
-        firsts: the number of the first turn of each input.
-        counts: the number of turns of each input.
+        sources: the inputs that have turns.
+        firsts: the number of the first turn of each of them.
+        counts: the number of turns of each of them.
         places: the place of the row of each turn among all rows, with those of the first input first, and so on.
     """
 
+    sources: Ints
     firsts: Ints
     counts: Ints
     places: Ints
 
-    def parts(self) -> Iterator[tuple[int, int, int]]:
-        """Give each input that has turns, the number of the first of them, and their count."""
-        for source, (first, count) in enumerate(zip(self.firsts.tolist(), self.counts.tolist(), strict=True)):
-            if count:
-                yield source, first, count
-
 
 class TurnWindow:
-    """The turns around a position, computed at once: from a multiple of `WINDOW` on, and before `end`.
+    """The turns of `inputs` inputs from position `start` to `stop`, computed at once."""
 
-    Attributes:
-        start, stop: the first position, and the one behind the last.
-    """
-
-    def __init__(self, turns: Turns, inputs: int, position: int, end: float = math.inf) -> None:
-        self.start = position - position % WINDOW
-        self.stop = int(min(self.start + WINDOW, end))
+    def __init__(self, turns: Turns, inputs: int, start: int, stop: int) -> None:
+        self.start = start
+        self.stop = stop
         self._inputs = inputs
-        self._sources, self._turns = turns.at(range(self.start, self.stop))
+        self._sources, self._turns = turns.at(range(start, stop))
 
-    def source(self, position: int) -> int:
-        """The input whose turn it is."""
-        return int(self._sources[position - self.start])
+    def turn(self, position: int) -> tuple[int, int]:
+        """Return the input whose turn it is, and the number of its turns before."""
+        return int(self._sources[position - self.start]), int(self._turns[position - self.start])
 
-    def stretch(self, start: int, stop: int, at_hand: Sequence[int] | None = None) -> Stretch:
-        """Return the turns from `start` to `stop`, up to the first whose row is not at hand."""
+    def first_missing(self, start: int, stop: int, ends: Ints) -> int:
+        """Return the first position from `start` on at which input k has turn `ends[k]` or a later one, else `stop`."""
+        size = 64
+        while start < stop:
+            part = slice(start - self.start, min(start + size, stop) - self.start)
+            is_missing = self._turns[part] >= ends[self._sources[part]]
+            first = int(is_missing.argmax())
+            if is_missing[first]:
+                return start + first
+            start, size = start + size, 4 * size
+        return stop
+
+    def stretch(self, start: int, stop: int) -> Stretch:
+        """Return the turns from `start` to `stop`."""
         inside = slice(start - self.start, stop - self.start)
         sources, turns = self._sources[inside], self._turns[inside]
         firsts = np.zeros(self._inputs, np.int64)
         firsts[sources[::-1]] = turns[::-1]  # the last value that is assigned remains
-        if at_hand is not None:
-            is_missing = turns >= (firsts + at_hand)[sources]
-            if is_missing.any():
-                end = int(is_missing.argmax())
-                sources, turns = sources[:end], turns[:end]
         counts = np.bincount(sources, minlength=self._inputs)
-        return Stretch(firsts, counts, turns - (firsts - np.cumsum(counts) + counts)[sources])
+        places = turns - (firsts - np.cumsum(counts) + counts)[sources]
+        given = np.flatnonzero(counts)
+        return Stretch(given, firsts[given], counts[given], places)

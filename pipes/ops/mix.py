@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ..core.block import Block
 from ..core.checks import check_choice
@@ -30,6 +33,8 @@ from ._turns import (
     TurnWindow,
     WeightedTurns,
     check_weights,
+    rounded_weights,
+    whole_weights,
 )
 from .repeat import Repeat
 
@@ -45,6 +50,10 @@ log = logging.getLogger("feedpipe")
 
 MIN_STRETCH = 32
 """The turns of this many neighbouring rows are computed with those around them."""
+WINDOW = 8192
+"""Turns that are computed at once."""
+FIRST_WINDOW = 128
+"""The same behind the end of an input, as others may end soon."""
 
 
 def mix(
@@ -160,7 +169,7 @@ class Mixture(Operator, ABC):
         return self.stop == "all" and not self.leaves_out
 
     @abstractmethod
-    def sources(self, stage: StageView, rounds: Sequence[int], first: int, epoch: int) -> list[int]:
+    def sources(self, stage: StageView, rounds: Ints, first: int, epoch: int) -> Ints:
         """The inputs that have turns now, in the order in which they get them.
 
         Args:
@@ -170,7 +179,7 @@ class Mixture(Operator, ABC):
         """
 
     @abstractmethod
-    def turns(self, stage: StageView, sources: Sequence[int], epoch: int) -> FixedTurns:
+    def turns(self, stage: StageView, sources: Ints, epoch: int) -> FixedTurns:
         """The turns of these inputs, in an order that is not random."""
 
     def random_turns(self, stage: StageView, turns: Turns, context: Context, end: int | None = None) -> Turns:
@@ -189,7 +198,7 @@ class Mixture(Operator, ABC):
         if None in lengths:
             return None
         known = cast("list[int]", lengths)
-        return sum(known) if self.leaves_out else self._segments(stage, known, 0)[-1].stop
+        return sum(known) if self.leaves_out else next(self._segments(stage, known, 0)).stop
 
     def weights(self, stage: StageView, context: Context) -> Weights | None:
         parts = [weights for source in stage.inputs if (weights := source.weights(context)) is not None]
@@ -232,36 +241,36 @@ class Mixture(Operator, ABC):
     def _layout(self, stage: StageView, context: Context) -> MixtureLayout:
         def make() -> MixtureLayout:
             lengths = [source.length or 0 for source in stage.inputs]
-            segments = self._segments(stage, lengths, context.epoch)
-            random = [s._replace(turns=self.random_turns(stage, s.turns, context, s.stop - s.start)) for s in segments]
-            return MixtureLayout(lengths, random, repeats=self.repeats_inputs)
+            layout = MixtureLayout(lengths)
+            for segment in self._segments(stage, lengths, context.epoch):
+                if self.repeats_inputs:
+                    layout.repeat(segment.given_after())
+                layout.add(segment, self.random_turns(stage, segment.turns, context, segment.stop - segment.start))
+            return layout
 
-        return stage.memo(("mixture", context.seed, context.epoch, context.rounds, context.shard), make)
+        drawn = (context.seed, context.epoch, context.rounds, context.shard) if self.reshuffles() else ()
+        return stage.memo(("mixture", *drawn), make)
 
-    def _segments(self, stage: StageView, lengths: Sequence[int], epoch: int) -> list[MixtureSegment]:
-        """The rows between the ends of inputs of these lengths."""
-        rounds, given, start, first = [0] * len(lengths), [0] * len(lengths), 0, 0
-        segments: list[MixtureSegment] = []
-        while sources := self.sources(stage, rounds, first, epoch):
+    def _segments(self, stage: StageView, lengths: Sequence[int], epoch: int) -> Iterator[MixtureSegment]:
+        """The rows between the ends of inputs of these lengths; there is one segment at least."""
+        rows, rounds = np.array(lengths), np.zeros(len(lengths), np.int64)
+        given, start, first = np.zeros(len(lengths), np.int64), 0, 0
+        while len(sources := self.sources(stage, rounds, first, epoch)):
             turns = self.turns(stage, sources, epoch)
-            ends = [turns.position(number, lengths[k] - given[k]) for number, k in enumerate(sources)]
+            left = rows[sources] - given[sources]
             if self.repeats_inputs:
                 self._check_not_empty(stage, lengths, sources)
-            stop = max(ends) if self.repeats_inputs else min(ends)
-            before = list(given)
-            for k, count in zip(sources, turns.counts(stop), strict=True):
-                given[k] += count
-            segments.append(
-                MixtureSegment(start, start + stop, np.array(sources), np.array(before), tuple(given), turns)
-            )
+            stop = turns.last_end(left) if self.repeats_inputs else turns.first_end(left)
+            segment = MixtureSegment(start, start + stop, sources, given, turns)
+            yield segment
             if not self.leaves_out:
-                break
-            ended = sources[ends.index(stop)]
+                return
+            ended = int(sources[turns.at(range(stop, stop + 1))[0][0]])
+            given = segment.given_after()
             start, first, rounds[ended] = start + stop, ended + 1, 1
-        return segments
 
-    def _check_not_empty(self, stage: StageView, lengths: Sequence[int], sources: Sequence[int]) -> None:
-        for number in sources:
+    def _check_not_empty(self, stage: StageView, lengths: Sequence[int], sources: Ints) -> None:
+        for number in sources.tolist():
             if not lengths[number]:
                 raise PlanError(with_call_site(self.empty_input(number), stage.call_site))
 
@@ -278,9 +287,12 @@ class Mixture(Operator, ABC):
         if None in lengths:
             return None
         segments = self._segments(stage, cast("list[int]", lengths), 0)
-        text = f"takes {', '.join(map(str, segments[-1].given_after))} rows of its inputs"
-        if len(segments) > 1 and segments[0].stop < segments[-1].stop:
-            text += f"; the first to end does so after {segments[0].stop} rows, and the others go on"
+        first = last = next(segments)
+        for segment in segments:
+            last = segment
+        text = f"takes {', '.join(map(str, last.given_after().tolist()))} rows of its inputs"
+        if first.stop < last.stop:
+            text += f"; the first to end does so after {first.stop} rows, and the others go on"
         return text
 
 
@@ -310,28 +322,36 @@ class Mix(Mixture):
     def remark(self, stage: StageView) -> str | None:
         return self.contributions(stage)
 
-    def sources(self, stage: StageView, rounds: Sequence[int], first: int, epoch: int) -> list[int]:
+    def sources(self, stage: StageView, rounds: Ints, first: int, epoch: int) -> Ints:
         weights = self._weights(stage, epoch)
-        going = [number for number in range(len(weights)) if not (self.leaves_out and rounds[number])]
-        return [number for number in going if weights[number]] or (going if self.leaves_out else [])
+        if not self.leaves_out:
+            return np.flatnonzero(weights)
+        going = rounds == 0
+        chosen = np.flatnonzero(going & (weights > 0))
+        return chosen if len(chosen) else np.flatnonzero(going)
 
-    def turns(self, stage: StageView, sources: Sequence[int], epoch: int) -> FixedTurns:
-        weights = self._weights(stage, epoch)
-        return WeightedTurns([weights[source] or 1 for source in sources])
+    def turns(self, stage: StageView, sources: Ints, epoch: int) -> FixedTurns:
+        weights = self._weights(stage, epoch)[sources]
+        return WeightedTurns(rounded_weights(np.where(weights > 0, weights, 1)))
 
     def random_turns(self, stage: StageView, turns: Turns, context: Context, end: int | None = None) -> Turns:
         if not self.random:
             return turns
         return ShuffledTurns(turns, context.key(stage.name), math.inf if end is None else end)
 
-    def _weights(self, stage: StageView, epoch: int) -> Sequence[float]:
+    def _weights(self, stage: StageView, epoch: int) -> npt.NDArray[Any]:
+        """The weights of all inputs as whole numbers."""
         count = len(stage.inputs)
-        if not callable(self.shares):
-            return cast("Sequence[float]", self.shares or [1] * count)
-        try:
-            return check_weights(self.shares(epoch), count)
-        except (ArgumentError, ArgumentTypeError) as error:
-            raise type(error)(with_call_site(f"in epoch {epoch}, {error}", stage.call_site)) from None
+
+        def make() -> npt.NDArray[Any]:
+            if not callable(self.shares):
+                return whole_weights(self.shares or [1] * count)
+            try:
+                return whole_weights(check_weights(self.shares(epoch), count))
+            except (ArgumentError, ArgumentTypeError) as error:
+                raise type(error)(with_call_site(f"in epoch {epoch}, {error}", stage.call_site)) from None
+
+        return stage.memo(("weights", epoch if callable(self.shares) else None), make)
 
 
 @dataclass(frozen=True)
@@ -345,12 +365,11 @@ class CountedMix(Mix):
 class RoundRobin(Mixture):
     kind: ClassVar[str] = "round_robin"
 
-    def sources(self, stage: StageView, rounds: Sequence[int], first: int, epoch: int) -> list[int]:
-        count = len(stage.inputs)
-        order = [*range(first, count), *range(min(first, count))]
-        return [source for source in order if not (self.leaves_out and rounds[source])]
+    def sources(self, stage: StageView, rounds: Ints, first: int, epoch: int) -> Ints:
+        order = np.roll(np.arange(len(rounds)), -first)
+        return order[rounds[order] == 0] if self.leaves_out else order
 
-    def turns(self, stage: StageView, sources: Sequence[int], epoch: int) -> FixedTurns:
+    def turns(self, stage: StageView, sources: Ints, epoch: int) -> FixedTurns:
         return EqualTurns(len(sources))
 
 
@@ -429,7 +448,7 @@ class MixtureSegment(NamedTuple):
     Attributes:
         start, stop: the positions of these rows.
         sources: the inputs that they come from, by their number among the turns.
-        given, given_after: the rows that each input has given before them, and with them.
+        given: the rows that each input has given before them.
         turns: the turns from `start` on.
     """
 
@@ -437,8 +456,37 @@ class MixtureSegment(NamedTuple):
     stop: int
     sources: Ints
     given: Ints
-    given_after: tuple[int, ...]
+    turns: FixedTurns
+
+    def given_after(self) -> Ints:
+        """The rows that each input has given with these."""
+        given = self.given.copy()
+        given[self.sources] += self.turns.counts(self.stop - self.start)
+        return given
+
+
+class _SegmentRows(NamedTuple):
+    """The rows of a segment: turns, and to which inputs and from which rows on they belong."""
+
+    sources: Ints
+    given: Ints
     turns: Turns
+
+    def at(self, positions: Indices) -> tuple[Ints, Ints]:
+        sources, turns = self.turns.at(positions)
+        own = self.sources[sources]
+        return own, self.given[own] + turns
+
+
+class _Table(NamedTuple):
+    """The rows of a short segment: the input of each, and the number of the row in that input."""
+
+    sources: Ints
+    rows: Ints
+
+    def at(self, positions: Indices) -> tuple[Ints, Ints]:
+        chosen = slice(positions.start, positions.stop) if isinstance(positions, range) else positions
+        return self.sources[chosen], self.rows[chosen]
 
 
 class MixtureLayout:
@@ -446,21 +494,38 @@ class MixtureLayout:
 
     Attributes:
         bounds: part k holds the places `bounds[k]` to `bounds[k + 1]`.
-        segments: of the rows that come out; `starts` are their first positions.
     """
 
-    def __init__(self, lengths: Sequence[int], segments: Sequence[MixtureSegment], *, repeats: bool) -> None:
-        rounds = [1] * len(lengths)
-        if repeats:
-            for k in segments[0].sources.tolist():
-                rounds[k] = -(-segments[0].given_after[k] // lengths[k])
-        self.segments = segments
-        self.starts = np.array([segment.start for segment in segments])
-        self._repeats = repeats
-        self._parts = [(source, round_) for source, count in enumerate(rounds) for round_ in range(count)]
-        self.bounds = np.cumsum([0, *(lengths[source] for source, _ in self._parts)], dtype=np.int64)
-        self._first_places = self.bounds[np.cumsum([0, *rounds[:-1]])]
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self._lengths = np.array(lengths)
+        self._starts: list[int] = []  # of the segments, which are not empty
+        self._segments: list[tuple[int, Turns]] = []  # their lengths, and the input and the row at each position
         self._window: tuple[int, TurnWindow] | None = None  # the one used last, and its segment
+        self._repeats = False
+        self._divide(np.ones_like(self._lengths))
+
+    def _divide(self, rounds: Ints) -> None:
+        sources = np.repeat(np.arange(len(rounds)), rounds)
+        firsts = np.cumsum(rounds) - rounds
+        self._parts = list(zip(sources.tolist(), (np.arange(len(sources)) - firsts[sources]).tolist(), strict=True))
+        self.bounds = np.concatenate([[0], np.cumsum(self._lengths[sources])])
+        self._first_places = self.bounds[firsts]
+
+    def repeat(self, given: Ints) -> None:
+        """Let inputs begin again until they have given these rows."""
+        self._repeats = True
+        self._divide(np.maximum(1, -(-given // np.maximum(1, self._lengths))))
+
+    def add(self, segment: MixtureSegment, turns: Turns) -> None:
+        """Add the rows that come next, which are in the order of these turns."""
+        length = segment.stop - segment.start
+        if not length:
+            return
+        rows: Turns = _SegmentRows(segment.sources, segment.given, turns)
+        if length < len(segment.sources):
+            rows = _Table(*rows.at(range(length)))  # takes less memory
+        self._starts.append(segment.start)
+        self._segments.append((length, rows))
 
     def part(self, number: int, context: Context) -> tuple[int, Context]:
         """The input of a part, and the context to read it in."""
@@ -469,49 +534,49 @@ class MixtureLayout:
 
     def places(self, positions: Ints) -> Ints:
         """The places of the rows at `positions`."""
-        if len(self.segments) == 1:
+        if len(self._segments) == 1:
             return self._places_in(0, positions)
-        numbers = np.searchsorted(self.starts, positions, "right") - 1
+        numbers = np.searchsorted(self._starts, positions, "right") - 1
+        order = np.argsort(numbers, kind="stable")
+        edges = np.flatnonzero(np.diff(numbers[order], prepend=-1, append=-1))
         places = np.empty_like(positions)
-        for number in np.unique(numbers).tolist():
-            inside = np.flatnonzero(numbers == number)
-            places[inside] = self._places_in(number, positions[inside])
+        for first, stop in pairwise(edges.tolist()):
+            inside = order[first:stop]
+            number = int(numbers[inside[0]])
+            places[inside] = self._places_in(number, positions[inside] - self._starts[number])
         return places
 
     def _places_in(self, number: int, positions: Ints) -> Ints:
-        """The places of the rows at `positions`, which are in one segment."""
-        segment = self.segments[number]
-        sources, before = segment.turns.at(positions - segment.start)
-        own = segment.sources[sources]
-        places: Ints = self._first_places[own] + segment.given[own] + before
+        """The places of the rows at `positions` of one segment."""
+        sources, rows = self._segments[number][1].at(positions)
+        places: Ints = self._first_places[sources] + rows
         return places
 
     def stretches(self, positions: range) -> Iterator[tuple[list[tuple[int, range]], Ints]]:
         """Neighbouring rows: parts and their rows, and the place of each row among these."""
         start = positions.start
         while start < positions.stop:
-            number = int(np.searchsorted(self.starts, start, "right")) - 1
-            segment = self.segments[number]
-            window = self._window_at(number, start - segment.start)
-            stop = min(positions.stop, segment.start + window.stop)
-            stretch = window.stretch(start - segment.start, stop - segment.start)
-            yield list(self._parts_of(segment, stretch)), stretch.places
+            number = bisect_right(self._starts, start) - 1
+            first = self._starts[number]
+            window = self._window_at(number, start - first)
+            stop = min(positions.stop, first + window.stop)
+            stretch = window.stretch(start - first, stop - first)
+            yield list(self._parts_of(stretch)), stretch.places
             start = stop
 
     def _window_at(self, number: int, position: int) -> TurnWindow:
         last = self._window
         if last is not None and last[0] == number and last[1].start <= position < last[1].stop:
             return last[1]
-        segment = self.segments[number]
-        window = TurnWindow(segment.turns, len(segment.sources), position, segment.stop - segment.start)
+        length, segment = self._segments[number]
+        start = position - position % WINDOW
+        window = TurnWindow(segment, len(self._lengths), start, min(start + WINDOW, length))
         self._window = number, window
         return window
 
-    def _parts_of(self, segment: MixtureSegment, stretch: Stretch) -> Iterator[tuple[int, range]]:
-        for source, first, count in stretch.parts():
-            own = segment.sources[source]
-            place = int(self._first_places[own] + segment.given[own]) + first
-            stop = place + count
+    def _parts_of(self, stretch: Stretch) -> Iterator[tuple[int, range]]:
+        places = self._first_places[stretch.sources] + stretch.firsts
+        for place, stop in zip(places.tolist(), (places + stretch.counts).tolist(), strict=True):
             while place < stop:
                 part = int(np.searchsorted(self.bounds, place, "right")) - 1
                 start, end = int(self.bounds[part]), min(stop, int(self.bounds[part + 1]))
@@ -537,10 +602,13 @@ class MixtureRun:
         self._stage = stage
         self._context = context.part()
         self._row = at.row
-        self._rounds = list(rounds)
+        self._rounds = np.array(rounds)
+        # A token that was given does not change: these lists are replaced.
+        self._rounds_of_tokens = list(rounds)
         self._cursors = list(cursors)
         self._readers = [self._reader(source) for source in range(count)]
-        self._rows_given = [0] * count
+        self._rows_left = np.zeros(count, np.int64)  # of the block of each input that was read last
+        self._rows_given = np.zeros(count, np.int64)
         self._rows_taken = context.process.resources.get(
             ("mixture", stage.name, context.epoch), lambda: _RowsTaken(op.kind, context.epoch, count)
         )
@@ -549,73 +617,90 @@ class MixtureRun:
     def blocks(self) -> Iterator[Block]:
         op, stage, epoch = self._op, self._stage, self._context.epoch
         try:
-            while sources := op.sources(stage, self._rounds, self._first, epoch):
+            while len(sources := op.sources(stage, self._rounds, self._first, epoch)):
                 turns = op.random_turns(stage, op.turns(stage, sources, epoch), self._context)
                 ended = yield from self._until_an_end(sources, turns)
-                if not self._goes_on_after(ended, sources):
+                if not op.leaves_out:
                     return
+                self._note_end(ended)
+                self._position, self._first = 0, ended + 1
         finally:
             self._context.running.close()
             self._rows_taken.add(self._rows_given)
 
-    def _goes_on_after(self, ended: int, sources: Sequence[int]) -> bool:
-        """True if there are rows after the end of an input; note that end."""
-        self._rounds[ended] += 1
-        if self._op.leaves_out:
-            self._cursors[ended] = None
-            self._position, self._first = 0, ended + 1
-            return True
-        if not self._op.repeats_inputs or all(self._rounds[source] for source in sources):
+    def _begins_again(self, ended: int, sources: Ints) -> bool:
+        """Let an input that has ended begin again, unless it must not."""
+        if not self._op.repeats_inputs:
+            return False
+        self._note_end(ended)
+        if self._rounds[sources].all():
             return False
         if self._readers[ended].is_empty:
             raise DataError(with_call_site(self._op.empty_input(ended), self._stage.call_site))
-        self._cursors[ended] = None
         self._readers[ended] = self._reader(ended)
         return True
 
+    def _note_end(self, ended: int) -> None:
+        self._rounds[ended] += 1
+        self._rounds_of_tokens = self._rounds.tolist()
+        self._cursors = [*self._cursors]
+        self._cursors[ended] = None
+
     def _reader(self, source: int) -> _MixedInput:
-        context = self._context.round(self._rounds[source]) if self._op.repeats_inputs else self._context
+        context = self._context.round(int(self._rounds[source])) if self._op.repeats_inputs else self._context
         at = Cursor.of(self._cursors[source])
         return _MixedInput(self._stage.inputs[source].blocks(at, context), at)
 
-    def _until_an_end(self, sources: Sequence[int], turns: Turns) -> Generator[Block, None, int]:
-        """The rows up to the turn of an input that has ended. Return the number of that input."""
-        window = TurnWindow(turns, len(sources), self._position)
+    def _until_an_end(self, sources: Ints, turns: Turns) -> Generator[Block, None, int]:
+        """The rows up to the turn of an input that has ended for good. Return the number of that input."""
+        size = FIRST_WINDOW
+        window = TurnWindow(turns, len(sources), self._position, self._position + size)
+        ends = self._rows_left[sources]  # the first turn of each input for which there is no row at hand
+        at = Cursor(self._token(), 0, self._row)
         while True:
             if self._position == window.stop:
-                window = TurnWindow(turns, len(sources), self._position)
-            source = sources[window.source(self._position)]
-            reader = self._readers[source]
-            if not reader.rows_left and not reader.read():
-                return source
-            output = [self._mixed(sources, window)]
+                size = min(WINDOW, 4 * size)
+                window = TurnWindow(turns, len(sources), self._position, self._position + size)
+            number, turn = window.turn(self._position)
+            source = int(sources[number])
+            if not self._rows_left[source]:
+                rows = self._readers[source].read()
+                if not rows:
+                    if not self._begins_again(source, sources):
+                        return source
+                    at = Cursor(self._token(), 0, self._row)
+                    continue
+                self._rows_left[source] = rows
+                ends[number] = turn + rows
+            stop = min(self._position + self._block_size.rows(), window.stop)
+            stop = window.first_missing(self._position + 1, stop, ends)
+            output = [self._mixed(at, sources, window.stretch(self._position, stop))]
+            at = output[0].end
             self._block_size.produced(output[0].rows)
             yield output.pop()
 
-    def _mixed(self, sources: Sequence[int], window: TurnWindow) -> Block:
-        """The rows of the next turns, up to the end of the rows at hand or of the window."""
-        at = Cursor(self._token(), 0, self._row)
-        stop = min(self._position + self._block_size.rows(), window.stop)
-        stretch = window.stretch(self._position, stop, [self._readers[source].rows_left for source in sources])
+    def _mixed(self, at: Cursor, sources: Ints, stretch: Stretch) -> Block:
+        """The rows of the next turns, which are at hand."""
+        inputs, counts, places = sources[stretch.sources], stretch.counts, stretch.places
         parts: list[BlockRows] = []
         origins: list[Origin | None] = []
-        for number, _, count in stretch.parts():
-            source = sources[number]
-            part = self._readers[source].take(count)
+        self._cursors = [*self._cursors]
+        for source, count in zip(inputs.tolist(), counts.tolist(), strict=True):
+            reader = self._readers[source]
+            part = reader.take(count)
             parts.append(part.rows if self._op.columnar or isinstance(part.rows, list) else list(part.rows))
             origins += part.origins or ()
-            self._cursors[source] = self._readers[source].cursor.plain
-            self._rows_given[source] += count
-        places = stretch.places
+            self._cursors[source] = part.end.plain
+        self._rows_left[inputs] -= counts
+        self._rows_given[inputs] += counts
         self._position += len(places)
         self._row += len(places)
         rows = parts[0] if len(parts) == 1 else take_joined(parts, places)[0]
-        return Block(
-            rows, at, Cursor(self._token(), 0, self._row), [origins[place] for place in places] if origins else None
-        )
+        end = Cursor(self._token(), 0, self._row)
+        return Block(rows, at, end, [origins[place] for place in places] if origins else None)
 
     def _token(self) -> Json:
-        return [self._position, self._first, list(self._rounds), list(self._cursors)]
+        return [self._position, self._first, self._rounds_of_tokens, self._cursors]
 
 
 def _read_token(token: Json, inputs: int) -> tuple[int, int, list[int], list[Json]]:
@@ -627,38 +712,31 @@ class _MixedInput:
     """A reader of one input.
 
     Attributes:
-        cursor: of the next row.
-        rows_left: the number of rows left of the block that was read last.
         is_empty: true if it was read from the start and gave no rows.
     """
 
     def __init__(self, blocks: Iterator[Block], at: Cursor) -> None:
-        self.cursor = at
-        self.rows_left = 0
         self.is_empty = at == START
         self._blocks = blocks
-        self._block: Block | None = None
+        self._block: Block | None = None  # that was read last, if rows of it are left
+        self._taken = 0
 
-    def read(self) -> bool:
-        """Read the next block. False if there is none."""
-        self._block = next(self._blocks, None)
+    def read(self) -> int:
+        """Read the next block and return the number of its rows, which is 0 at the end."""
+        self._block, self._taken = next(self._blocks, None), 0
         if self._block is None:
-            return False
-        self.rows_left = len(self._block)
+            return 0
         self.is_empty = False
-        return True
+        return len(self._block)
 
     def take(self, count: int) -> Block:
         """The next `count` rows, which are in one block."""
         block = self._block
         assert block is not None, "only rows at hand are taken"
-        start = len(block) - self.rows_left
-        part = block.slice(start, start + count)
-        self.cursor = part.end
-        self.rows_left -= count
-        if not self.rows_left:
+        start, self._taken = self._taken, self._taken + count
+        if self._taken == len(block):
             self._block = None
-        return part
+        return block.slice(start, self._taken)
 
 
 class _RowsTaken:
@@ -667,11 +745,11 @@ class _RowsTaken:
     def __init__(self, kind: str, epoch: int, inputs: int) -> None:
         self._kind = kind
         self._epoch = epoch
-        self._rows = [0] * inputs
+        self._rows = np.zeros(inputs, np.int64)
 
-    def add(self, rows: Sequence[int]) -> None:
-        self._rows = [total + more for total, more in zip(self._rows, rows, strict=True)]
+    def add(self, rows: Ints) -> None:
+        self._rows = self._rows + rows
 
     def close(self) -> None:
-        rows = ", ".join(map(str, self._rows))
+        rows = ", ".join(map(str, self._rows.tolist()))
         log.info("epoch %d: `%s` has taken %s rows of its inputs", self._epoch, self._kind, rows)

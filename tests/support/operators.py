@@ -13,6 +13,7 @@ from feedpipe.ops._methods import OperatorMethods as OperatorMethods
 from feedpipe.ops._shared import PassThrough as PassThrough
 from feedpipe.ops._turns import EqualTurns as EqualTurns
 from feedpipe.ops._turns import WeightedTurns as WeightedTurns
+from feedpipe.ops._turns import rounded_weights as rounded_weights
 from feedpipe.ops._turns import whole_weights as whole_weights
 from feedpipe.ops.pack import best_fit as best_fit
 from feedpipe.ops.split import RowSet as RowSet
