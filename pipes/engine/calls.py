@@ -6,7 +6,6 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock
@@ -82,6 +81,58 @@ MAX_BYTES_AHEAD = 2**28
 """Fewer calls are begun ahead if their results are longer than that together."""
 
 
+class PendingCall:
+    """A call that may still run.
+
+    Only queues in C wait for it and end it: an interrupt finds no lock half released, as it does in a `Future`.
+
+    Attributes:
+        value, error: the result, or the error, once it has ended.
+        stop: ends the call itself, if it can be ended while it runs.
+        is_cancelled: whether nobody needs it any more.
+        is_running: whether a thread runs it, so that nothing can end it early.
+    """
+
+    __slots__ = ("_ended", "_open", "error", "is_cancelled", "is_running", "stop", "value")
+
+    def __init__(self, open_calls: set[PendingCall] | None = None) -> None:
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._open = open_calls
+        self.value: object = None
+        self.error: BaseException | None = None
+        self.stop: Callable[[], object] | None = None
+        self.is_cancelled = False
+        self.is_running = False
+        if open_calls is not None:
+            open_calls.add(self)
+
+    def finish(self, value: object, error: BaseException | None = None) -> None:
+        """Note the result or the error, and release whoever waits for it."""
+        self.value, self.error = value, error
+        self._release()
+
+    def cancel(self) -> None:
+        """Release whoever waits for it; it does not begin, or is stopped. One that runs in a thread goes on."""
+        if self.is_running or (self.done() and not self.is_cancelled):
+            return
+        self.is_cancelled = True
+        if self.stop is not None:
+            self.stop()
+        self._release()
+
+    def done(self) -> bool:
+        return not self._ended.empty()
+
+    def wait(self) -> None:
+        self._ended.get()
+        self._ended.put(None)
+
+    def _release(self) -> None:
+        self._ended.put(None)
+        if self._open is not None:
+            self._open.discard(self)
+
+
 class CallPool(ABC):
     """Makes up to `concurrency` calls at a time."""
 
@@ -89,17 +140,16 @@ class CallPool(ABC):
         self._process = os.getpid()
         self._closed = False
         self._lock = Lock()
-        self._calls: set[Future[object]] = set()  # without a result
+        self._calls: set[PendingCall] = set()  # without a result
 
-    def submit(self, function: Callable[..., object], *arguments: object) -> Future[object]:
+    def submit(self, function: Callable[..., object], *arguments: object) -> PendingCall:
         """Begin a call as soon as fewer than `concurrency` run."""
         with self._lock:
             if self._closed:
                 raise RunEnded
-            call = self._begin(function, arguments)
-            self._calls.add(call)
-        call.add_done_callback(self._calls.discard)
-        return call
+            call = PendingCall(self._calls)
+            self._begin(call, function, arguments)
+            return call
 
     def close(self) -> None:
         """Begin no more calls, and cancel all that have no result; nobody waits for one of them."""
@@ -110,26 +160,24 @@ class CallPool(ABC):
         self._end()
 
     @abstractmethod
-    def _begin(self, function: Callable[..., object], arguments: Sequence[object]) -> Future[object]: ...
+    def _begin(self, call: PendingCall, function: Callable[..., object], arguments: Sequence[object]) -> None: ...
 
     @abstractmethod
     def _end(self) -> None:
         """Let the threads end once their calls have."""
 
-    def result(self, call: Future[object]) -> tuple[object, Exception | None]:
+    def result(self, call: PendingCall) -> tuple[object, Exception | None]:
         """What a call returned, or its error; waits for it."""
         if os.getpid() != self._process:
             raise LoaderError(
                 "the threads of `concurrency=` belong to the process that started them; begin a new iterator here"
             )
-        try:
-            return call.result(), None
-        except CancelledError as error:
-            if self._closed:
-                raise RunEnded from None
-            return None, error  # a coroutine has cancelled itself
-        except Exception as error:
-            return None, error
+        call.wait()
+        if call.is_cancelled and self._closed:
+            raise RunEnded
+        if call.error is not None and not isinstance(call.error, Exception):
+            raise call.error
+        return call.value, call.error
 
     def results(self, calls: Sequence[BegunCall]) -> tuple[list[object], Exception | None]:
         """What the calls returned up to the first failure, and that failure; the later ones are cancelled."""
@@ -145,7 +193,7 @@ class CallPool(ABC):
 
     def in_order(
         self, function: Callable[..., object], calls: Iterator[tuple[U, Sequence[object] | None]], limit: AheadLimit
-    ) -> Generator[tuple[U, Future[object]]]:
+    ) -> Generator[tuple[U, PendingCall]]:
         """Begins calls ahead of the consumer, and gives them in order.
 
         Args:
@@ -154,7 +202,7 @@ class CallPool(ABC):
                 called. An error is raised in its turn.
             limit: how many calls are begun before their results are asked for.
         """
-        waiting: deque[tuple[U, Future[object]]] = deque()
+        waiting: deque[tuple[U, PendingCall]] = deque()
         failure: Exception | None = None
         try:
             while True:
@@ -205,7 +253,7 @@ class BegunCall(NamedTuple):
         row: the row, if it is needed when the call fails.
     """
 
-    future: Future[object]
+    future: PendingCall
     group: int = 0
     skipped: Skipped | None = None
     row: object = None
@@ -220,11 +268,11 @@ class BegunCall(NamedTuple):
         self.future.cancel()
 
 
-def done(result: object) -> Future[object]:
+def done(result: object) -> PendingCall:
     """A call that has returned."""
-    future: Future[object] = Future()
-    future.set_result(result)
-    return future
+    call = PendingCall()
+    call.finish(result)
+    return call
 
 
 def begun_calls(
@@ -251,13 +299,11 @@ class ThreadPool(CallPool):
         self._started = 0
         self._resources = resources
 
-    def _begin(self, function: Callable[..., object], arguments: Sequence[object]) -> Future[object]:
-        call: Future[object] = Future()
+    def _begin(self, call: PendingCall, function: Callable[..., object], arguments: Sequence[object]) -> None:
         self._waiting.put(partial(_make, call, function, arguments))
-        if self._started < self._concurrency and self._started <= len(self._calls):  # else a thread is idle
+        if self._started < self._concurrency and self._started < len(self._calls):  # else a thread is idle
             self._started += 1
             self._resources.start("feedpipe-call", partial(_make_all, self._waiting), self.close)
-        return call
 
     def _end(self) -> None:
         self._waiting.put(None)
@@ -270,12 +316,13 @@ def _make_all(waiting: SimpleQueue[Callable[[], object] | None]) -> None:
     waiting.put(None)  # for the next thread
 
 
-def _make(call: Future[object], function: Callable[..., object], arguments: Sequence[object]) -> None:
-    if call.set_running_or_notify_cancel():
+def _make(call: PendingCall, function: Callable[..., object], arguments: Sequence[object]) -> None:
+    if not call.is_cancelled:
+        call.is_running = True
         try:
-            call.set_result(_call(function, *arguments))
+            call.finish(_call(function, *arguments))
         except BaseException as error:
-            call.set_exception(error)
+            call.finish(None, error)
             del call  # the error refers to this frame
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import sleep as sleep
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -13,7 +13,7 @@ from typing import Any, cast
 from weakref import finalize
 
 from ..core.ending import ProcessResources
-from .calls import CallPool
+from .calls import CallPool, PendingCall
 
 
 class CoroutinePool(CallPool):
@@ -21,15 +21,19 @@ class CoroutinePool(CallPool):
 
     def __init__(self, concurrency: int, resources: ProcessResources) -> None:
         super().__init__()
-        self._served = served = _Served()
-        self._room = asyncio.Semaphore(concurrency)
-        self._dropped = finalize(self, served.stop)
+        self._served = _Served(concurrency)
+        self._dropped = finalize(self, self._served.stop)
+        served = self._served
         resources.start("feedpipe-calls", lambda: asyncio.run(served.run()), self.close)
         self._loop = served.loop.get()
 
-    def _begin(self, function: Callable[..., object], arguments: Sequence[object]) -> Future[object]:
-        call = cast("Callable[..., Coroutine[Any, Any, object]]", function)
-        return asyncio.run_coroutine_threadsafe(_await(self._room, call, arguments), self._loop)
+    def _begin(self, call: PendingCall, function: Callable[..., object], arguments: Sequence[object]) -> None:
+        call.stop = partial(self._soon, self._served.cancel, call)
+        self._soon(self._served.begin, call, function, arguments)
+
+    def _soon(self, step: Callable[..., object], *arguments: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(step, *arguments)
 
     def _end(self) -> None:
         self._served.stop()
@@ -38,8 +42,11 @@ class CoroutinePool(CallPool):
 class _Served:
     """The thread of a pool, which does not refer to the pool."""
 
-    def __init__(self) -> None:
+    def __init__(self, concurrency: int) -> None:
         self.loop: SimpleQueue[asyncio.AbstractEventLoop] = SimpleQueue()
+        self._room = asyncio.Semaphore(concurrency)
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._uncancelled: dict[PendingCall, asyncio.Task[object]] = {}
         self._stop: Callable[[], object] | None = None
         self._is_stopped = False
 
@@ -55,19 +62,39 @@ class _Served:
         self.loop.put(loop)
         if not self._is_stopped:
             await stopped.wait()
-        # Each call was cancelled once, and no more often, so that a `finally` of the user may await.
-        calls = [task for task in asyncio.all_tasks() if getattr(task.get_coro(), "cr_code", None) is _await.__code__]
-        await asyncio.gather(*calls, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def begin(self, call: PendingCall, function: Callable[..., object], arguments: Sequence[object]) -> None:
+        """Begin a call; this runs on the loop, as all that follows."""
+        if not call.is_cancelled:
+            coroutine = cast("Callable[..., Coroutine[Any, Any, object]]", function)
+            task = asyncio.create_task(self._await(coroutine, arguments))
+            self._tasks.add(task)
+            self._uncancelled[call] = task
+            task.add_done_callback(partial(self._finish, call))
 
-async def _await(
-    room: asyncio.Semaphore, function: Callable[..., Coroutine[Any, Any, object]], arguments: Sequence[object]
-) -> object:
-    async with room:
-        try:
-            return await function(*arguments)
-        except (KeyboardInterrupt, SystemExit) as error:  # either would end the loop
-            raise RuntimeError(f"the coroutine raised {type(error).__name__}") from error
+    def cancel(self, call: PendingCall) -> None:
+        """Cancel a call once, and no more often, so that a `finally` of the user may await."""
+        if (task := self._uncancelled.pop(call, None)) is not None:
+            task.cancel()
+
+    async def _await(self, function: Callable[..., Coroutine[Any, Any, object]], arguments: Sequence[object]) -> object:
+        async with self._room:
+            try:
+                return await function(*arguments)
+            except (KeyboardInterrupt, SystemExit) as error:  # either would end the loop
+                raise RuntimeError(f"the coroutine raised {type(error).__name__}") from error
+
+    def _finish(self, call: PendingCall, task: asyncio.Task[object]) -> None:
+        self._tasks.discard(task)
+        self._uncancelled.pop(call, None)
+        call.stop = None
+        if task.cancelled():
+            call.finish(None, CancelledError())
+        elif (error := task.exception()) is not None:
+            call.finish(None, error)
+        else:
+            call.finish(task.result())
 
 
 async def within(function: Callable[..., Any], arguments: Sequence[object], timeout: float | None) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
@@ -17,7 +16,7 @@ from ..core.cursor import Cursor
 from ..core.operator import Columns, StageView, TokenOfInput
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take
 from ..core.skips import OnError, Retry, skips
-from ..engine.calls import AheadLimit, BegunCall
+from ..engine.calls import AheadLimit, BegunCall, PendingCall
 from ..errors import UnfitError
 from ._shared import data_error
 from .map import ConcurrentMap
@@ -206,7 +205,7 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
             begin = partial(self._begin, stage, number, context)
             # Kept, because a later call of this method may ask for the other rows of a group.
             group = stage.memo(("begun", context.key(stage.name).tobytes(), number), begin)
-            groups[number] = begin() if group.future.cancelled() else group
+            groups[number] = begin() if group.future.is_cancelled else group
         return [groups[number] for number in numbers]
 
     def _begin(self, stage: StageView, number: int, context: Context) -> BegunCall:
@@ -335,7 +334,7 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
         return parts.merged(concat(pieces) if pieces else []), error
 
     def _result(
-        self, stage: StageView, call: Future[object], context: Context
+        self, stage: StageView, call: PendingCall, context: Context
     ) -> tuple[list[BlockRows], Exception | None]:
         result, failed = self._pool(stage, context).result(call)
         return cast("tuple[list[BlockRows], Exception | None]", result) if failed is None else ([], failed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from feedpipe.extensions import START, Block, BlockRows, Context
 from feedpipe.testing import check_operator
 
 from ..support.core import Clock, Pacing
-from ..support.engine import ThreadPool, bind, done, resolve
+from ..support.engine import PendingCall, ThreadPool, bind, done, resolve
 
 SIZE = 100
 
@@ -50,13 +49,13 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
     """Calls are done as soon as they are begun; counts them by their row, or the number of their group."""
     calls: Counter[int] = Counter()
 
-    def submit(pool: ThreadPool, function: Callable[..., object], *arguments: Any) -> Future[object]:
+    def submit(pool: ThreadPool, function: Callable[..., object], *arguments: Any) -> PendingCall:
         calls[next(value for value in arguments if isinstance(value, int))] += 1
         try:
             return done(function(*arguments))
         except Exception as error:
-            failed: Future[object] = Future()
-            failed.set_exception(error)
+            failed = PendingCall()
+            failed.finish(None, error)
             return failed
 
     monkeypatch.setattr(ThreadPool, "submit", submit)
@@ -67,19 +66,19 @@ class Calls:
     """Calls that return when the test says so. No call may be begun twice."""
 
     def __init__(self) -> None:
-        self.begun: dict[int, Future[object]] = {}
+        self.begun: dict[int, PendingCall] = {}
         self._finished: set[int] = set()
 
-    def submit(self, pool: ThreadPool, function: Callable[..., object], row: int) -> Future[object]:
+    def submit(self, pool: ThreadPool, function: Callable[..., object], row: int) -> PendingCall:
         assert row not in self.begun
-        self.begun[row] = done(row) if row in self._finished else Future()
+        self.begun[row] = done(row) if row in self._finished else PendingCall()
         return self.begun[row]
 
     def finish(self, *rows: int) -> None:
         self._finished.update(rows)
         for row in rows:
             if row in self.begun:
-                self.begun[row].set_result(row)
+                self.begun[row].finish(row)
 
 
 @pytest.fixture

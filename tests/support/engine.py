@@ -7,6 +7,7 @@ from feedpipe.engine.ahead import FIRST_ITEMS_AHEAD as FIRST_ITEMS_AHEAD
 from feedpipe.engine.ahead import MAX_ITEMS_AHEAD as MAX_ITEMS_AHEAD
 from feedpipe.engine.ahead import read_ahead as read_ahead
 from feedpipe.engine.calls import CALLS_AHEAD as CALLS_AHEAD
+from feedpipe.engine.calls import PendingCall as PendingCall
 from feedpipe.engine.calls import ThreadPool as ThreadPool
 from feedpipe.engine.calls import done as done
 from feedpipe.engine.coroutines import CoroutinePool as CoroutinePool
