@@ -179,11 +179,6 @@ class Ending(weakref.ref[object]):
                 _live.pop(id(self), None)
 
 
-def end_in_thread(end: Callable[[], object]) -> None:
-    """Do it soon, in a thread: for finalizers."""
-    start_new_thread(_end_in_thread, (end, os.getpid()))
-
-
 def _end_in_thread(end: Callable[[], object], process: int) -> None:
     if os.getpid() == process:  # else this is a fork, whose owner has the run
         new_thread("feedpipe-end", end).start()

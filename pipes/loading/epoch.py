@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import row_shape
-from ..core.ending import Ending, end_in_thread
+from ..core.ending import Ending
 from ..core.process import raise_interrupt, raised_by_signal_handler
 from ..engine.run import ONE_THREAD, interrupted, is_executing
 from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
@@ -118,11 +118,8 @@ class Epoch(Generic[T_co]):
     def leave(self) -> None:
         """Ends an epoch that nobody iterates any more, if other ranks wait for it; they learn of that."""
         if self.run.is_awaited:
-            end_in_thread(self._leave)
-
-    def _leave(self) -> None:
-        with contextlib.suppress(LoaderError):  # another thread looks for an element
-            self.end("its iterator was dropped, so the other ranks do not wait for it")
+            with contextlib.suppress(LoaderError):  # another thread looks for an element
+                self.end("its iterator was dropped, so the other ranks do not wait for it")
 
     @property
     def over(self) -> bool:
@@ -142,6 +139,7 @@ class EpochIterator(Generic[T_co]):
     def __init__(self, epoch: Epoch[T_co]) -> None:
         self._epoch = epoch
         self._elements = epoch.elements
+        self._ending = Ending(self, epoch.leave)
 
     def __iter__(self) -> EpochIterator[T_co]:
         return self
@@ -155,17 +153,21 @@ class EpochIterator(Generic[T_co]):
         except (RowError, KeyboardInterrupt) as error:
             raise error.with_traceback(shown_traceback(error)) from error.__cause__
         self._elements = self._epoch.elements  # others, if the loader has skipped some
-        return cast("T_co", self._epoch.ask(None))
+        return cast("T_co", self._ask(None))
 
-    def __del__(self) -> None:
-        self._epoch.leave()
+    def _ask(self, request: Request) -> object:
+        try:
+            return self._epoch.ask(request)
+        except StopIteration:
+            self._ending()  # there is nothing left to leave
+            raise
 
 
 class InfoIterator(EpochIterator[T_co]):
     """The same with an `Info` for each element."""
 
     def __next__(self) -> Any:
-        return self._epoch.ask(INFO)
+        return self._ask(INFO)
 
 
 def _end(elements: Generator[Any, Request], run_of_epoch: weakref.ref[EpochRun]) -> None:

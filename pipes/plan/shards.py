@@ -557,7 +557,7 @@ def shared_rows(
 
     `others` are the shares that other shards of this process read at about the same time.
     """
-    return requested_rows(source, request_of(source, at, share, context), others, context)
+    return context.running.add(requested_rows(source, request_of(source, at, share, context), others, context))
 
 
 def request_of(source: Stage, at: Cursor, share: RowShare, context: Context) -> RowsRequest:
