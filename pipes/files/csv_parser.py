@@ -610,11 +610,11 @@ def _unfit_values(columns: list[Any], kind: pa.DataType, nulls: Sequence[str]) -
     if pa.types.is_binary(kind):
         return []
     values: Any = pa.concat_arrays(columns)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return [number for number, value in enumerate(values.to_pylist()) if not _is_utf8(value)]
     if (pattern := _SURE.get(str(kind))) is not None:
         doubtful = np.flatnonzero(pc.invert(pc.match_substring_regex(values, pattern)))
         values = values.take(doubtful)
-    elif kind == pa.string() and _is_utf8(values):
-        return []
     else:
         doubtful = np.arange(len(values))
     quote, end, nothing = (pa.scalar(text, pa.binary()) for text in (b'"', b'"\n', b""))
@@ -638,10 +638,10 @@ def _unfit_values(columns: list[Any], kind: pa.DataType, nulls: Sequence[str]) -
     return doubtful[failing].tolist() if failing else []
 
 
-def _is_utf8(values: Any) -> bool:
+def _is_utf8(value: bytes) -> bool:
     try:
-        values.cast("string")
-    except ValueError:
+        value.decode()
+    except UnicodeDecodeError:
         return False
     return True
 

@@ -436,6 +436,8 @@ def _any_too_deep(data: bytes, count: int) -> bool:
 
 
 def _is_too_deep(line: bytes) -> bool:
+    if line.count(b"{") + line.count(b"[") <= MAX_DEPTH:
+        return False
     brackets = np.frombuffer(_STRING.sub(b"", line).translate(None, _NO_BRACKETS), np.uint8)
     steps = (brackets & 2).astype(np.int32) - 1  # 1 for [ and {, which have this bit, and -1 for ] and }
     return bool((np.cumsum(steps) > MAX_DEPTH).any())

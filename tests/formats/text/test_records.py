@@ -116,7 +116,7 @@ def count_questions(
 
     for module in modules:
         monkeypatch.setattr(module, name, counting)
-    outcome = parsed("".join(lines).encode(), form, 10**6)
+    outcome = parsed("".join(lines).encode("latin-1"), form, 10**6)
     assert len(outcome) == 2000
     assert sum(isinstance(row, tuple) for row in outcome) == 40
     return asked
@@ -139,3 +139,9 @@ def test_arrow_is_asked_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     form = fix(Csv(column_names=["a", "b", "c"], schema=SCHEMA), [b"1,1,1\n"], "csv")
     asked = count_questions(monkeypatch, "read_records", [dialect, faults], form, lines)
     assert asked < 40  # 20 values that do not fit, and a few times all records; halving asks 500 times
+
+
+def test_arrow_is_not_asked_about_bytes_that_are_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{x},{x % 100},{'no text ' + chr(255) if x % 50 == 0 else x}\n" for x in range(2000)]
+    form = fix(Csv(column_names=["a", "b", "c"], schema=SCHEMA), [b"1,1,1\n"], "csv")
+    assert count_questions(monkeypatch, "read_records", [dialect, faults], form, lines) < 10
