@@ -122,7 +122,13 @@ def no_thread_left() -> Iterator[None]:
 
 
 def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread not in before and not thread.name.startswith(KEPT)]
+    # The thread of some versions of tqdm has no name of its own.
+    kept = {
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith(KEPT) or type(thread).__name__ == "TMonitor"
+    }
+    return [thread for thread in threading.enumerate() if thread not in before | kept]
 
 
 InstallPackage = Callable[[str, str, str], None]

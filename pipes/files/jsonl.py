@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 }
 """The Python types of values that Arrow reads for its own types."""
 _MAX_EXACT = 2**53
+_SURE_DIGITS = 308  # every integer of so many digits is a float64
+_TOO_LARGE = "a number is too large for a float"
 _MAX_SHAPES = 2**10
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
@@ -118,8 +121,8 @@ def parse_jsonl(
     Raises:
         SourceError: a file is missing, cannot be read, or ends before the place to resume from.
         DataError: names file, line and field of a line that is no JSON object, or is nested more than 100 deep, a value
-            that does not fit its type, an unknown field; a file in other folders; damaged compressed bytes. The rows
-            before the error come first.
+            that does not fit its type, a number that is too large for a float, an unknown field; a file in other
+            folders; damaged compressed bytes. The rows before the error come first.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -272,7 +275,7 @@ class _JsonlParser:
                 "gives such lines as text"
             )
         try:
-            value: object = json.loads(line)
+            value = _load(line)
         except json.JSONDecodeError as error:
             return DataError(f"{place}: this is not JSON: {error.msg} at character {error.pos + 1}: {shorten(line)}")
         except UnicodeDecodeError as error:
@@ -373,13 +376,34 @@ def _infer_types(data: bytes, explicit: dict[str, pa.DataType]) -> dict[str, pa.
 
 def _is_object(line: bytes) -> bool:
     try:
-        return not _is_too_deep(line) and isinstance(json.loads(line), dict)
+        return not _is_too_deep(line) and isinstance(_load(line), dict)
     except ValueError:
         return False
 
 
+def _load(line: bytes) -> object:
+    """The value of a line.
+
+    Raises:
+        ValueError: it is no JSON, or has a number that is too large; to Arrow these are infinite.
+    """
+    return json.loads(line, parse_int=_parse_int, parse_float=_parse_float)
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > _SURE_DIGITS:
+        _parse_float(digits)
+    return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    if math.isinf(value := float(digits)):
+        raise ValueError(_TOO_LARGE)
+    return value
+
+
 class _LineError(ValueError):
-    """A line is not one object, or is nested too deeply for Arrow."""
+    """A line is not one object, is nested too deeply for Arrow, or has a number that is too large."""
 
 
 def _read_lines(data: bytes, schema: pa.Schema, unknown: _UnknownFields) -> pa.Table:
@@ -402,7 +426,23 @@ def _read_lines(data: bytes, schema: pa.Schema, unknown: _UnknownFields) -> pa.T
         raise ArgumentError(f"`schema` gives a type that JSON cannot have: {error}") from None
     if table.num_rows != count:
         raise _LineError("each line must hold one object")
+    if any(map(_has_infinity, table.columns)):
+        raise _LineError(_TOO_LARGE)
     return table
+
+
+def _has_infinity(column: Any) -> bool:
+    """Whether a column of JSON, which has no such value, has one. Arrow makes it of a number that is too large."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
+        return bool(pc.any(pc.is_inf(column)).as_py())
+    if pa.types.is_struct(kind):
+        return any(_has_infinity(pc.struct_field(column, number)) for number in range(kind.num_fields))
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return lists and _has_infinity(pc.list_flatten(column))
 
 
 def _count_objects(data: bytes) -> int | None:

@@ -148,6 +148,9 @@ def test_scalars_of_numpy_and_torch_keep_their_type(tmp_path: Path) -> None:
     assert pq.read_schema(tmp_path / "part-00000.parquet").types == [pa.float32(), pa.int32()]
 
 
+@pytest.mark.skipif(
+    int(pa.__version__.split(".")[0]) < 26, reason="Arrow reads no such lists with nulls before version 26"
+)
 def test_a_missing_array(tmp_path: Path) -> None:
     fp.write_parquet(fp.from_sequence([{"x": np.zeros((2, 2))}, {"x": None}]), tmp_path)
     table = pq.read_table(tmp_path / "part-00000.parquet")

@@ -56,6 +56,26 @@ def test_rows_stay_columns_until_they_are_used(tmp_path):
     assert first.arrow.to_pylist() == [{"a": 1}, {"a": 2}]
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 400, "1e999", "9" * 400 + ".5"])
+@pytest.mark.parametrize("line", ['{"a": %s}', '{"l": [1.5, %s]}', '{"s": {"x": %s}}'])
+def test_a_number_that_is_too_large_is_an_error(tmp_path, line, number):
+    """Arrow makes infinity of some such numbers."""
+    good = '{"a": 1.5, "l": [0.5], "s": {"x": 2.5}}\n'
+    (tmp_path / "a.jsonl").write_text(good * 3 + line % number + "\n" + good)
+    with pytest.raises(DataError, match=r"a\.jsonl, line 4: a number is too large for a float: "):
+        list(parsed([tmp_path / "a.jsonl"]))
+    assert [row["a"] for row in parsed([tmp_path / "a.jsonl"], on_error="skip")] == [1.5] * 4
+    (tmp_path / "a.jsonl").write_text(line % number + "\n")
+    with pytest.raises(DataError, match=r"a\.jsonl, line 1: a number is too large for a float: "):
+        list(parsed([tmp_path / "a.jsonl"]))
+
+
+def test_the_largest_numbers_are_read(tmp_path):
+    values = [1.7976931348623157e308, 10**308, -(10**308), 5e-324]
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"a": {value}}}\n' for value in values))
+    assert [row["a"] for row in parsed([tmp_path / "a.jsonl"])] == [*map(float, values)]
+
+
 def test_rows_before_a_malformed_one_come_first(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n' * 3000 + '{"a": \n' + '{"a": 2}\n')

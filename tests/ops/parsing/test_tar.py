@@ -46,7 +46,16 @@ def zstd(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("ending", "compress"), [("tar", bytes), ("tar.gz", gzip.compress), ("tgz", gzip.compress), ("tar.zst", zstd)]
+    ("ending", "compress"),
+    [
+        ("tar", bytes),
+        ("tar.gz", gzip.compress),
+        ("tgz", gzip.compress),
+        ("tar.zst", zstd),
+        # The first bytes tell what the name does not.
+        ("tar", gzip.compress),
+        ("tar", zstd),
+    ],
 )
 def test_law(tmp_path, ending, compress):
     files, rows = [], []
@@ -55,6 +64,14 @@ def test_law(tmp_path, ending, compress):
         files[-1].write_bytes(compress(packed(100 * number, count)))
         rows += expected(100 * number, count)
     assert check_operator(parsed(*files)) == rows
+
+
+def test_a_compression_of_the_user_holds(tmp_path):
+    (tmp_path / "a.tar").write_bytes(gzip.compress(packed(0, 1)))
+    files = fp.list_files(tmp_path)
+    with pytest.raises(DataError, match=r"a\.tar is no tar file: .* `open_files\(compression=\.\.\.\)` sets how files"):
+        list(files.open_files(compression=None).parse_tar())
+    assert list(files.open_files(compression="gzip").parse_tar()) == expected(0, 1)
 
 
 def test_law_behind_streamed_files(tmp_path):
