@@ -373,7 +373,7 @@ class UnitsShard(Operator):
                 yield output.pop()
 
     def _run(self, division: Division, run: _PieceRun, at: Cursor, context: Context) -> Iterator[Block]:
-        # A random draw is keyed by shard and position, and positions begin anew in each run: it is a shard of its own.
+        # A random draw is keyed by shard and position, and positions begin at 0 in each run: it is a shard of its own.
         if run.place is None:
             if self.shard >= self.shards:
                 return run.source.blocks(at, replace(context, shard=self.shard * RUNS_OF_PART + run.number))

@@ -69,7 +69,7 @@ def list_files(
 
     Raises:
         ArgumentTypeError: `paths` is a pipe, or no path.
-        SourceError: a path is missing, cannot be listed, stands for no file, or for something that is no file, such as
+        SourceError: a path is missing, cannot be listed, matches no file, or for something that is no file, such as
             a device; `paths` is empty; the manifest cannot be read or written.
         ArgumentError: the manifest was made for other `paths`, `pattern` or `recursive`; braces stand for more than
             ten million paths.
@@ -166,7 +166,7 @@ def cached_listing(selection: Selection) -> Listing:
     """Lists the files of a selection, or reads its manifest; writes the manifest if it is missing.
 
     Raises:
-        SourceError: a path is missing, cannot be listed, or stands for no file; the manifest cannot be read or written.
+        SourceError: a path is missing, cannot be listed, or matches no file; the manifest cannot be read or written.
         DataError: the manifest is damaged, or another kind of file.
         ArgumentError: the manifest belongs to another selection.
     """

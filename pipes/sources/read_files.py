@@ -63,7 +63,7 @@ def read_arrow(
         unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_arrow`.
 
     Raises:
-        SourceError: a path is missing, stands for no file, cannot be read, or has changed since its footer was read.
+        SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
         DataError: a file is no Arrow file of this kind, or has other columns than the first. `parse_arrow` reads
             streams.
 
@@ -115,7 +115,7 @@ def read_avro(
 
     Raises:
         ArgumentError: fastavro is not installed; `pip install 'feedpipe[avro]'` installs it.
-        SourceError: a path is missing, stands for no file, or cannot be read.
+        SourceError: a path is missing, matches no file, or cannot be read.
         DataError: a file is no Avro file, is damaged, or has records that do not fit the schema; see `parse_avro`.
 
     Example:
@@ -157,7 +157,7 @@ def read_bytes(
         compression: of all files; "infer" goes by the end of each name, None takes the bytes as they are.
 
     Raises:
-        SourceError: a path is missing, stands for no file, or cannot be read.
+        SourceError: a path is missing, matches no file, or cannot be read.
         DataError: a compressed file is damaged, or holds more than 2 GiB. The error comes after the files before it.
 
     Example:
@@ -212,7 +212,7 @@ def read_csv(
         columns: reads only these, in this order.
         delimiter: the character between values.
         header: whether the first line of each file has the names; by default it has, unless `column_names` is given.
-        column_names: names for all columns, in place of the header's.
+        column_names: names for all columns; they replace those of the header.
         quote: the character around a value; None means that quotes are plain characters.
         null_values: texts that mean a missing value in columns that are not text.
         newlines_in_values: False promises that each record is one line, so that several workers can read one file.
@@ -223,7 +223,7 @@ def read_csv(
         on_error: what happens to a row that cannot be parsed, such as one with too few values; see `map`.
 
     Raises:
-        SourceError: a path is missing, stands for no file, or cannot be read.
+        SourceError: a path is missing, matches no file, or cannot be read.
         DataError: a file does not fit these options. The error comes after the rows before it.
 
     Example:
@@ -292,7 +292,7 @@ def read_jsonl(
         on_error: what happens to a line that is no such object; see `map`.
 
     Raises:
-        SourceError: a path is missing, stands for no file, or cannot be read.
+        SourceError: a path is missing, matches no file, or cannot be read.
         DataError: a line is no such JSON object. The error comes after the rows before it.
 
     Example:
@@ -343,7 +343,7 @@ def read_lines(
         on_error: what happens to a line that is not in that encoding; see `map`.
 
     Raises:
-        SourceError: a path is missing, stands for no file, or cannot be read.
+        SourceError: a path is missing, matches no file, or cannot be read.
         DataError: a line is not in that encoding. The error comes after the lines before it.
 
     Example:
@@ -393,7 +393,7 @@ def read_mds(
         on_error: what happens to a sample that is damaged; see `map`.
 
     Raises:
-        SourceError: a path is missing, stands for no file, or cannot be read.
+        SourceError: a path is missing, matches no file, or cannot be read.
         DataError: a file is no shard, is damaged, or has a column whose encoding is not read; see `parse_mds`.
 
     Example:
@@ -451,7 +451,7 @@ def read_orc(
         unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_orc`.
 
     Raises:
-        SourceError: a path is missing, stands for no file, cannot be read, or has changed since its footer was read.
+        SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
         DataError: a file is no ORC file, is damaged, or has other columns than the first.
 
     Example:
@@ -507,7 +507,7 @@ def read_parquet(
         unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_parquet`.
 
     Raises:
-        SourceError: a path is missing, stands for no file, cannot be read, or has changed since its footer was read.
+        SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
         DataError: a file is no Parquet file, is damaged, or has other columns than the first.
 
     Example:
@@ -559,7 +559,7 @@ def read_tar(
         on_error: what happens to a row with a member that cannot be a part of it; see `map`.
 
     Raises:
-        SourceError: a path is missing, stands for no file, or cannot be read.
+        SourceError: a path is missing, matches no file, or cannot be read.
         DataError: a file is no tar file, is damaged, or has members that make no row; see `parse_tar`.
 
     Example:
@@ -620,7 +620,7 @@ def read_tfrecord(
 
     Raises:
         ArgumentError: the package for checksums is not installed; `pip install 'feedpipe[tfrecord]'` installs it.
-        SourceError: a path is missing, stands for no file, or cannot be read.
+        SourceError: a path is missing, matches no file, or cannot be read.
         DataError: a record is damaged or cut short, is no Example, or has other features than the first ones.
 
     Example:

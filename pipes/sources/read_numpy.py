@@ -79,7 +79,7 @@ def read_numpy(
         cache: keeps what is read of remote files on a local disk; see `FileCache`.
 
     Raises:
-        SourceError: a path is missing, stands for no file, cannot be read, or has changed since its header was read.
+        SourceError: a path is missing, matches no file, cannot be read, or has changed since its header was read.
         DataError: a file is no `.npy` file, is truncated, holds Python objects, fields or dates, or has no axis; it
             differs from the first in dtype or in the shape of rows; or columns differ in length.
 
