@@ -211,7 +211,7 @@ def test_ranks_begin_an_epoch_alike_although_some_are_through_a_cut_pass():
     pipe = fp.from_sequence(range(9)).filter(lambda row: True)
     _, states = Job(pipe, 2, seed=1, steps=100).take([5, 5])  # rank 0 has four rows in a pass, and rank 1 five
     loader = Job(pipe, 3, states, seed=1, steps=100).loaders[0]
-    schedule, progress = loader._schedule, loader._position
+    schedule, progress = loader._schedule, loader._progress
     assert progress.redivision and progress.later
     assert schedule.standing(progress) == schedule.standing(schedule.next_pass(schedule.next_pass(progress)))
 
