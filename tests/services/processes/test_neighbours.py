@@ -132,6 +132,7 @@ def test_two_resumed_loaders_draw_alike():
     assert runs[0] == runs[1] and len(runs[0]) == 7
 
 
+@pytest.mark.slow
 def test_torch_is_seeded_and_has_one_thread_if_a_function_imports_it():
     def draw(row):
         import torch
