@@ -78,6 +78,11 @@ class Ledger:
         return row
 
 
+def left_running(before: set[threading.Thread]) -> list[threading.Thread]:
+    """Threads of a run that are left; those that end what was dropped end by themselves."""
+    return [thread for thread in threading.enumerate() if thread not in before and thread.name != "feedpipe-end"]
+
+
 def chain(kind: str, ledger: Ledger, policy: dict[str, Any]) -> fp.Pipe[int]:
     pipe = fp.from_sequence(range(ROWS)).filter(lambda row: policy or row % 7 != 3)
     if kind == "async":
@@ -99,7 +104,7 @@ def test_a_run_that_is_left_ends(service: str, kind: str, policy: str, count: in
         rows = [row for row, _ in zip(loader, range(count), strict=False)]
     assert len(rows) == count and not {row % 7 for row in rows} & {3}
     assert ledger.begun == ledger.ended, "clean-up of the user has not run to its end"
-    assert not [thread for thread in threading.enumerate() if thread not in before]
+    assert not left_running(before)
 
 
 @pytest.mark.parametrize("kind", ["plain", "prefetch", "calls", "async"])
@@ -112,8 +117,7 @@ def test_a_run_that_is_dropped_ends(service: str, kind: str) -> None:
     del iterator
     end_dropped()
     assert ledger.begun == ledger.ended
-    left = [thread for thread in threading.enumerate() if thread not in before and thread.name != "feedpipe-end"]
-    assert not left
+    assert not left_running(before)
 
 
 @pytest.mark.parametrize("kind", ["plain", "prefetch", "calls", "async"])

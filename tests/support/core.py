@@ -54,6 +54,6 @@ from feedpipe.core.skips import SkippedRow as SkippedRow
 
 def end_dropped() -> None:
     """End what was dropped, or wait until its thread has."""
-    for ending in list(_live.values()):
-        if weakref.ref.__call__(ending) is None:
+    while dropped := [ending for ending in list(_live.values()) if weakref.ref.__call__(ending) is None]:
+        for ending in dropped:  # an epoch is freed when its iterator is
             ending()
