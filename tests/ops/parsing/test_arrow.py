@@ -20,6 +20,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 from feedpipe.testing import check_operator
 
+from ...support.core import end_dropped
 from ...support.engine import bind, resolve
 from ...support.examples import examples
 from ...support.files import ArrowFile
@@ -222,6 +223,7 @@ def test_files_are_closed(tmp_path: Path, form: Any) -> None:
         next(rows)
     assert len(os.listdir("/proc/self/fd")) <= before + 2
     del rows
+    end_dropped()
     assert len(os.listdir("/proc/self/fd")) <= before
     if form is FILE:
         pipe = parsed(files, indexed=True)
