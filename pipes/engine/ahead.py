@@ -343,7 +343,7 @@ class _Queue:
         self._ready: SimpleQueue[Block | _Failed | None] = SimpleQueue()  # None: the end
         self._taken: SimpleQueue[int | None] = SimpleQueue()  # rows of each block that was taken; None: closed
         self._done = False
-        _queues[ref(self, _queues.pop)] = None
+        _queues[ref(self, _queues.__delitem__)] = None
 
     def fill(self, make: Callable[[Context], Iterator[Block]], context: Context) -> None:
         end: _Failed | None = None
@@ -403,11 +403,11 @@ class _Queue:
 
 def _disown() -> None:
     for reference in list(_queues):
-        if (queue := reference()) is not None:
+        if (queue := cast("ref[_Queue]", reference)()) is not None:
             queue.disown()
 
 
-_queues: dict[ref[_Queue], None] = {}
+_queues: dict[object, None] = {}
 os.register_at_fork(after_in_child=_disown)
 
 
