@@ -101,7 +101,7 @@ def row_count(element: object) -> int:
     return shape if isinstance(shape, int) else 1
 
 
-# The size of blocks: the engine chooses it, and results never show it.
+# Block sizes
 
 
 class BlockSize(Protocol):
@@ -208,9 +208,6 @@ class OneRow:
 
     def produced(self, rows: BlockRows) -> None:
         pass
-
-
-# `Block`, a run of rows with its cursors: operators pass blocks to each other.
 
 
 @dataclass(slots=True)
@@ -342,7 +339,7 @@ def close(blocks: Iterator[Block]) -> None:
         blocks.close()
 
 
-# Takes the rows that were skipped out of the others, and puts them back.
+# Skipped rows
 
 
 class Parted(NamedTuple):

@@ -208,7 +208,7 @@ def _tensor_text(tensor: Any) -> str:
     return f"{head}:{_array_text(array)}"
 
 
-# Checks of arguments, all in one voice: `` `size` must be >= 1 but got: 0 ``.
+# Arguments
 
 
 _DECIMAL = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -278,7 +278,7 @@ def check_bytes(name: str, value: object) -> int:
     return check_int(name, value, least=1)
 
 
-# Errors of calls whose arguments do not fit the signature: they name the argument that was meant, or is missing.
+# Signatures
 
 
 C = TypeVar("C", bound=type)
@@ -379,7 +379,7 @@ def _advice(unknown: str, names: list[str]) -> str:
     return f"it takes {', '.join(f'`{name}`' for name in names)}" if names else "it takes none by name"
 
 
-# Packages that only some users have installed: checked when a chain is written, imported when it runs.
+# Optional packages
 
 
 class Package(NamedTuple):

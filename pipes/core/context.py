@@ -50,18 +50,15 @@ def mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def uniforms(key: Key, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """A number in [0, 1) for each of many positions of the stream of `key`: 20 nanoseconds each.
-
-    These are not the numbers that `generator` draws there.
-    """
+    """A number in [0, 1) for each position of the stream of `key`, in 20 ns; not those that `generator` draws."""
     first, second = key
     bits = mixed(mixed(positions.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + first) + second)
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 Mark: TypeAlias = "list[Json]"
-"""How far a run has opened a stream: the round of the `repeat` around, the number of a segment, and the places of it
-that are open; if the stream is read row by row, a cursor of it too. All places before these are open."""
+"""The open part of a stream: the round of the `repeat` around, the number of a segment, and its number of open
+places; if the stream is read row by row, a cursor too. All places before these are open."""
 Marks: TypeAlias = "dict[str, Json]"
 """The mark of each stream that a run has opened, by the number of the stream."""
 
@@ -80,7 +77,7 @@ class Opened:
         self.marks: Marks = marks or {}
 
     def note(self, stream: str, rounds: tuple[int, ...], segment: int, places: int, *cursor: Json) -> None:
-        """In this round, all segments before `segment` are open, and so many places of it."""
+        """Note that, in this round, all segments before `segment` are open, and its first `places`."""
         mark: Mark = [rounds[0] if rounds else 0, segment, places]
         last = self.marks.get(stream)
         if isinstance(last, list) and last >= mark:
@@ -88,7 +85,7 @@ class Opened:
         self.marks = {**self.marks, stream: [*mark, *cursor]}
 
     def add(self, marks: Marks) -> None:
-        """Notes what a part of the run in another process has opened."""
+        """Note the marks of a part of the run in another process."""
         for stream, mark in marks.items():
             number, segment, places = cast("list[int]", mark)[:3]
             self.note(stream, (number,), segment, places, *cast("Mark", mark)[3:])
@@ -98,11 +95,11 @@ class Work(Protocol):
     """Work that can start before its result is needed."""
 
     def start(self) -> None:
-        """Lets a thread start it, or go on with what had no room before. Called repeatedly."""
+        """Start the work, or continue it once memory is free."""
         ...
 
     def cancel(self) -> None:
-        """Its result is not needed any more."""
+        """Drop the work: nobody needs its result."""
         ...
 
 
@@ -110,7 +107,7 @@ class Call(Work, Protocol):
     """A call of a function that was begun before its result is needed."""
 
     def is_done(self) -> bool:
-        """Whether it has returned, failed or been cancelled, so that nobody has to wait for it."""
+        """Whether it has returned, failed or been cancelled."""
         ...
 
 
@@ -122,7 +119,7 @@ class Tracer(Protocol):
         ...
 
     def leave(self, origin: Origin | None) -> None:
-        """It has made the row; the operator that reads from it goes on."""
+        """It has made the row."""
         ...
 
 

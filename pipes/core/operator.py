@@ -340,7 +340,7 @@ class Operator:
         return call_code(self)
 
 
-# Refuses an operator that breaks the contract, where the chain is written.
+# Checks of the contract
 
 
 MAX_DEPTH = 150
@@ -433,9 +433,6 @@ def _order_rule(op: object) -> str:
         "`order = Order.ROW_LOCAL` if it treats each row by itself, and `order = Order.GLOBAL` if it looks at other "
         "rows or at positions"
     )
-
-
-# `TokenOfInput`, `CursorOfInput`: the bases of operators whose cursors have no more in them than one of the input.
 
 
 class TokenOfInput(Operator):

@@ -53,9 +53,6 @@ def bytes_text(size: float) -> str:
     return f"{size:.3g} TiB"
 
 
-# `PerProcess`: a value that an operator makes once in each process and never sends to another.
-
-
 T = TypeVar("T")
 
 
@@ -81,7 +78,7 @@ class PerProcess(Generic[T]):
         return PerProcess, ()
 
 
-# Tells exceptions of signal handlers, which may come at any line, from those of the line itself.
+# Signals
 
 
 def raised_by_signal_handler(error: BaseException) -> bool:
@@ -121,7 +118,7 @@ def _is_or_holds(value: object, frame: FrameType) -> bool:
     return value is frame or (isinstance(value, tuple) and any(item is frame for item in value))  # a handler's `*args`
 
 
-# Ranks in the words of messages: `ranks_in_words`, `differences_in_words`.
+# Ranks in messages
 
 
 def ranks_in_words(ranks: Sequence[int]) -> str:

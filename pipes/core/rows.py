@@ -138,8 +138,6 @@ def to_arrow(column: Column) -> ArrowArray:
     return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(values, math.prod(shape)))
 
 
-# `Rows`: rows held as columns, and the four helpers that serve lists and `Rows` alike.
-
 # pyright: reportPrivateUsage=false
 # The functions of this module use the columns that `Rows` keeps to itself.
 Indices: TypeAlias = range | npt.NDArray[np.int64]
@@ -476,7 +474,7 @@ def have_one_signature(parts: Sequence[BlockRows]) -> bool:
     )
 
 
-# Rows at positions that belong to several parts, such as the inputs of `concat` or the rounds of `repeat`.
+# Rows of several parts
 
 
 def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int, Indices], BlockRows]) -> BlockRows:
@@ -519,8 +517,6 @@ def inverse(order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     places[order] = np.arange(len(order))
     return places
 
-
-# `take_joined`: rows of several parts, gathered without joining the parts as a whole.
 
 # pyright: reportPrivateUsage=false
 # It joins the columns that `Rows` keeps to itself.
@@ -598,9 +594,6 @@ class _JoinedColumns:
         if size > len(self._scratch):
             self._scratch = np.empty(size, np.uint8)
         return np.ndarray(shape, dtype, self._scratch)
-
-
-# `TensorData`: an array that its consumer receives as a tensor. Its producer needs no torch.
 
 
 class Stack:

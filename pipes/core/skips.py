@@ -148,9 +148,6 @@ def covers(error: Exception) -> bool:
     return not isinstance(error, FeedpipeError) or isinstance(error, (DataError, RowError, SourceError))
 
 
-# `Skipped`: a row that failed and was left out by a policy, in the place of that row, or beside a group of others.
-
-
 class SkippedRow(NamedTuple):
     """A row that was left out.
 

@@ -23,11 +23,11 @@ from ..errors import LoaderError
 from .calls import AheadLimit
 
 MAX_ROWS_TRACED = 8192
-"""About so many rows are traced ahead to find the next that have calls."""
+"""The rows traced ahead to find the next that have calls, about."""
 
 
 class _Calling(Input, StageView, Protocol):
-    """A stage, as far as calling ahead needs it."""
+    """The part of a stage that calling ahead uses."""
 
     @property
     def calls_ahead(self) -> int: ...
@@ -65,7 +65,7 @@ def call_ahead(
     try:
         while start < indices.stop:
             calls.begin()
-            # A unit that is handed out is gone for other shards, so it comes alone.
+            # A unit that a shard was given is gone for the others, so it comes alone.
             stop, count, started = calls.take(start + (1 if stage.op.hands_out else block_size.rows()))
             context.started.update(started)
             block: list[Block] = []
@@ -181,7 +181,7 @@ def _start(calls: list[_PlannedCall]) -> dict[StartedKey, Call]:
     return begun
 
 
-# Reading ahead: remote storage is asked for the next items while the current one is used.
+# Reading ahead
 
 
 FIRST_ITEMS_AHEAD, MAX_ITEMS_AHEAD = 8, 16
@@ -267,7 +267,7 @@ def _read_ahead(
 
 
 class _Readable(Input, StageView, Protocol):
-    """A stage, as far as reading ahead needs it."""
+    """The part of a stage that reading ahead uses."""
 
     @property
     def reads_ahead(self) -> bool: ...
@@ -323,7 +323,7 @@ def _start_reading(stage: _Readable, index: int, context: Context, works: dict[S
             _start_reading(cast("_Readable", source), row, inner, works)
 
 
-# A thread that makes blocks before their consumer asks for them.
+# Prefetching
 
 
 @dataclass(frozen=True)
@@ -332,7 +332,7 @@ class _Failed:
 
 
 class _Queue:
-    """Finished blocks. The thread waits while `limit` rows are ready, the consumer while there are none.
+    """Finished blocks. The thread waits while `limit` rows are ready, and the consumer while none is.
 
     It has two queues and no lock, so an interrupt leaves nothing half done.
     """
@@ -367,7 +367,7 @@ class _Queue:
                 self._ready.put(end)
 
     def _take(self, wait: bool) -> int | None:
-        """The rows of one block that was taken; 0 if none was and it need not wait; None if the consumer is gone."""
+        """The rows of a block that was taken; 0 if none was and it need not wait; None if the consumer is gone."""
         try:
             return self._taken.get_nowait()
         except Empty:

@@ -70,15 +70,15 @@ def stop_iteration_error(function: object) -> Exception:
     return RuntimeError(f"{name} raised StopIteration; give `next()` a default, or handle the end")
 
 
-# Calls of a user's function at the same time: in threads here, as coroutines in `coroutines.py`.
+# Concurrent calls
 
 
 U = TypeVar("U")
 
 CALLS_AHEAD = 4
-"""For each call that may run at a time, so many are begun, or finished, before their results are asked for."""
+"""The calls begun or finished ahead of their consumer, for each call that may run at a time."""
 MAX_BYTES_AHEAD = 2**28
-"""Fewer calls are begun ahead if their results are longer than that together."""
+"""The limit of the results of calls ahead."""
 
 
 class PendingCall:
@@ -167,7 +167,7 @@ class CallPool(ABC):
         """Let the threads end once their calls have."""
 
     def result(self, call: PendingCall) -> tuple[object, Exception | None]:
-        """What a call returned, or its error; waits for it."""
+        """Wait for a call; return its result or its error."""
         if os.getpid() != self._process:
             raise LoaderError(
                 "the threads of `concurrency=` belong to the process that started them; begin a new iterator here"
@@ -180,7 +180,7 @@ class CallPool(ABC):
         return call.value, call.error
 
     def results(self, calls: Sequence[BegunCall]) -> tuple[list[object], Exception | None]:
-        """What the calls returned up to the first failure, and that failure; the later ones are cancelled."""
+        """Return the results up to the first failure, and that failure; cancel the later calls."""
         results: list[object] = []
         for call in calls:
             result, error = self.result(call.future)
@@ -194,13 +194,13 @@ class CallPool(ABC):
     def in_order(
         self, function: Callable[..., object], calls: Iterator[tuple[U, Sequence[object] | None]], limit: AheadLimit
     ) -> Generator[tuple[U, PendingCall]]:
-        """Begins calls ahead of the consumer, and gives them in order.
+        """Begin calls ahead of the consumer, and give them in order.
 
         Args:
             function: to call.
             calls: for each call a name, which comes back with it, and the arguments; without arguments nothing is
                 called. An error is raised in its turn.
-            limit: how many calls are begun before their results are asked for.
+            limit: of the calls ahead.
         """
         waiting: deque[tuple[U, PendingCall]] = deque()
         failure: Exception | None = None
@@ -226,7 +226,7 @@ class CallPool(ABC):
 
 
 class AheadLimit:
-    """How many calls one shard begins ahead. The shards of a process share a number of calls, and their bytes.
+    """The limit of calls that one shard begins ahead. The shards of a process share the calls and their bytes.
 
     Attributes:
         calls: the limit now; at least 1.
@@ -238,7 +238,7 @@ class AheadLimit:
         self.calls = max(1, calls // self._shards)
 
     def measure(self, rows: BlockRows, calls: int) -> None:
-        """Adapts the limit to the size of the results of so many calls."""
+        """Adapt the limit to the size of the results of some calls."""
         fitting = MAX_BYTES_AHEAD * calls // max(1, nbytes(rows))
         self.calls = max(1, min(self._most, fitting) // self._shards)
 
@@ -249,7 +249,7 @@ class BegunCall(NamedTuple):
     Attributes:
         future: its result.
         group: the number of its group, if a call is for several rows.
-        skipped: what was skipped before the row, or stands in its place.
+        skipped: the rows skipped before it, or the skipped row itself.
         row: the row, if it is needed when the call fails.
     """
 

@@ -69,9 +69,6 @@ def _rewinding(arguments: tuple[object, ...]) -> Callable[[], None]:
     return rewind
 
 
-# `shared_call_pool`: the calls of an operator, which the shards of a process share.
-
-
 def shared_call_pool(name: str, function: Callable[..., object], concurrency: int, context: Context) -> CallPool:
     """The pool of operator `name` in this process."""
     resources = context.process.resources

@@ -32,9 +32,6 @@ def is_executing(error: Exception) -> bool:
     return isinstance(error, ValueError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
-# Runs a pipe in the calling thread: unsharded, with seed 0 and epoch 0.
-
-
 def elements(stage: Stage, context: Context | None = None, at: Cursor = START) -> Iterator[object]:
     """The elements of a stage. An iterator that has failed raises the same error at each later `next`."""
     run = _ElementsOfBlocks(stage, context or Context(), at)
@@ -234,7 +231,7 @@ def at_index(stage: Stage, index: int) -> object:
         context.process.resources.end_threads()
 
 
-# `check_cursor`: whether a cursor of a state can be one of a stage, and those in its token ones of its inputs.
+# Cursors of states
 
 
 MAX_SKIPPED = 2**24

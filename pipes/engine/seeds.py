@@ -59,7 +59,7 @@ class Permutation:
         return (left << np.uint64(narrow)) | right
 
 
-# Seeds the random generators that a whole process shares, and restores them.
+# Generators of the process
 
 
 @contextmanager

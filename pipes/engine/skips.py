@@ -275,9 +275,6 @@ def remaining_blocks(blocks: Iterator[Block]) -> Iterator[Block]:
             yield Block(parts.values, block.at, block.end)
 
 
-# `lost_of`: what is noted of a row that failed and is left out.
-
-
 MAX_REPR = 200
 """So much of a row is recorded."""
 MAX_TRACEBACK = 4000
@@ -338,9 +335,6 @@ def _repr(row: object) -> str:
     except Exception as failure:
         return f"<{type(row).__name__}, whose `repr` raises {type(failure).__name__}>"
     return text if len(text) <= MAX_REPR else f"{text[: MAX_REPR - 3]}..."
-
-
-# `LostLog`: counts the rows that were skipped, in the order in which the consumer comes to them, and records them.
 
 
 log = logging.getLogger("feedpipe")

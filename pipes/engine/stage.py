@@ -55,9 +55,6 @@ def check_row_count(length: object, node: Node) -> int:
     return count
 
 
-# `Stage`: an operator bound to its inputs for runs. This is the engine.
-
-
 T = TypeVar("T")
 
 MAX_MEMOS = 4
