@@ -138,6 +138,7 @@ class Sharding:
     parts: Mapping[int, Mapping[str, Part]] = field(default_factory=dict)
     new_shards: range = range(0)
     _nodes: dict[tuple[object, ...], Node] = field(default_factory=dict)
+    _stream_names: dict[DividedStream, str] = field(default_factory=dict)
 
     def subgraph(self, node: Node, shard: int, *, shuffled_later: bool = False) -> Node:
         """The graph below `node` that shard `shard` runs. Shards share the nodes that are the same for all of them.
@@ -223,12 +224,10 @@ class Sharding:
 
     def stream_name(self, stream: DividedStream) -> str:
         """The number of a stream."""
-        for number, other in self.streams.items():
-            if other == stream:
-                return number
-        number = str(len(self.streams))
-        self.streams[number] = stream
-        return number
+        if stream not in self._stream_names:
+            number = self._stream_names[stream] = str(len(self.streams))
+            self.streams[number] = stream
+        return self._stream_names[stream]
 
     def _part(self, op: RowsShard | StreamedShard, origin: int) -> RowsPart | StreamedPart:
         """The operator that gives an origin its rows; `op` is that of a shard."""
