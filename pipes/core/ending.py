@@ -203,12 +203,16 @@ def new_thread(name: str, run: Callable[[], object]) -> Thread:
 def join(thread: Thread) -> None:
     """Wait for a thread that was told to end, unless an interrupt has kept it from starting."""
     deadline = monotonic() + START_SECONDS
-    while thread.ident is None:
-        if monotonic() > deadline:
+    while True:
+        try:
+            thread.join(None if _exit_at is None else max(0.0, _exit_at - monotonic()))
+        except RuntimeError:  # it has not started
+            if monotonic() > deadline:
+                return
+            sleep(0.001)
+        else:
+            _ended.append(thread)
             return
-        sleep(0.001)
-    thread.join(None if _exit_at is None else max(0.0, _exit_at - monotonic()))
-    _ended.append(thread)
 
 
 _exit_at: float | None = None  # when the process ends, if it is about to
