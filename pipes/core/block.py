@@ -1,8 +1,11 @@
-"""`Block`, a run of rows with its cursors; how long blocks are, and rows that were skipped beside the others.
+"""`Block`, a run of rows with its cursors; the sizes of blocks, and the skipped rows among the others.
 
-A list has a `Skipped` in the place of such a row. A `Rows` has one more column for them, `SKIPPED`; the other values of
-such a row mean nothing.
+A list holds a `Skipped` for such a row. A `Rows` has one more column for them, `SKIPPED`; the other values of such a
+row mean nothing.
 """
+
+# pyright: reportPrivateUsage=false
+# `nbytes` gathers no rows, so it reads the tables that `Rows` keeps to itself.
 
 from __future__ import annotations
 
@@ -21,193 +24,6 @@ from .skips import Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-# pyright: reportPrivateUsage=false
-# Rows that are not gathered yet are not gathered for this.
-def nbytes(rows: BlockRows) -> int:
-    """About how many bytes the rows hold; for lists, estimated from the first row."""
-    if isinstance(rows, Rows):
-        tables, selection = rows._tables_and_selection
-        if selection is None:
-            # Of Python objects, the pointers only.
-            return sum(int(column.nbytes) for columns in tables for column in columns.values())
-        return len(rows) * sum(int(column[:1].nbytes) for column in tables[0].values())
-    return len(rows) * _object_bytes(rows[0]) if rows else 0
-
-
-def _object_bytes(value: object, depth: int = 2) -> int:
-    try:
-        size = getattr(value, "nbytes", None)
-    except RuntimeError:  # of a sparse tensor
-        size = None
-    if isinstance(size, int):
-        return size
-    if isinstance(value, Rows):
-        return nbytes(value)
-    if isinstance(value, (bytes, bytearray, str)):
-        return len(value)
-    if depth and isinstance(value, Mapping):
-        return 64 + sum(_object_bytes(v, depth - 1) for v in value.values())
-    if depth and isinstance(value, (list, tuple)) and value:
-        return 64 + len(value) * _object_bytes(value[0], depth - 1)
-    return 32
-
-
-def row_width(schema: pa.Schema | None) -> int | None:
-    """The bytes of a row; None if there is no schema, or a column has values of different sizes."""
-    bits = 0
-    for kind in () if schema is None else schema.types:
-        width = _bits(kind)
-        if width is None:
-            return None
-        bits += width
-    return -(-bits // 8) or None
-
-
-def _bits(kind: pa.DataType) -> int | None:
-    import pyarrow as pa
-
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    if isinstance(kind, pa.FixedSizeListType):
-        width = _bits(kind.value_type)
-        return None if width is None else width * kind.list_size
-    try:
-        return kind.bit_width
-    except ValueError:  # of a type without a fixed width
-        return None
-
-
-def row_shape(element: object) -> int | tuple[()]:
-    """How many rows an element has; () if it is one row."""
-    shape = getattr(element, "shape", None)
-    if shape is None and not isinstance(element, (int, float, str, bytes)):  # these tests are faster than the next ones
-        if isinstance(element, (list, tuple)):
-            if not (element and hasattr(element[0], "shape")):
-                return len(element) if isinstance(element, list) else ()
-            element = element[0]  # the columns of collated pairs
-        elif isinstance(element, (dict, Mapping)):
-            element = next(iter(element.values()), ())
-        shape = getattr(element, "shape", None)
-        if shape is None and isinstance(element, Sized) and not isinstance(element, (str, bytes)):
-            return len(element)
-    return int(shape[0]) if shape else ()
-
-
-def row_count(element: object) -> int:
-    """How many rows an element has; 1 if it is one row."""
-    shape = row_shape(element)
-    return shape if isinstance(shape, int) else 1
-
-
-# Block sizes
-
-
-class BlockSize(Protocol):
-    """How many rows the next block of one producer may hold."""
-
-    def rows(self) -> int:
-        """How many rows the next block may hold."""
-        ...
-
-    def produced(self, rows: BlockRows) -> None:
-        """Tells what the producer has made."""
-        ...
-
-
-class Clock:
-    """Counts the seconds of producing, without those in which the consumer runs."""
-
-    __slots__ = ("_away", "_left")
-
-    def __init__(self) -> None:
-        self._away = 0.0
-        self._left = 0.0
-
-    def now(self) -> float:
-        return perf_counter() - self._away
-
-    def leave(self) -> None:
-        self._left = perf_counter()
-
-    def enter(self) -> None:
-        self._away += perf_counter() - self._left
-
-
-class AdaptiveBlockSize:
-    """Starts at one row, grows while a block takes little time and few bytes, and halves when its rows take long.
-
-    So the first row comes at once, a slow function never runs over a long block, and a fast one gets long blocks. A
-    block has costs of its own beside those of its rows: each column is handled once, a remote dataset answers a
-    request. While they prevail, fewer rows would take as long, so the block doubles instead.
-    """
-
-    MAX_ROWS = 8192
-    MAX_BYTES = 2**20  # a block should still be in the cache when it is used
-    COLUMN_BYTES = 2**12  # more for each column: to handle a column takes as long as to copy this much
-    FAST_SECONDS, SLOW_SECONDS = 0.002, 0.008  # of producing one block
-    LEAP = 8  # times as many rows after a block so fast that these still take half of `FAST_SECONDS`; else twice
-    COLUMN_SECONDS = 2.5e-5  # more for each column: what all operators of a chain take for it, whatever its rows
-
-    __slots__ = ("_before", "_clock", "_columns", "_limit", "_since", "_size")
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._size = 1
-        self._limit = self.MAX_ROWS
-        self._columns = 0
-        self._before = 0, math.inf  # rows and seconds of the last block of another size
-        self._since: float | None = None
-
-    def begin_like(self, other: AdaptiveBlockSize) -> None:
-        """Starts at the size that a producer of like rows has found: a short run would not come to it."""
-        self._size = min(other._size, other._limit)
-
-    def rows(self) -> int:
-        now = self._clock.now()
-        if self._since is not None:
-            self._adapt(now - self._since)
-        self._since = now
-        return min(self._size, self._limit)
-
-    def _adapt(self, seconds: float) -> None:
-        """Chooses the next size, after a block that took so many seconds."""
-        size = min(self._size, self._limit)
-        rows_before, seconds_before = self._before
-        seconds_of_rows = seconds
-        if size != rows_before:  # what one more row took, times the rows
-            seconds_of_rows = size * (seconds - seconds_before) / (size - rows_before)
-        self._size = size
-        more = self.COLUMN_SECONDS * self._columns
-        if seconds < self.FAST_SECONDS + more or seconds_of_rows < seconds / 2:
-            growth = self.LEAP if seconds < self.FAST_SECONDS / (2 * self.LEAP) else 2
-            self._size = min(size * growth, self.MAX_ROWS, self._limit)
-        elif seconds > self.SLOW_SECONDS + 4 * more:
-            self._size = max(size // 2, 1)
-        if self._size != size:
-            self._before = size, seconds
-
-    def produced(self, rows: BlockRows) -> None:
-        if rows:
-            self._columns = len(column_names(rows)) if isinstance(rows, Rows) else 0
-            most = self.MAX_BYTES + self.COLUMN_BYTES * self._columns
-            self._limit = max(1, most * len(rows) // max(1, nbytes(rows)))
-
-
-class OneRow:
-    """One row in each block: for replays and for debugging."""
-
-    __slots__ = ()
-
-    def __init__(self, clock: Clock) -> None:
-        pass
-
-    def rows(self) -> int:
-        return 1
-
-    def produced(self, rows: BlockRows) -> None:
-        pass
 
 
 @dataclass(slots=True)
@@ -241,7 +57,7 @@ class Block:
         )
 
     def with_rows(self, rows: BlockRows) -> Block:
-        """This block with `rows` in place of its own; if there are fewer, only the first rows of the block remain."""
+        """This block with `rows` instead of its own; if there are fewer, only the first rows of the block remain."""
         if len(rows) == len(self.rows):
             return Block(rows, self.at, self.end, self.origins)
         count = len(rows)
@@ -334,9 +150,197 @@ def split_block(block: Block, block_size: BlockSize) -> Iterator[Block]:
 
 
 def close(blocks: Iterator[Block]) -> None:
-    """Ends a run of blocks and all that runs for it. An iterator that is not a generator has nothing to end."""
+    """End a run of blocks and all that runs for it. An iterator that is not a generator has nothing to end."""
     if isinstance(blocks, Generator):
         blocks.close()
+
+
+# Sizes of blocks
+
+
+class BlockSize(Protocol):
+    """Sizes of the blocks of one producer."""
+
+    def rows(self) -> int:
+        """The most rows that the next block may hold."""
+        ...
+
+    def produced(self, rows: BlockRows) -> None:
+        """Note the rows of a new block."""
+        ...
+
+
+class AdaptiveBlockSize:
+    """Starts at one row, grows while a block takes little time and few bytes, and halves when its rows take long.
+
+    So the first row comes at once, a slow function never runs over a long block, and a fast one gets long blocks. A
+    block has costs of its own beside those of its rows: each column is handled once, a remote dataset answers a
+    request. While these costs prevail, fewer rows would take as long, so the block doubles instead.
+    """
+
+    MAX_ROWS = 8192
+    MAX_BYTES = 2**20  # a block should still be in the cache when it is used
+    COLUMN_BYTES = 2**12  # more for each column: to handle a column takes as long as to copy this much
+    FAST_SECONDS, SLOW_SECONDS = 0.002, 0.008  # of producing one block
+    LEAP = 8  # the growth after a block so fast that the next still takes half of `FAST_SECONDS`; else 2
+    COLUMN_SECONDS = 2.5e-5  # more for each column: the time of a whole chain for it, whatever its rows
+
+    __slots__ = ("_before", "_clock", "_columns", "_limit", "_since", "_size")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._size = 1
+        self._limit = self.MAX_ROWS
+        self._columns = 0
+        self._before = 0, math.inf  # rows and seconds of the last block of another size
+        self._since: float | None = None
+
+    def begin_like(self, other: AdaptiveBlockSize) -> None:
+        """Start at the size that a producer of like rows has found: a short run would not reach it."""
+        self._size = min(other._size, other._limit)
+
+    def rows(self) -> int:
+        now = self._clock.now()
+        if self._since is not None:
+            self._adapt(now - self._since)
+        self._since = now
+        return min(self._size, self._limit)
+
+    def _adapt(self, seconds: float) -> None:
+        """Choose the next size, after a block that took `seconds`."""
+        size = min(self._size, self._limit)
+        rows_before, seconds_before = self._before
+        seconds_of_rows = seconds
+        if size != rows_before:  # the time of one more row, times the rows
+            seconds_of_rows = size * (seconds - seconds_before) / (size - rows_before)
+        self._size = size
+        more = self.COLUMN_SECONDS * self._columns
+        if seconds < self.FAST_SECONDS + more or seconds_of_rows < seconds / 2:
+            growth = self.LEAP if seconds < self.FAST_SECONDS / (2 * self.LEAP) else 2
+            self._size = min(size * growth, self.MAX_ROWS, self._limit)
+        elif seconds > self.SLOW_SECONDS + 4 * more:
+            self._size = max(size // 2, 1)
+        if self._size != size:
+            self._before = size, seconds
+
+    def produced(self, rows: BlockRows) -> None:
+        if rows:
+            self._columns = len(column_names(rows)) if isinstance(rows, Rows) else 0
+            most = self.MAX_BYTES + self.COLUMN_BYTES * self._columns
+            self._limit = max(1, most * len(rows) // max(1, nbytes(rows)))
+
+
+class OneRow:
+    """One row in each block: for replays and for debugging."""
+
+    __slots__ = ()
+
+    def __init__(self, clock: Clock) -> None:
+        pass
+
+    def rows(self) -> int:
+        return 1
+
+    def produced(self, rows: BlockRows) -> None:
+        pass
+
+
+class Clock:
+    """Counts the seconds of producing, without those of the consumer."""
+
+    __slots__ = ("_away", "_left")
+
+    def __init__(self) -> None:
+        self._away = 0.0
+        self._left = 0.0
+
+    def now(self) -> float:
+        return perf_counter() - self._away
+
+    def leave(self) -> None:
+        self._left = perf_counter()
+
+    def enter(self) -> None:
+        self._away += perf_counter() - self._left
+
+
+# Sizes of rows
+
+
+def nbytes(rows: BlockRows) -> int:
+    """The approximate size of the rows in bytes; for lists, estimated from the first row."""
+    if isinstance(rows, Rows):
+        tables, selection = rows._tables_and_selection
+        if selection is None:
+            # Of Python objects, the pointers only.
+            return sum(int(column.nbytes) for columns in tables for column in columns.values())
+        return len(rows) * sum(int(column[:1].nbytes) for column in tables[0].values())
+    return len(rows) * _object_bytes(rows[0]) if rows else 0
+
+
+def _object_bytes(value: object, depth: int = 2) -> int:
+    try:
+        size = getattr(value, "nbytes", None)
+    except RuntimeError:  # of a sparse tensor
+        size = None
+    if isinstance(size, int):
+        return size
+    if isinstance(value, Rows):
+        return nbytes(value)
+    if isinstance(value, (bytes, bytearray, str)):
+        return len(value)
+    if depth and isinstance(value, Mapping):
+        return 64 + sum(_object_bytes(v, depth - 1) for v in value.values())
+    if depth and isinstance(value, (list, tuple)) and value:
+        return 64 + len(value) * _object_bytes(value[0], depth - 1)
+    return 32
+
+
+def row_width(schema: pa.Schema | None) -> int | None:
+    """The bytes of a row; None if there is no schema, or a column has values of different sizes."""
+    bits = 0
+    for kind in () if schema is None else schema.types:
+        width = _bits(kind)
+        if width is None:
+            return None
+        bits += width
+    return -(-bits // 8) or None
+
+
+def _bits(kind: pa.DataType) -> int | None:
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if isinstance(kind, pa.FixedSizeListType):
+        width = _bits(kind.value_type)
+        return None if width is None else width * kind.list_size
+    try:
+        return kind.bit_width
+    except ValueError:  # of a type without a fixed width
+        return None
+
+
+def row_count(element: object) -> int:
+    """The number of rows in an element; 1 if it is one row."""
+    shape = row_shape(element)
+    return shape if isinstance(shape, int) else 1
+
+
+def row_shape(element: object) -> int | tuple[()]:
+    """The number of rows in an element; () if it is one row."""
+    shape = getattr(element, "shape", None)
+    if shape is None and not isinstance(element, (int, float, str, bytes)):  # these tests are faster than the next ones
+        if isinstance(element, (list, tuple)):
+            if not (element and hasattr(element[0], "shape")):
+                return len(element) if isinstance(element, list) else ()
+            element = element[0]  # the columns of collated pairs
+        elif isinstance(element, (dict, Mapping)):
+            element = next(iter(element.values()), ())
+        shape = getattr(element, "shape", None)
+        if shape is None and isinstance(element, Sized) and not isinstance(element, (str, bytes)):
+            return len(element)
+    return int(shape[0]) if shape else ()
 
 
 # Skipped rows
@@ -347,9 +351,9 @@ class Parted(NamedTuple):
 
     Attributes:
         values: the rows that remain.
-        places: where they stood.
-        skipped: what was left out, by its place; one with a value stands before a row that remains.
-        total: how many places there were.
+        places: their places among all rows.
+        skipped: the rows that were left out, by place; one with a value comes before a row that remains.
+        total: the number of all rows.
     """
 
     values: BlockRows
@@ -358,7 +362,7 @@ class Parted(NamedTuple):
     total: int
 
     def merged(self, results: BlockRows) -> BlockRows:
-        """The places up to that of the last result, with the results in those of the first rows that remain."""
+        """All rows up to the last result, with the results as the first rows that remain."""
         count = self.total if len(results) == len(self.places) else self.places[len(results)]
         if not self.skipped:
             return results
@@ -373,15 +377,6 @@ class Parted(NamedTuple):
         return _merged_table(results, self, count)
 
 
-def has_skipped(rows: BlockRows) -> bool:
-    """Whether some of the rows were skipped."""
-    if not Skipped.exist:
-        return False
-    if isinstance(rows, list):
-        return Skipped in set(map(type, rows))
-    return SKIPPED in column_names(rows)
-
-
 def parted(rows: BlockRows) -> Parted:
     """The rows without those that were skipped."""
     if not has_skipped(rows):
@@ -394,6 +389,15 @@ def parted(rows: BlockRows) -> Parted:
     else:
         values = without_marks(cast("Rows", take(rows, np.array(places, np.int64))))
     return Parted(values, places, skipped, len(rows))
+
+
+def has_skipped(rows: BlockRows) -> bool:
+    """Whether some of the rows were skipped."""
+    if not Skipped.exist:
+        return False
+    if isinstance(rows, list):
+        return Skipped in set(map(type, rows))
+    return SKIPPED in column_names(rows)
 
 
 def without_marks(rows: Rows) -> Rows:

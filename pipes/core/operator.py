@@ -1,4 +1,4 @@
-"""The contract of operators: what one declares, what its code sees of the graph, and what breaks it.
+"""The contract of operators: their declarations, their view of the graph, and the checks of both.
 
 The engine and the planner ask for these declarations, never for the type of an operator.
 """
@@ -24,11 +24,12 @@ from .skips import OnError, Skipped
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 T = TypeVar("T")
 
 
 class Order(enum.Enum):
-    """What an operator does to the order and the number of rows: decides where rows may be divided among shards."""
+    """The effect of an operator on the order and the number of rows. Decides where shards may divide the rows."""
 
     ROW_LOCAL = "row-local"
     """Treats each row by itself: it may run on any shard."""
@@ -50,117 +51,15 @@ class Boundary(enum.Enum):
     EACH_PROCESS = "each process"
     """Each process that runs it reads its whole input."""
     WORKERS = "workers"
-    """Workers run everything up to here; the training process runs all that is not before such a place."""
+    """Workers run everything up to here; the training process runs the rest."""
 
 
 class Columns(enum.Enum):
-    """What an operator does to the way rows are held."""
+    """The effect of an operator on the way rows are held."""
 
     KEEPS = "keeps"
     MAKES = "makes columns"
     LOSES = "makes Python rows"
-
-
-class Weights(NamedTuple):
-    """How much work each row of an indexed output means, if an operator makes many rows of it.
-
-    Attributes:
-        values: the weight of each row, by position; a negative weight is unknown.
-        are_rows: whether a weight is the number of rows; else it is a number of bytes or the like.
-    """
-
-    values: npt.NDArray[np.int64]
-    are_rows: bool = False
-
-
-class Input(Protocol):
-    """What an operator reads from."""
-
-    @property
-    def op(self) -> Operator:
-        """The operator that makes these rows."""
-        ...
-
-    @property
-    def length(self) -> int | None:
-        """How many rows there are, if that is known without a run."""
-        ...
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """Names and types of the columns, if the rows are those of a table and a run is not needed to know them."""
-        ...
-
-    @property
-    def indexed(self) -> bool:
-        """Whether `rows` gives the rows at any positions; else they come in order only."""
-        ...
-
-    @property
-    def may_skip(self) -> bool:
-        """Whether a policy may leave out rows."""
-        ...
-
-    def weights(self, context: Context) -> Weights | None:
-        """The weights of the rows, if they are known and rows come at any positions."""
-        ...
-
-    def rows(self, indices: Indices, context: Context) -> BlockRows:
-        """The rows at `indices`, in that order."""
-        ...
-
-    def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
-        """The rows from `at` on, in blocks."""
-        ...
-
-
-class StageView(Protocol):
-    """What the code of an operator sees of the graph around it."""
-
-    @property
-    def name(self) -> str:
-        """The operator's name, the key of its randomness and of its leftovers."""
-        ...
-
-    @property
-    def call_site(self) -> CallSite | None:
-        """The user's line that put the operator into the chain."""
-        ...
-
-    @property
-    def inputs(self) -> Sequence[Input]:
-        """What the operator reads from."""
-        ...
-
-    @property
-    def input(self) -> Input:
-        """The only input."""
-        ...
-
-    def memo(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make()` returned for `key`; the last few keys are kept. For costly functions of their key."""
-        ...
-
-    def failed(self, error: Exception, at: Cursor, context: Context) -> Exception:
-        """The error to raise if a user's function failed on the input row at `at`."""
-        ...
-
-    def failed_at(self, error: Exception, index: int, context: Context) -> Exception:
-        """As `failed`, for row `index` of an indexed input."""
-        ...
-
-    def failed_on(self, error: Exception, origin: Origin | None) -> Exception:
-        """As `failed`, for a source, which knows the origin of its rows."""
-        ...
-
-    def skip(
-        self, error: Exception, place: Cursor | int, row: object, context: Context, origin: Origin | None = None
-    ) -> Skipped | None:
-        """What stands in the place of a row on which a function failed; None if the error must be raised.
-
-        `place` is the cursor of the row in the input, or its number if the input is indexed.
-        """
-        ...
 
 
 class Operator:
@@ -173,7 +72,7 @@ class Operator:
     kind: ClassVar[str]
     """The name of the chain function."""
     order: ClassVar[Order]
-    """What it does to the order of rows. It has no default: a source may leave it out, all others must state it."""
+    """Its effect on the order of rows. It has no default: a source may leave it out, all others must state it."""
     columns: ClassVar[Columns] = Columns.KEEPS
     seeks: ClassVar[bool] = False
     """Whether `blocks` takes a cursor's `skip` upstream; else the engine drops the rows skipped."""
@@ -182,19 +81,19 @@ class Operator:
     boundary: ClassVar[Boundary | None] = None
     """Whether rows are divided here, or which processes run all of it."""
     transparent: ClassVar[bool] = False
-    """Whether it hands on its input without looking at it: it may be added or removed between a state and its use."""
+    """Whether it passes its input on unseen: it may be added or removed between a state and its use."""
     hands_out: ClassVar[bool] = False
     """Whether its rows are units of work: its blocks are short, so that units are opened shortly before their turn."""
     repeats: ClassVar[bool] = False
-    """Whether it runs its input several times: what a round leaves over belongs to that round."""
+    """Whether it runs its input several times: the leftovers of a round belong to that round."""
     main_thread: bool = False
-    """Whether it must run in the consumer's thread, because other code of that thread sees what it does."""
+    """Whether it must run in the consumer's thread, because other code of that thread sees its effects."""
     name: str | None = None
-    """The user's own name for it, the key of its randomness in place of its kind and count."""
+    """The user's own name for it: the key of its randomness, instead of its kind and count."""
     buffer: int = 0
-    """How many elements a thread makes before they are asked for."""
+    """The number of elements that a thread makes ahead."""
     on_error = cast("OnError | None", None)
-    """What happens to a row whose function fails; None takes the policy of the next `on_error()` in the chain."""
+    """The policy for a row whose function fails; None takes that of the next `on_error()` in the chain."""
 
     def moves_skipped(self) -> bool:
         """Whether its code takes a `Skipped` for a row like any other: it only moves rows, or knows of them.
@@ -212,15 +111,15 @@ class Operator:
         return self
 
     def length(self, stage: StageView) -> int | None:
-        """How many rows come out, if that is known without running."""
+        """The number of output rows, if it is known without a run."""
         return None
 
     def schema(self, stage: StageView) -> pa.Schema | None:
-        """Names and types of the columns that come out, if that is known without running."""
+        """Names and types of the output columns, if they are known without a run."""
         return None
 
     def weights(self, stage: StageView, context: Context) -> Weights | None:
-        """How the rows of an indexed output compare as units of work; by default as those of the only input."""
+        """The weights of the rows of an indexed output; by default those of the only input."""
         if len(stage.inputs) != 1 or self.order is not Order.ROW_LOCAL:
             return None
         return stage.inputs[0].weights(context)
@@ -228,7 +127,7 @@ class Operator:
     def cut(self, unit: object, first: int, stop: int, slots: int) -> object | None:
         """The part [first, stop) of the `slots` of a row of the output, as another row.
 
-        None if the row cannot be cut; shards then divide what the next operator makes of it.
+        None if the row cannot be cut; shards then divide the rows that the next operator makes of it.
         """
         return None
 
@@ -237,14 +136,14 @@ class Operator:
         return False
 
     def lookback(self) -> int:
-        """How many input rows a resume runs again."""
+        """The number of input rows that a resume runs again."""
         return 0
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        """The cursors, in the token of `at`, of inputs that `blocks` begins to read there; each with its input, plain.
+        """Each input that `blocks` begins to read at `at`, with its plain cursor there; by default none.
 
-        So a state is checked when it is loaded, and not first when its shard begins. By default none. It reads
-        nothing. Any error that it raises means that the token is not one of this operator.
+        So a state is checked when it is loaded, and not only when its shard begins. It reads nothing. Any error that
+        it raises means that the token is not one of this operator.
         """
         return iter(())
 
@@ -264,11 +163,11 @@ class Operator:
         return ((source, index, context) for source in stage.inputs)
 
     def reads(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        """Those of the rows of `trace` that must be read, now, to make row `index`: by default all of them."""
+        """Those rows of `trace` that must be read now, to make row `index`; by default all of them."""
         return self.trace(stage, index, context)
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
-        """Where row `index` of an indexed output comes from; for sources, the rows of others are traced to these."""
+        """The origin of row `index` of an indexed output, for sources; the rows of others are traced to these."""
         return None
 
     def start_reading(self, stage: StageView, index: int, context: Context) -> Work | None:
@@ -279,7 +178,7 @@ class Operator:
         return None
 
     def calls_ahead(self) -> int:
-        """For how many rows of an indexed output `start_calls` is asked before `rows` is."""
+        """The number of rows of an indexed output for which `start_calls` runs ahead of `rows`."""
         return 0
 
     def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Call]:
@@ -290,15 +189,15 @@ class Operator:
         return []
 
     def identity(self) -> Json:
-        """What the fingerprint of a state adds to the call: lengths, types, a digest of the units; plain and small."""
+        """The part of a state's fingerprint beside the call: lengths, types, a digest of the units; plain and small."""
         return None
 
     def saved(self) -> str | None:
-        """What `resolve` has found and would not find again in data that grows: a state keeps it whole."""
+        """The findings of `resolve` that data that grows would not give again: a state keeps them whole."""
         return None
 
     def restored(self, saved: str) -> Operator:
-        """This operator, not resolved yet, with what `saved` of the operator of a state was.
+        """This operator, not resolved yet, with the findings that a state has saved.
 
         Raises:
             ValueError: the text is damaged.
@@ -306,9 +205,9 @@ class Operator:
         return self
 
     def one_view_repair(self) -> str | None:
-        """If all ranks must run what one of them has resolved: what the user can do if they do not communicate.
+        """Advice for ranks without a process group, if one rank must resolve the operator for all.
 
-        None if each rank may resolve the operator itself.
+        None if each rank may resolve it itself.
         """
         return None
 
@@ -317,7 +216,7 @@ class Operator:
         return self
 
     def left_over(self, rows: int) -> int:
-        """Of an operator that regroups: how many of `rows` input rows are left for an incomplete last group."""
+        """Of an operator that regroups: the number of `rows` input rows left for an incomplete last group."""
         return 0
 
     def sent(self) -> Operator:
@@ -329,7 +228,7 @@ class Operator:
         return self.order is Order.REORDERS
 
     def remark(self, stage: StageView) -> str | None:
-        """What `explain` should say of it beside its traits."""
+        """A remark for `explain`, beside its traits."""
         return None
 
     def call(self) -> str | None:
@@ -338,6 +237,122 @@ class Operator:
         None if the call of another operator puts this one into the chain.
         """
         return call_code(self)
+
+
+class TokenOfInput(Operator):
+    """An operator whose token is a cursor of the only input."""
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        yield stage.input, at.token
+
+
+class CursorOfInput(Operator):
+    """An operator whose cursors are those of the only input."""
+
+    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
+        yield stage.input, at.plain
+
+
+class StageView(Protocol):
+    """The view that the code of an operator has of the graph around it."""
+
+    @property
+    def name(self) -> str:
+        """The operator's name, the key of its randomness and of its leftovers."""
+        ...
+
+    @property
+    def call_site(self) -> CallSite | None:
+        """The user's line that put the operator into the chain."""
+        ...
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """The inputs, in the order of the call."""
+        ...
+
+    @property
+    def input(self) -> Input:
+        """The only input."""
+        ...
+
+    def memo(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The result of `make()` for `key`; the last few keys are kept. For costly functions of their key."""
+        ...
+
+    def failed(self, error: Exception, at: Cursor, context: Context) -> Exception:
+        """The error to raise if a user's function failed on the input row at `at`."""
+        ...
+
+    def failed_at(self, error: Exception, index: int, context: Context) -> Exception:
+        """As `failed`, for row `index` of an indexed input."""
+        ...
+
+    def failed_on(self, error: Exception, origin: Origin | None) -> Exception:
+        """As `failed`, for a source, which knows the origin of its rows."""
+        ...
+
+    def skip(
+        self, error: Exception, place: Cursor | int, row: object, context: Context, origin: Origin | None = None
+    ) -> Skipped | None:
+        """The `Skipped` for a row on which a function failed; None if the error must be raised.
+
+        `place` is the cursor of the row in the input, or its number if the input is indexed.
+        """
+        ...
+
+
+class Input(Protocol):
+    """An input of an operator."""
+
+    @property
+    def op(self) -> Operator:
+        """The operator that makes these rows."""
+        ...
+
+    @property
+    def length(self) -> int | None:
+        """The number of rows, if it is known without a run."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Names and types of the columns, if the rows are those of a table and these are known without a run."""
+        ...
+
+    @property
+    def indexed(self) -> bool:
+        """Whether `rows` gives the rows at any positions; else they come in order only."""
+        ...
+
+    @property
+    def may_skip(self) -> bool:
+        """Whether a policy may leave out rows."""
+        ...
+
+    def weights(self, context: Context) -> Weights | None:
+        """The weights of the rows, if they are known and the input is indexed."""
+        ...
+
+    def rows(self, indices: Indices, context: Context) -> BlockRows:
+        """The rows at `indices`, in that order."""
+        ...
+
+    def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
+        """The rows from `at` on, in blocks."""
+        ...
+
+
+class Weights(NamedTuple):
+    """The cost of each work unit: of each row of an indexed output, from which an operator may make many rows.
+
+    Attributes:
+        values: the weight of each row, by position; a negative weight is unknown.
+        are_rows: whether a weight is the number of rows; else it is a number of bytes or the like.
+    """
+
+    values: npt.NDArray[np.int64]
+    are_rows: bool = False
 
 
 # Checks of the contract
@@ -349,7 +364,7 @@ _accepted: WeakSet[type] = WeakSet()  # classes: each is checked once
 
 
 def check_contract(op: object, *, reads_inputs: bool, call_site: CallSite | None) -> None:
-    """Raises an `ArgumentTypeError` that names the rule, its reason and its repair."""
+    """Raise an `ArgumentTypeError` that names the broken rule, its reason and its repair."""
     kind = type(op)
     if kind not in _accepted:
         broken = _broken_rule(op)
@@ -361,7 +376,7 @@ def check_contract(op: object, *, reads_inputs: bool, call_site: CallSite | None
 
 
 def check_streamed(op: Operator, call_site: CallSite | None) -> None:
-    """Raises a `PlanError` if an operator that only gives rows by position reads from a streamed pipe."""
+    """Raise a `PlanError` if an operator that gives rows by position only reads from a streamed pipe."""
     if type(op).blocks is Operator.blocks:
         raise PlanError(
             with_call_site(
@@ -373,7 +388,7 @@ def check_streamed(op: Operator, call_site: CallSite | None) -> None:
 
 
 def check_depth(op: Operator, depth: int, call_site: CallSite | None) -> None:
-    """Raises a `PlanError` if so many operators follow each other that a run would exceed Python's recursion limit."""
+    """Raise a `PlanError` if a chain is too long for Python's recursion limit."""
     if depth > MAX_DEPTH:
         raise PlanError(
             with_call_site(
@@ -433,17 +448,3 @@ def _order_rule(op: object) -> str:
         "`order = Order.ROW_LOCAL` if it treats each row by itself, and `order = Order.GLOBAL` if it looks at other "
         "rows or at positions"
     )
-
-
-class TokenOfInput(Operator):
-    """A token is a cursor of the only input."""
-
-    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        yield stage.input, at.token
-
-
-class CursorOfInput(Operator):
-    """A cursor is one of the only input."""
-
-    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        yield stage.input, at.plain
