@@ -23,30 +23,7 @@ from ..errors import LoaderError
 from .calls import AheadLimit
 
 MAX_ROWS_TRACED = 8192
-"""The rows traced ahead to find the next that have calls, about."""
-
-
-class _Calling(Input, StageView, Protocol):
-    """The part of a stage that calling ahead uses."""
-
-    @property
-    def calls_ahead(self) -> int: ...
-
-    def block(self, start: int, stop: int, context: Context) -> Block: ...
-
-    def one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]: ...
-
-
-class _PlannedCall(NamedTuple):
-    """A row of a stage whose function is called ahead."""
-
-    stage: _Calling
-    row: int
-    context: Context
-
-    @property
-    def key(self) -> StartedKey:
-        return self.context.started_key(self.stage, self.row)
+"""About the most rows that are traced ahead to find calls."""
 
 
 def call_ahead(
@@ -65,7 +42,7 @@ def call_ahead(
     try:
         while start < indices.stop:
             calls.begin()
-            # A unit that a shard was given is gone for the others, so it comes alone.
+            # No other shard gets a unit of work that this one has taken, so it comes alone.
             stop, count, started = calls.take(start + (1 if stage.op.hands_out else block_size.rows()))
             context.started.update(started)
             block: list[Block] = []
@@ -121,7 +98,7 @@ class _CallsAhead:
         self._calls |= _start(calls)
 
     def take(self, stop: int) -> tuple[int, int, dict[StartedKey, Call]]:
-        """The end of the next block, at most `stop`; how many calls its rows have; and those of them that are begun."""
+        """The end of the next block, at most `stop`; the number of calls of its rows; and those that are begun."""
         first = self._first
         stop = min(stop, self._traced)
         count = 0
@@ -146,7 +123,7 @@ class _CallsAhead:
         return stop, count, taken
 
     def measure(self, rows: BlockRows, count: int) -> None:
-        """Adapts how many calls may be made ahead to rows that have so many calls."""
+        """Adapts the limit of calls ahead to `rows`, which needed `count` calls."""
         if count:
             self._limit.measure(rows, count)
 
@@ -166,7 +143,7 @@ def _calls(stage: _Calling, index: int, context: Context) -> Iterator[_PlannedCa
 
 
 def _start(calls: list[_PlannedCall]) -> dict[StartedKey, Call]:
-    """Begins calls, those of one stage together. None for rows that cannot be read: `rows` raises their error."""
+    """Begins calls, those of one stage together. Rows that cannot be read get none: `rows` raises their error."""
     groups: dict[tuple[object, ...], dict[int, _PlannedCall]] = {}
     for call in calls:
         context = call.context
@@ -179,6 +156,29 @@ def _start(calls: list[_PlannedCall]) -> dict[StartedKey, Call]:
             started = first.stage.op.start_calls(first.stage, np.array(list(together)), first.context)
             begun.update(zip((call.key for call in together.values()), started, strict=True))
     return begun
+
+
+class _PlannedCall(NamedTuple):
+    """A row of a stage whose function is called ahead."""
+
+    stage: _Calling
+    row: int
+    context: Context
+
+    @property
+    def key(self) -> StartedKey:
+        return self.context.started_key(self.stage, self.row)
+
+
+class _Calling(Input, StageView, Protocol):
+    """The part of a stage that calling ahead uses."""
+
+    @property
+    def calls_ahead(self) -> int: ...
+
+    def block(self, start: int, stop: int, context: Context) -> Block: ...
+
+    def one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]: ...
 
 
 # Reading ahead
@@ -194,18 +194,6 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Work)
 
 
-class WorkGroup(dict[K, W]):
-    """Several pieces of work as one."""
-
-    def start(self) -> None:
-        for work in self.values():
-            work.start()
-
-    def cancel(self) -> None:
-        for work in self.values():
-            work.cancel()
-
-
 @contextmanager
 def read_ahead(
     items: Generator[T, None, None], make_work: Callable[[T, bool], W], is_remote: Callable[[T], bool]
@@ -213,9 +201,9 @@ def read_ahead(
     """The items in order, each with its work, which is started early if it is remote.
 
     Args:
-        items: taken from no further ahead than work is started. Errors of items and of work are raised in their turn.
-        make_work: makes the work of an item; the flag says whether a thread starts it before its turn.
-        is_remote: whether the work of an item takes long.
+        items: taken no further ahead than work is started. Errors of items and of work are raised in their turn.
+        make_work: makes the work of an item; the flag is True if a thread starts it before its turn.
+        is_remote: tells that the work of an item takes long.
     """
     run = object()
     _runs.add(run)
@@ -229,7 +217,7 @@ def read_ahead(
 def _read_ahead(
     items: Iterator[T], make_work: Callable[[T, bool], W], is_remote: Callable[[T], bool]
 ) -> Generator[tuple[T, W], None, None]:
-    waiting: deque[tuple[T, W, bool]] = deque()  # the flag: whether it was started early
+    waiting: deque[tuple[T, W, bool]] = deque()  # the flag: it was started early
     remote = True  # the last item
     ended = False
     failure: Exception | None = None
@@ -266,32 +254,22 @@ def _read_ahead(
             work.cancel()
 
 
-class _Readable(Input, StageView, Protocol):
-    """The part of a stage that reading ahead uses."""
+class WorkGroup(dict[K, W]):
+    """Several pieces of work as one."""
 
-    @property
-    def reads_ahead(self) -> bool: ...
+    def start(self) -> None:
+        for work in self.values():
+            work.start()
 
-    def block(self, start: int, stop: int, context: Context) -> Block: ...
-
-
-class _RowWork(NamedTuple):
-    """What a row waits for.
-
-    Attributes:
-        row: its position.
-        some_local: whether some stages read the row from local storage.
-    """
-
-    row: int
-    works: WorkGroup[StartedKey, Work]
-    some_local: bool
+    def cancel(self) -> None:
+        for work in self.values():
+            work.cancel()
 
 
 def rows_ahead(stage: _Readable, indices: range, context: Context) -> Generator[Block, None, tuple[int, bool]]:
     """Rows at `indices`, a block each, up to the first row that waits for nothing; the work of the next is started.
 
-    Returns the position of that row, and whether later rows may have to wait.
+    Returns the position of that row, and True if later rows may have to wait.
     """
     context = replace(context, started={})
     items = (_row_work(stage, index, context) for index in indices)
@@ -305,6 +283,19 @@ def rows_ahead(stage: _Readable, indices: range, context: Context) -> Generator[
             context.started.clear()
             yield block.pop()
     return indices.stop, False
+
+
+class _RowWork(NamedTuple):
+    """The work that a row waits for.
+
+    Attributes:
+        row: its position.
+        some_local: some stages read the row from local storage.
+    """
+
+    row: int
+    works: WorkGroup[StartedKey, Work]
+    some_local: bool
 
 
 def _row_work(stage: _Readable, index: int, context: Context) -> _RowWork:
@@ -323,7 +314,37 @@ def _start_reading(stage: _Readable, index: int, context: Context, works: dict[S
             _start_reading(cast("_Readable", source), row, inner, works)
 
 
+class _Readable(Input, StageView, Protocol):
+    """The part of a stage that reading ahead uses."""
+
+    @property
+    def reads_ahead(self) -> bool: ...
+
+    def block(self, start: int, stop: int, context: Context) -> Block: ...
+
+
 # Prefetching
+
+
+def in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
+    """The blocks of `make`, made by a thread that pauses while `rows` rows are ready.
+
+    The thread starts at the first `next` and ends when the iterator is closed or dropped. If `rows` is 0 or the run
+    allows no threads, the calling thread makes the blocks.
+    """
+    return _in_thread(make, rows, context) if rows and context.process.threads else make(context)
+
+
+def _in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
+    clock = Clock()  # the thread's own: it does not count the time in which the thread waits
+    queue = _Queue(rows, clock)
+    inner = context.with_clock(clock)
+    context.process.resources.start("feedpipe-prefetch", partial(queue.fill, make, inner), queue.close)
+    try:
+        while (block := queue.next()) is not None:
+            yield block
+    finally:
+        queue.close()  # the run joins its thread
 
 
 @dataclass(frozen=True)
@@ -409,24 +430,3 @@ def _disown() -> None:
 
 _queues: dict[object, None] = {}
 os.register_at_fork(after_in_child=_disown)
-
-
-def in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
-    """The blocks of `make`, made by a thread that pauses while `rows` rows are ready.
-
-    The thread starts at the first `next` and ends when the iterator is closed or dropped. If `rows` is 0 or the run
-    allows no threads, the calling thread makes the blocks.
-    """
-    return _in_thread(make, rows, context) if rows and context.process.threads else make(context)
-
-
-def _in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
-    clock = Clock()  # the thread's own: it does not count the time in which the thread waits
-    queue = _Queue(rows, clock)
-    inner = context.with_clock(clock)
-    context.process.resources.start("feedpipe-prefetch", partial(queue.fill, make, inner), queue.close)
-    try:
-        while (block := queue.next()) is not None:
-            yield block
-    finally:
-        queue.close()  # the run joins its thread

@@ -24,6 +24,7 @@ from ..core.skips import Skipped
 from ..errors import LoaderError
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 def map_until_error(
@@ -32,7 +33,7 @@ def map_until_error(
     """The results of `function` up to the first failure, and that failure: the row after the last result failed.
 
     Args:
-        user_function: what `function` calls, if that is not the user's own; errors name it.
+        user_function: the user's own function, if `function` only calls it; errors name it.
     """
     results: list[T] = []
     try:
@@ -73,64 +74,10 @@ def stop_iteration_error(function: object) -> Exception:
 # Concurrent calls
 
 
-U = TypeVar("U")
-
 CALLS_AHEAD = 4
 """The calls begun or finished ahead of their consumer, for each call that may run at a time."""
 MAX_BYTES_AHEAD = 2**28
-"""The limit of the results of calls ahead."""
-
-
-class PendingCall:
-    """A call that may still run.
-
-    Only queues in C wait for it and end it: an interrupt finds no lock half released, as it does in a `Future`.
-
-    Attributes:
-        value, error: the result, or the error, once it has ended.
-        stop: ends the call itself, if it can be ended while it runs.
-        is_cancelled: whether nobody needs it any more.
-        is_running: whether a thread runs it, so that nothing can end it early.
-    """
-
-    __slots__ = ("_ended", "_open", "error", "is_cancelled", "is_running", "stop", "value")
-
-    def __init__(self, open_calls: set[PendingCall] | None = None) -> None:
-        self._ended: SimpleQueue[None] = SimpleQueue()
-        self._open = open_calls
-        self.value: object = None
-        self.error: BaseException | None = None
-        self.stop: Callable[[], object] | None = None
-        self.is_cancelled = False
-        self.is_running = False
-        if open_calls is not None:
-            open_calls.add(self)
-
-    def finish(self, value: object, error: BaseException | None = None) -> None:
-        """Note the result or the error, and release whoever waits for it."""
-        self.value, self.error = value, error
-        self._release()
-
-    def cancel(self) -> None:
-        """Release whoever waits for it; it does not begin, or is stopped. One that runs in a thread goes on."""
-        if self.is_running or (self.done() and not self.is_cancelled):
-            return
-        self.is_cancelled = True
-        if self.stop is not None:
-            self.stop()
-        self._release()
-
-    def done(self) -> bool:
-        return not self._ended.empty()
-
-    def wait(self) -> None:
-        self._ended.get()
-        self._ended.put(None)
-
-    def _release(self) -> None:
-        self._ended.put(None)
-        if self._open is not None:
-            self._open.discard(self)
+"""The most bytes of results of calls ahead."""
 
 
 class CallPool(ABC):
@@ -225,69 +172,6 @@ class CallPool(ABC):
                 call.cancel()
 
 
-class AheadLimit:
-    """The limit of calls that one shard begins ahead. The shards of a process share the calls and their bytes.
-
-    Attributes:
-        calls: the limit now; at least 1.
-    """
-
-    def __init__(self, calls: int, context: Context) -> None:
-        self._shards = max(1, len(context.process.shards))
-        self._most = calls
-        self.calls = max(1, calls // self._shards)
-
-    def measure(self, rows: BlockRows, calls: int) -> None:
-        """Adapt the limit to the size of the results of some calls."""
-        fitting = MAX_BYTES_AHEAD * calls // max(1, nbytes(rows))
-        self.calls = max(1, min(self._most, fitting) // self._shards)
-
-
-class BegunCall(NamedTuple):
-    """A call that was begun before its rows are asked for.
-
-    Attributes:
-        future: its result.
-        group: the number of its group, if a call is for several rows.
-        skipped: the rows skipped before it, or the skipped row itself.
-        row: the row, if it is needed when the call fails.
-    """
-
-    future: PendingCall
-    group: int = 0
-    skipped: Skipped | None = None
-    row: object = None
-
-    def start(self) -> None:
-        pass
-
-    def is_done(self) -> bool:
-        return self.future.done()
-
-    def cancel(self) -> None:
-        self.future.cancel()
-
-
-def done(result: object) -> PendingCall:
-    """A call that has returned."""
-    call = PendingCall()
-    call.finish(result)
-    return call
-
-
-def begun_calls(
-    begin: Callable[[npt.NDArray[np.int64]], Sequence[BegunCall]],
-    stage: object,
-    positions: Sequence[int],
-    context: Context,
-) -> list[BegunCall]:
-    """The calls for the rows at `positions` of a stage: those begun ahead, and those that `begin` begins now."""
-    calls = [cast("BegunCall | None", context.take_started(stage, position)) for position in positions]
-    missing = [position for position, call in zip(positions, calls, strict=True) if call is None]
-    others = iter(begin(np.array(missing)) if missing else ())
-    return [next(others) if call is None else call for call in calls]
-
-
 class ThreadPool(CallPool):
     """Calls functions in threads."""
 
@@ -334,3 +218,118 @@ def _call(function: Callable[..., object], *arguments: object) -> object:
     if (coroutine_error := forgotten_coroutine_error(result, function)) is not None:
         raise coroutine_error
     return result
+
+
+class PendingCall:
+    """A call that may still run.
+
+    Only queues in C wait for it and end it: an interrupt finds no lock half released, as it does in a `Future`.
+
+    Attributes:
+        value, error: the result, or the error, once it has ended.
+        stop: ends the call itself, if it can be ended while it runs.
+        is_cancelled: nobody needs it any more.
+        is_running: a thread runs it, so that nothing can end it early.
+    """
+
+    __slots__ = ("_ended", "_open", "error", "is_cancelled", "is_running", "stop", "value")
+
+    def __init__(self, open_calls: set[PendingCall] | None = None) -> None:
+        self._ended: SimpleQueue[None] = SimpleQueue()
+        self._open = open_calls
+        self.value: object = None
+        self.error: BaseException | None = None
+        self.stop: Callable[[], object] | None = None
+        self.is_cancelled = False
+        self.is_running = False
+        if open_calls is not None:
+            open_calls.add(self)
+
+    def finish(self, value: object, error: BaseException | None = None) -> None:
+        """Note the result or the error, and release whoever waits for it."""
+        self.value, self.error = value, error
+        self._release()
+
+    def cancel(self) -> None:
+        """Release whoever waits for it; it does not begin, or is stopped. One that runs in a thread goes on."""
+        if self.is_running or (self.done() and not self.is_cancelled):
+            return
+        self.is_cancelled = True
+        if self.stop is not None:
+            self.stop()
+        self._release()
+
+    def done(self) -> bool:
+        return not self._ended.empty()
+
+    def wait(self) -> None:
+        self._ended.get()
+        self._ended.put(None)
+
+    def _release(self) -> None:
+        self._ended.put(None)
+        if self._open is not None:
+            self._open.discard(self)
+
+
+def done(result: object) -> PendingCall:
+    """A call that has returned."""
+    call = PendingCall()
+    call.finish(result)
+    return call
+
+
+class BegunCall(NamedTuple):
+    """A call that was begun before its rows are asked for.
+
+    Attributes:
+        future: its result.
+        group: the number of its group, if a call is for several rows.
+        skipped: the rows skipped before it, or the skipped row itself.
+        row: the row, if it is needed when the call fails.
+    """
+
+    future: PendingCall
+    group: int = 0
+    skipped: Skipped | None = None
+    row: object = None
+
+    def start(self) -> None:
+        pass
+
+    def is_done(self) -> bool:
+        return self.future.done()
+
+    def cancel(self) -> None:
+        self.future.cancel()
+
+
+def begun_calls(
+    begin: Callable[[npt.NDArray[np.int64]], Sequence[BegunCall]],
+    stage: object,
+    positions: Sequence[int],
+    context: Context,
+) -> list[BegunCall]:
+    """The calls for the rows at `positions` of a stage: those begun ahead, and those that `begin` begins now."""
+    calls = [cast("BegunCall | None", context.take_started(stage, position)) for position in positions]
+    missing = [position for position, call in zip(positions, calls, strict=True) if call is None]
+    others = iter(begin(np.array(missing)) if missing else ())
+    return [next(others) if call is None else call for call in calls]
+
+
+class AheadLimit:
+    """The limit of calls that one shard begins ahead. The shards of a process share the calls and their bytes.
+
+    Attributes:
+        calls: the limit now; at least 1.
+    """
+
+    def __init__(self, calls: int, context: Context) -> None:
+        self._shards = max(1, len(context.process.shards))
+        self._most = calls
+        self.calls = max(1, calls // self._shards)
+
+    def measure(self, rows: BlockRows, calls: int) -> None:
+        """Adapt the limit to the size of the results of some calls."""
+        fitting = MAX_BYTES_AHEAD * calls // max(1, nbytes(rows))
+        self.calls = max(1, min(self._most, fitting) // self._shards)

@@ -1,4 +1,4 @@
-"""Coroutine functions of users, on event loops in threads. It alone imports asyncio, which takes long."""
+"""Coroutine functions of users, on event loops in threads. This module alone imports asyncio, which takes long."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Served:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def begin(self, call: PendingCall, function: Callable[..., object], arguments: Sequence[object]) -> None:
-        """Begin a call; this runs on the loop, as all that follows."""
+        """Begin a call. This method and those below run on the loop."""
         if not call.is_cancelled:
             coroutine = cast("Callable[..., Coroutine[Any, Any, object]]", function)
             task = asyncio.create_task(self._await(coroutine, arguments))
@@ -98,7 +98,7 @@ class _Served:
 
 
 async def within(function: Callable[..., Any], arguments: Sequence[object], timeout: float | None) -> object:
-    """What a coroutine function returns; after so many seconds, a `TimeoutError`."""
+    """Return the result of a coroutine function; raise a `TimeoutError` after `timeout` seconds."""
     if timeout is None:
         return await function(*arguments)
     task = asyncio.ensure_future(function(*arguments))
@@ -115,6 +115,6 @@ async def within(function: Callable[..., Any], arguments: Sequence[object], time
 
 
 def complete(function: Callable[..., Any], *arguments: object) -> object:
-    """What a coroutine function returns. It runs in a thread, for this one may be that of an event loop."""
+    """Return the result of a coroutine function. It runs in a thread, because this one may run an event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(lambda: asyncio.run(function(*arguments))).result()

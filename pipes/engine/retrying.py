@@ -17,7 +17,7 @@ from .calls import CallPool, ThreadPool
 
 
 def retrying(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
-    """`function`, with further calls as `retry` says; a coroutine function stays one.
+    """`function`, repeated on failure as `retry` says; a coroutine function stays one.
 
     Each call of a row draws the same random numbers.
     """
@@ -58,7 +58,7 @@ def _retrying_coroutine(function: Callable[..., Any], retry: Retry) -> Callable[
 
 
 def _rewinding(arguments: tuple[object, ...]) -> Callable[[], None]:
-    """A function that puts the generator among the arguments of a call back to where it stands now."""
+    """A function that restores the present state of each random generator among `arguments`."""
     generators = [argument for argument in arguments if isinstance(argument, np.random.Generator)]
     states = [generator.bit_generator.state for generator in generators]
 

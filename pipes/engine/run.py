@@ -27,11 +27,6 @@ ONE_THREAD = (
 )
 
 
-def is_executing(error: Exception) -> bool:
-    """Whether `send`, `next` or `close` itself raised it, because another thread runs the generator."""
-    return isinstance(error, ValueError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
-
-
 def elements(stage: Stage, context: Context | None = None, at: Cursor = START) -> Iterator[object]:
     """The elements of a stage. An iterator that has failed raises the same error at each later `next`."""
     run = _ElementsOfBlocks(stage, context or Context(), at)
@@ -130,17 +125,9 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
             raise
 
 
-def present(row: object) -> object:
-    """A row that was asked for by its number.
-
-    Raises:
-        DataError: it was skipped.
-    """
-    if not isinstance(row, Skipped):
-        return row
-    if row.is_row:
-        raise DataError(f"this element was skipped, because `{row.skips[-1].operator}` failed: {row.skips[-1].error}")
-    return row.value
+def is_executing(error: Exception) -> bool:
+    """Whether `send`, `next` or `close` itself raised it, because another thread runs the generator."""
+    return isinstance(error, ValueError) and error.__traceback__ is not None and error.__traceback__.tb_next is None
 
 
 def interrupted(error: BaseException) -> LoaderError:
@@ -157,7 +144,7 @@ def empty_block() -> PlanError:
 
 
 def known_length(stage: Stage) -> int | None:
-    """How many elements come out; None if only a run can tell.
+    """The number of elements; None if only a run can tell.
 
     If rows may be skipped, it is known only of an indexed pipe that regroups them: its groups become shorter.
     """
@@ -167,7 +154,7 @@ def known_length(stage: Stage) -> int | None:
 
 
 def length_of(stage: Stage) -> int:
-    """How many elements come out.
+    """The number of elements.
 
     Raises:
         UnknownLengthError: the length is not known before a run; the error names the operator.
@@ -181,7 +168,7 @@ def length_of(stage: Stage) -> int:
 
 
 def position_count(stage: Stage) -> int:
-    """How many elements come out, those included that are skipped because they fail.
+    """The number of elements, with those that are skipped because they fail.
 
     Raises:
         UnknownLengthError: the length is not known before a run; the error names the operator.
@@ -204,7 +191,7 @@ def unknown_length_stage(stage: Stage) -> Stage | None:
 
 
 def unknown_length_reason(stage: Stage) -> str:
-    """Why a length is not known, as a part of an error message; empty if each stage knows its length."""
+    """The reason for an unknown length, as a part of an error message; empty if each stage knows its length."""
     unknown = unknown_length_stage(stage)
     if unknown is None and stage.may_skip:
         return ", because rows that fail are skipped"
@@ -231,11 +218,24 @@ def at_index(stage: Stage, index: int) -> object:
         context.process.resources.end_threads()
 
 
+def present(row: object) -> object:
+    """A row that was asked for by its number.
+
+    Raises:
+        DataError: it was skipped.
+    """
+    if not isinstance(row, Skipped):
+        return row
+    if row.is_row:
+        raise DataError(f"this element was skipped, because `{row.skips[-1].operator}` failed: {row.skips[-1].error}")
+    return row.value
+
+
 # Cursors of states
 
 
 MAX_SKIPPED = 2**24
-"""A cursor behind an endless `repeat()` skips at most so many rows: more than any block has."""
+"""The most rows that a cursor behind an endless `repeat()` skips: more than any block has."""
 
 
 def check_cursor(stage: Stage, plain: Json) -> None:

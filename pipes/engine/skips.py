@@ -1,4 +1,4 @@
-"""Rows that were skipped: kept away from operators that do not know of them, noted, and counted."""
+"""Skipped rows: kept from operators that do not know of them, recorded, and counted."""
 
 from __future__ import annotations
 
@@ -32,25 +32,8 @@ from ..core.skips import Quarantine, Skipped, SkippedRow, skips
 from ..errors import CallSite, DataError, Origin, PlanError, SourceError, redacted, text_of, with_call_site
 
 
-class _Around(Input, StageView, Protocol):
-    """A stage, as far as its operator can be kept from skipped rows."""
-
-    @property
-    def one_for_one(self) -> bool: ...
-    @property
-    def node(self) -> Node: ...
-
-
-class _MetSkippedError(Exception):
-    """An operator that does not know of skipped rows has asked for rows, and some of them were skipped."""
-
-    def __init__(self, rows: BlockRows) -> None:
-        super().__init__("some rows were skipped")
-        self.rows = rows
-
-
 def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows:
-    """`rows` of an operator that does not know of skipped rows: it gets the others, and these keep their places.
+    """`rows` of an operator that gets only the rows that were not skipped; the skipped ones keep their places.
 
     Raises:
         PlanError: the operator makes a row of several rows of its input, some of which were skipped.
@@ -79,10 +62,10 @@ def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows
 
 
 def blocks_around(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
-    """`blocks` of an operator that does not know of skipped rows.
+    """`blocks` of an operator that gets only the rows that were not skipped.
 
-    If it gives one row for each row, these keep their places. Else they end here, and count before the row that the
-    operator gives next.
+    If it gives one row for each row, skipped rows keep their places. Else they end here, and count before the next row
+    of the operator.
     """
     if stage.one_for_one:
         return _one_for_one(stage, at, context)
@@ -114,9 +97,9 @@ def _one_for_one(stage: _Around, at: Cursor, context: Context) -> Iterator[Block
 
 
 def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
-    """The rows of an operator whose cursors say which rows of its inputs have been looked at for skips.
+    """The rows of an operator; cursors hold the number of rows of each input up to the last skipped one.
 
-    A run from a cursor reads some rows again, as a window does; what was skipped there has counted already.
+    A run from a cursor reads some rows again, as a window does; the skipped ones of these have counted already.
     """
     start, looked_at = parted_cursor(at, len(stage.inputs))
     skips: list[SkippedRow] = []
@@ -141,7 +124,7 @@ def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
         skipped = Skipped(tuple(skips), is_row=False)
         skips.clear()
         row = block.slice(0, 1)
-        # A resume at its cursor comes to the skipped rows again, which stand before it.
+        # A resume at its cursor comes to the skipped rows before it again.
         yield Block([skipped.before(next(iter(row.rows)))], begin, row.end, row.origins)
         if len(block) > 1:
             yield block.slice(1, len(block))
@@ -155,7 +138,7 @@ def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
 
 
 def parted_cursor(at: Cursor, inputs: int) -> tuple[Cursor, list[int]]:
-    """The operator's own cursor, and the rows of each input that were looked at for skips up to the last one.
+    """The operator's own cursor, and the number of rows of each input up to the last skipped one.
 
     Raises:
         ValueError: the token has another form.
@@ -171,6 +154,15 @@ def parted_cursor(at: Cursor, inputs: int) -> tuple[Cursor, list[int]]:
 
 def _joined_cursor(own: Cursor, looked_at: list[int]) -> Cursor:
     return own._replace(token={"token": own.token, "skips": looked_at.copy()}) if any(looked_at) else own
+
+
+class _Around(Input, StageView, Protocol):
+    """The part of a stage that keeps its operator from skipped rows."""
+
+    @property
+    def one_for_one(self) -> bool: ...
+    @property
+    def node(self) -> Node: ...
 
 
 class _View:
@@ -231,6 +223,14 @@ class _RowsAtHand(_GuardedRows):
         return super().rows(indices, context)
 
 
+class _MetSkippedError(Exception):
+    """An operator that does not know of skipped rows has asked for rows, and some of them were skipped."""
+
+    def __init__(self, rows: BlockRows) -> None:
+        super().__init__("some rows were skipped")
+        self.rows = rows
+
+
 class _GuardedBlocks(_Guarded):
     """Gives the rows that remain, and hands each `Skipped` to a function, in a block of its own."""
 
@@ -275,10 +275,13 @@ def remaining_blocks(blocks: Iterator[Block]) -> Iterator[Block]:
             yield Block(parts.values, block.at, block.end)
 
 
+# Records and counts
+
+
 MAX_REPR = 200
-"""So much of a row is recorded."""
+"""The most characters of a row that are recorded."""
 MAX_TRACEBACK = 4000
-"""Of a longer traceback the end is recorded."""
+"""The most characters of a traceback that are recorded, from its end."""
 
 
 def lost_of(
@@ -291,7 +294,7 @@ def lost_of(
     context: Context,
     find_origin: Callable[[], Origin | None],
 ) -> Skipped:
-    """The mark of a row that failed; what a `Quarantine` records is found out only for one.
+    """The mark of a row that failed, with a record if the policy is a `Quarantine`.
 
     `code` is the call of the operator, `name` its name.
     """
@@ -322,14 +325,14 @@ def lost_of(
 
 
 def code_without_policy(node: Node) -> str:
-    """The call of an operator, without what it says of errors: `.map(parse)`."""
+    """The call of an operator without its policy for errors: `.map(parse)`."""
     op = cast("Any", node.op)
     defaults = {field.name: field.default for field in fields(op) if field.name in ("on_error", "retry")}
     return step_code(replace(op, **defaults) if defaults else op, source=not node.inputs)
 
 
 def _repr(row: object) -> str:
-    """How a row begins; the class may be a user's."""
+    """The beginning of a row as text; its `repr` may be a user's, and fail."""
     try:
         text = row if isinstance(row, str) else repr(row)
     except Exception as failure:
@@ -340,7 +343,7 @@ def _repr(row: object) -> str:
 log = logging.getLogger("feedpipe")
 
 MIN_ROWS_OF_RATE = 1000
-"""A `rate` is looked at from so many rows on."""
+"""The least number of rows of an epoch at which a `rate` is checked."""
 
 _IDENTITY = ("pipe", "name", "epoch", "rounds", "shard", "part", "position", "file", "row", "repr")
 """What identifies a record: two cursors may mean one position, and two operators may have one call.
@@ -351,7 +354,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of an object, in its `repr`: anothe
 
 
 class LostCounts(NamedTuple):
-    """How many rows an epoch has so far. It is replaced, never changed, so that states of earlier steps may keep it.
+    """The numbers of rows of an epoch. It is replaced, never changed, so that states of earlier steps may keep it.
 
     Attributes:
         skipped: those that were skipped, by operator.
@@ -370,7 +373,7 @@ NONE_LOST = LostCounts()
 
 
 def share_of_lost(counts: Iterable[LostCounts], rank: int, world_size: int) -> LostCounts:
-    """The part of a rank, if all ranks share equally what was counted before: their parts add up to it."""
+    """The share of one rank in `counts`; the shares of all ranks add up to their sum."""
     skipped: Counter[str] = Counter()
     rows = 0
     for one in counts:
@@ -405,10 +408,10 @@ class LostLog:
         return LostLog(root) if any(skips(node.op.on_error) for node in walk(root)) else None
 
     def open(self) -> None:
-        """Looks at the folders of all policies.
+        """Checks that the folders of all policies can be written.
 
         Raises:
-            SourceError: one of them cannot be written.
+            SourceError: one of them cannot.
         """
         for code, policy in self._policies.items():
             folder = str(policy.folder)
@@ -425,8 +428,8 @@ class LostLog:
 
         Args:
             new: the rows.
-            counts: what was counted before.
-            cursor: gives the cursor of the element that they are a part of, or stand before.
+            counts: those before.
+            cursor: gives the cursor of the element that they are a part of, or come before.
 
         Raises:
             DataError: they are more than a policy allows.
@@ -450,7 +453,7 @@ class LostLog:
         return LostCounts(totals, counts.rows)
 
     def report(self, counts: LostCounts, what: str) -> None:
-        """Says in a line how many rows an epoch has skipped, if any."""
+        """Logs the numbers of skipped rows, if there are any."""
         if counts.skipped:
             operators = ", ".join(f"{count} by `{code}`" for code, count in counts.skipped.items())
             log.warning("%s: rows that failed were skipped: %s", what, operators)

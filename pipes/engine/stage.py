@@ -25,40 +25,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def no_length(node: Node) -> PlanError:
-    """The error of an indexed operator that knows no length."""
-    return PlanError(
-        with_call_site(
-            f"`{node_code(node)}` gives rows by position and must know how many there are, because nothing else says "
-            "where they end; define `length`, or let `indexed` give False",
-            node.call_site,
-        )
-    )
-
-
-def check_row_count(length: object, node: Node) -> int:
-    """The length that the operator of `node` returned.
-
-    Raises:
-        PlanError: it is no number of rows.
-    """
-    try:
-        count = operator.index(length)  # type: ignore[arg-type]
-    except TypeError:
-        count = -1
-    if count < 0:
-        raise PlanError(
-            with_call_site(
-                f"`length` of `{node_code(node)}` must be an int >= 0, or None, but is: {length!r}", node.call_site
-            )
-        )
-    return count
-
-
 T = TypeVar("T")
 
 MAX_MEMOS = 4
-"""Values that a stage remembers for its operator."""
+"""The most values that a stage remembers for its operator."""
 
 MAX_PART_HANDED_OUT = 8
 """A block of units of work has at most this part of those that are left."""
@@ -69,21 +39,21 @@ _UNASKED = object()
 class Stage:
     """One node of a graph, bound: an `Input` for the operators that read from it, a `StageView` for its own.
 
-    Code that makes blocks keeps no reference to a block that it has yielded (`yield block.pop()`): what the consumer
-    drops is then freed while it is in the cache, and a chain holds one block, not one for each operator.
+    Code that makes blocks keeps no reference to a block that it has yielded (`yield block.pop()`). So a block is freed
+    while it is in the cache, and a chain holds one block, not one for each operator.
 
     Attributes:
         node, op, name: the node, its operator, and its name for keys of randomness.
         root: the end of the graph in which the node was bound first.
         inputs: the stages it reads from.
-        indexed: whether `rows` answers.
-        reads_ahead: whether its rows, made one at a time by `rows`, may mostly wait for storage.
-        calls_ahead: how many calls, of its function or an input's, may begin before `rows` asks for their results.
-        may_skip: whether a policy may leave out rows here or before.
-        one_for_one: whether each row is made of the row of the input at the same position.
-        leaves_out: whether skipped rows end here, as its operator does not know of them; its cursors then count them.
-        loses_elements: whether it may leave out rows of the output; else these are regrouped, and only become shorter.
-        main_thread: whether it, or an input, must run in the consumer's thread.
+        indexed: it has rows by position.
+        reads_ahead: its rows, made one at a time by `rows`, may mostly wait for storage.
+        calls_ahead: the most calls, of its function or an input's, that begin before `rows` asks for their results.
+        may_skip: a policy may leave out rows here or before.
+        one_for_one: each row is made of the row of the input at the same position.
+        leaves_out: skipped rows end here, because its operator does not know of them; its cursors then count them.
+        loses_elements: it may leave out rows of the output; else these are regrouped, and only become shorter.
+        main_thread: it, or an input, must run in the consumer's thread.
     """
 
     def __init__(self, node: Node, name: str, inputs: tuple[Stage, ...], root: Node | None = None) -> None:
@@ -106,15 +76,14 @@ class Stage:
         skips_rows = skips(op.on_error)
         meets_skipped = any(stage.may_skip for stage in inputs)
         self.may_skip: bool = skips_rows or meets_skipped
-        regroups_all = bool(inputs) and op.order is Order.REGROUPS
-        self.loses_elements: bool = not regroups_all and (skips_rows or any(s.loses_elements for s in inputs))
+        self.loses_elements: bool = not regroups and (skips_rows or any(s.loses_elements for s in inputs))
         self.one_for_one: bool = len(inputs) == 1 and type(op).trace is Operator.trace and (op.seeks or self.indexed)
         self._guards: bool = not op.moves_skipped() and (
             meets_skipped or (skips_rows and bool(inputs) and not self.one_for_one)
         )
         self.leaves_out: bool = self._guards and not self.one_for_one
         # A group that some rows are left out of is made of any number of rows.
-        groups = regroups_all or not (op.moves_skipped() or self.one_for_one)
+        groups = regroups or not (op.moves_skipped() or self.one_for_one)
         self._seeks: bool = op.seeks and not (meets_skipped and groups)
         self._buffer: int = max([op.buffer, *(stage._buffer for stage in inputs if self.indexed)])
         self._last_size: AdaptiveBlockSize | None = None  # of the last producer that reads it by index
@@ -145,7 +114,7 @@ class Stage:
 
     @property
     def length(self) -> int | None:
-        """How many rows come out, if that is known without a run.
+        """The number of rows, if it is known without a run.
 
         Raises:
             PlanError: the stage is indexed, and its operator knows no length; or the length is no number of rows.
@@ -171,7 +140,7 @@ class Stage:
         return None if weights is None or len(weights.values) != self.length else weights
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make()` returned for `key`; the last few keys are kept. For costly functions of their key."""
+        """The result of `make()` for `key`, kept for the last few keys; for costly functions of the key."""
         value = self._memos.get(key, _UNASKED)
         if value is _UNASKED:
             value = make()
@@ -238,7 +207,7 @@ class Stage:
             yield block
 
     def origin(self, index: int, context: Context) -> Origin | None:
-        """Where row `index` of an indexed stage comes from: the row is traced to a stage that knows its origin."""
+        """The origin of row `index` of an indexed stage, traced to a stage that knows it."""
         stage = self
         while type(stage.op).origin is Operator.origin:
             first = next(stage.op.trace(stage, index, context), None)
@@ -248,7 +217,7 @@ class Stage:
         return stage.op.origin(stage, index, context)
 
     def origins(self, index: int, context: Context) -> Iterator[Origin | None]:
-        """Where each of the rows comes from that row `index` of an indexed stage is made of."""
+        """The origin of each row that row `index` of an indexed stage is made of."""
         if type(self.op).origin is not Operator.origin:
             yield self.op.origin(self, index, context)
             return
@@ -290,7 +259,7 @@ class Stage:
                     raise
                 failure.append(error)
             if failure:
-                # Not within `except`: the user's error, raised anew, would show the first one as its context.
+                # Not within `except`: the user's error, raised again, would show the first one as its context.
                 yield from self.one_by_one(range(start, stop), context, failure.pop())
             block_size.produced(block[0].rows)
             yield block.pop()
@@ -326,7 +295,7 @@ class Stage:
     def skip(
         self, error: Exception, place: Cursor | int, row: object, context: Context, origin: Origin | None = None
     ) -> Skipped | None:
-        """What stands in the place of a row that failed; None if the error must be raised."""
+        """The mark of a row that failed; None if the error must be raised."""
         raise_interrupt(error)
         if not skips(self.op.on_error) or not covers(error):
             return None
@@ -370,6 +339,36 @@ class Stage:
         return row_error
 
 
+def no_length(node: Node) -> PlanError:
+    """The error of an indexed operator that knows no length."""
+    return PlanError(
+        with_call_site(
+            f"`{node_code(node)}` gives rows by position and must know how many there are, because nothing else says "
+            "where they end; define `length`, or let `indexed` give False",
+            node.call_site,
+        )
+    )
+
+
+def check_row_count(length: object, node: Node) -> int:
+    """`length`, which the operator of `node` returned, as a number of rows.
+
+    Raises:
+        PlanError: it is no number of rows.
+    """
+    try:
+        count = operator.index(length)  # type: ignore[arg-type]
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise PlanError(
+            with_call_site(
+                f"`length` of `{node_code(node)}` must be an int >= 0, or None, but is: {length!r}", node.call_site
+            )
+        )
+    return count
+
+
 def bind(
     root: Node,
     fixed_names: dict[Node, str] | None = None,
@@ -405,15 +404,15 @@ def resolve(
     resolved_ops: Mapping[Node, Operator] = MappingProxyType({}),
     replaced_ops: Mapping[Node, Operator] = MappingProxyType({}),
 ) -> Node:
-    """The graph with everything fixed that must be so before the first row: listings, column names and types.
+    """The graph, with all fixed that must be known before the first row: listings, column names and types.
 
-    Each node keeps what was made of it. So a pipe looks at its files once, at its first use; all loaders of the pipe,
-    and all pipes that are chained to it, then see the same files.
+    Each node keeps its resolved form. So a pipe looks at its files once, at its first use; all loaders of the pipe,
+    and all pipes chained to it, then see the same files.
 
     Args:
         root: the graph.
         resolved_ops: operators that another rank has resolved, for nodes that have none yet.
-        replaced_ops: operators to resolve in place of those of the graph, whatever a node keeps.
+        replaced_ops: operators to resolve instead of those of the graph, even if a node keeps others.
     """
     stages: dict[Node, Stage] = {}
     resolved: dict[Node, Node] = {}
