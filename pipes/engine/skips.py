@@ -387,7 +387,7 @@ class LostLog:
     """The policies of a graph, with the files that a process writes for them.
 
     Attributes:
-        counts_rows: whether a policy needs the number of rows that come out.
+        counts_rows: a policy needs the number of rows that come out.
     """
 
     def __init__(self, root: Node) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Rank(NamedTuple):
-    """The number of a rank, and how many there are."""
+    """The number of a rank, and the number of ranks."""
 
     number: int
     world_size: int
@@ -75,7 +75,7 @@ class RankSource:
 
     @property
     def given(self) -> bool:
-        """Whether it is that of the arguments."""
+        """Whether the rank is that of the arguments."""
         return self._arguments is not None
 
     def certain(self) -> Rank | None:
@@ -158,36 +158,13 @@ def _from_environment() -> Rank:
     return _checked(int(rank), int(world_size))
 
 
-# Messages to the same loader on the other ranks.
+# Messages to the same loader on the other ranks
 
 
 MAX_SHARE_OF_LOOKS = 0.01
-"""The share of time that looks for a failure of another rank may take."""
+"""The largest share of time for checks of the other ranks."""
 MAX_REASON = 4000
 """The most characters of an error that reach other ranks."""
-
-
-class Standing(NamedTuple):
-    """The place at which a rank begins an epoch, and its pipe. All ranks must be alike.
-
-    Attributes:
-        pipe: the fingerprint of the pipe.
-        facts: all else that must be the same, each by the words for it.
-    """
-
-    pipe: str
-    facts: Mapping[str, object]
-
-
-class Exchange(NamedTuple):
-    """An exchange of numbers that has begun in a run.
-
-    Attributes:
-        number: the number of exchanges of the run before it.
-    """
-
-    number: int
-    work: GroupExchange
 
 
 class Job:
@@ -257,7 +234,7 @@ class Job:
         """Checks that all ranks begin the same epoch of the same pipe at the same step.
 
         Raises:
-            PlanError: they do not; the message says who says what.
+            PlanError: they do not; the message names the ranks that differ, and their values.
             RankError: a rank has failed or does not answer.
         """
         message = json.dumps([standing.pipe, standing.facts]).encode()
@@ -303,16 +280,6 @@ class Job:
             self._group.announce(self._departure(self._exchanges), f"{self.rank} {step}")
             self._group.left.append(self._failure)
 
-    def _check_left(self, number: int) -> None:
-        """Checks that no rank has left the run before exchange `number`; all have made those before it."""
-        departure = self._group.announced(self._departure(number))
-        if departure is not None:
-            rank, step = departure.split()
-            raise RankError(
-                f"rank {rank} of {self.world_size} has left the epoch after step {step}, and this rank goes on; all "
-                "ranks must take as many elements"
-            )
-
     def hear_from(self, rank: int) -> NoReturn:
         """Waits for the reason of a rank that is failing.
 
@@ -324,7 +291,7 @@ class Job:
         raise RankError(reason or failure_message(rank, self.world_size, "not told"))
 
     def look(self) -> None:
-        """Looks whether another rank has failed, so rarely that it takes no time.
+        """Checks for a failure of another rank, so rarely that it takes no time.
 
         Raises:
             RankError: another rank has failed.
@@ -336,7 +303,7 @@ class Job:
             self._next_look = end + (end - now) / MAX_SHARE_OF_LOOKS
 
     def hear(self) -> None:
-        """Looks whether another rank has failed.
+        """Checks for a failure of another rank.
 
         Raises:
             RankError: another rank has failed.
@@ -358,6 +325,16 @@ class Job:
         """Whether this process is the rank, and no fork of it."""
         return self._process == os.getpid()
 
+    def _check_left(self, number: int) -> None:
+        """Checks that no rank has left the run before exchange `number`; all have made those before it."""
+        departure = self._group.announced(self._departure(number))
+        if departure is not None:
+            rank, step = departure.split()
+            raise RankError(
+                f"rank {rank} of {self.world_size} has left the epoch after step {step}, and this rank goes on; all "
+                "ranks must take as many elements"
+            )
+
     @property
     def _place(self) -> str:
         return f"{self._name}/run {self._run}"
@@ -376,8 +353,31 @@ class Job:
         self._group.disconnect()
 
 
+class Standing(NamedTuple):
+    """The place at which a rank begins an epoch, and its pipe. All ranks must be alike.
+
+    Attributes:
+        pipe: the fingerprint of the pipe.
+        facts: all else that must be the same, by its name in messages.
+    """
+
+    pipe: str
+    facts: Mapping[str, object]
+
+
+class Exchange(NamedTuple):
+    """An exchange of numbers that has begun in a run.
+
+    Attributes:
+        number: the number of exchanges of the run before it.
+    """
+
+    number: int
+    work: GroupExchange
+
+
 def reason_of(error: BaseException) -> str:
-    """An error, for other ranks."""
+    """The text of an error, for other ranks."""
     return f"{type(error).__name__}: {text_of(error)}"[:MAX_REASON]
 
 

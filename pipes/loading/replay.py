@@ -1,4 +1,4 @@
-"""Facts about the elements of a loader: their cursors and `replay`, `Info`, the last steps, and skipped rows."""
+"""`replay`, and the facts that a loader keeps of its elements: cursors, `Info`, the last steps, and skipped rows."""
 
 from __future__ import annotations
 
@@ -50,60 +50,6 @@ ElementCursor = dict[str, Json]
 """The place of one element in a pass over the data as plain JSON, with all that is needed to make it again."""
 
 
-def cursor_of_indexed(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
-    """The cursor of the next element of an indexed pipe."""
-    position = progress.position(plan)
-    stage = plan.indexed_stage(plan.rank, plan.world_size, position.start, position.beyond)
-    number = position.start
-    if stage is not plan.unsharded:
-        number = next(stage.op.trace(stage, 0, Context()))[1]
-    return {**_common(plan, fingerprint, progress), "element": number}
-
-
-def cursor_of_streamed(plan: Plan, fingerprint: str, progress: Progress, shard: int, at: Json) -> ElementCursor:
-    """The cursor of the element of a shard that begins at the plain cursor `at`."""
-    cursor = {
-        **_common(plan, fingerprint, progress),
-        "rank": plan.rank,
-        "world_size": plan.world_size,
-        "shards": plan.shards,
-        "shard": shard,
-        "at": None if at is None else cast("list[Json]", at)[:3],
-    }
-    if shard == plan.tail_shard:
-        cursor["leftovers"] = {str(s): leftover for s, leftover in progress.ended.items() if leftover is not None}
-    if progress.redivision is not None:
-        cursor["cut"] = progress.redivision.plain
-    return cursor
-
-
-def note_cursor(error: DataError | RowError, plan: Plan, fingerprint: str, progress: Progress) -> None:
-    """Gives `error`, which ended a run after `progress`, the cursor of the failing element; its traceback shows it.
-
-    The message does not: it is the same in each run, and two cursors may mean one place.
-    """
-    if plan.indexed:
-        error.cursor = dict(cursor_of_indexed(plan, fingerprint, progress))
-    elif error.place is not None:
-        shard, at = error.place
-        if shard == plan.tail_shard and not progress.ended.keys() >= set(plan.rank_shards):
-            return  # the run was ahead of the consumer, and the leftover rows are not known here
-        error.cursor = dict(cursor_of_streamed(plan, fingerprint, progress, shard, cast("Json", at)))
-    if error.cursor is not None and sys.version_info >= (3, 11):
-        error.add_note(f"fp.replay(pipe, {error.cursor}) makes this element again")
-
-
-def lineage_at(plan: Plan, cursor: ElementCursor) -> list[Origin]:
-    """The origin of each row that an element is made of; of an indexed pipe nothing is read for that."""
-    if plan.indexed:
-        context = Context(seed=plan.seed, epoch=cast("int", cursor["epoch"]))
-        origin = Origin.joined(plan.unsharded.origins(cast("int", cursor["element"]), context))
-    else:
-        block = _block_at(plan, cursor, origins=True)
-        origin = block.origins[0] if block.origins else None
-    return [] if origin is None else origin.rows
-
-
 def replay(pipe: Pipe[T], /, cursor: Mapping[str, object]) -> T:
     """Make one element of a loader again: alone, in this thread, so that a debugger can step into your functions.
 
@@ -150,16 +96,11 @@ def replay(pipe: Pipe[T], /, cursor: Mapping[str, object]) -> T:
     return cast("T", present(next(iter(block.rows))))
 
 
-def _common(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
-    return {"pipe": _digest(fingerprint), "seed": plan.seed, "epoch": progress.data_pass}
-
-
-def _digest(fingerprint: str) -> str:
-    return hashlib.blake2b(fingerprint.encode(), digest_size=8).hexdigest()
+_RANK = {"rank": 0, "world_size": 1, "shards": 0}
 
 
 def _plan_of(pipe: Pipe[object], cursor: ElementCursor) -> Plan:
-    """The plan of the rank that the cursor is of."""
+    """The plan of the rank of the cursor."""
     rank, world_size, shards = (cast("int", cursor.get(name, default)) for name, default in _RANK.items())
     plan = Plan(
         resolve(pipe),
@@ -174,9 +115,6 @@ def _plan_of(pipe: Pipe[object], cursor: ElementCursor) -> Plan:
     if cursor["pipe"] != _digest(Fingerprint(plan.root).pipe):
         warn("`cursor` is of another pipe, or of this one before a change; it may give another element", StateWarning)
     return plan
-
-
-_RANK = {"rank": 0, "world_size": 1, "shards": 0}
 
 
 def _block_at(plan: Plan, cursor: ElementCursor, *, origins: bool) -> Block:
@@ -221,6 +159,68 @@ def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Curso
     if tail is None:
         raise StateError(with_call_site("`cursor` does not fit this pipe, which leaves no rows over"))
     return tail.stage, at
+
+
+def lineage_at(plan: Plan, cursor: ElementCursor) -> list[Origin]:
+    """The origin of each row that an element is made of; of an indexed pipe nothing is read for that."""
+    if plan.indexed:
+        context = Context(seed=plan.seed, epoch=cast("int", cursor["epoch"]))
+        origin = Origin.joined(plan.unsharded.origins(cast("int", cursor["element"]), context))
+    else:
+        block = _block_at(plan, cursor, origins=True)
+        origin = block.origins[0] if block.origins else None
+    return [] if origin is None else origin.rows
+
+
+def cursor_of_indexed(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
+    """The cursor of the next element of an indexed pipe."""
+    position = progress.position(plan)
+    stage = plan.indexed_stage(plan.rank, plan.world_size, position.start, position.beyond)
+    number = position.start
+    if stage is not plan.unsharded:
+        number = next(stage.op.trace(stage, 0, Context()))[1]
+    return {**_common(plan, fingerprint, progress), "element": number}
+
+
+def cursor_of_streamed(plan: Plan, fingerprint: str, progress: Progress, shard: int, at: Json) -> ElementCursor:
+    """The cursor of the element of a shard that begins at the plain cursor `at`."""
+    cursor = {
+        **_common(plan, fingerprint, progress),
+        "rank": plan.rank,
+        "world_size": plan.world_size,
+        "shards": plan.shards,
+        "shard": shard,
+        "at": None if at is None else cast("list[Json]", at)[:3],
+    }
+    if shard == plan.tail_shard:
+        cursor["leftovers"] = {str(s): leftover for s, leftover in progress.ended.items() if leftover is not None}
+    if progress.redivision is not None:
+        cursor["cut"] = progress.redivision.plain
+    return cursor
+
+
+def note_cursor(error: DataError | RowError, plan: Plan, fingerprint: str, progress: Progress) -> None:
+    """Gives `error`, which ended a run after `progress`, the cursor of the failing element; its traceback shows it.
+
+    The message does not: it is the same in each run, and two cursors may mean one place.
+    """
+    if plan.indexed:
+        error.cursor = dict(cursor_of_indexed(plan, fingerprint, progress))
+    elif error.place is not None:
+        shard, at = error.place
+        if shard == plan.tail_shard and not progress.ended.keys() >= set(plan.rank_shards):
+            return  # the run was ahead of the consumer, and the leftover rows are not known here
+        error.cursor = dict(cursor_of_streamed(plan, fingerprint, progress, shard, cast("Json", at)))
+    if error.cursor is not None and sys.version_info >= (3, 11):
+        error.add_note(f"fp.replay(pipe, {error.cursor}) makes this element again")
+
+
+def _common(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
+    return {"pipe": _digest(fingerprint), "seed": plan.seed, "epoch": progress.data_pass}
+
+
+def _digest(fingerprint: str) -> str:
+    return hashlib.blake2b(fingerprint.encode(), digest_size=8).hexdigest()
 
 
 class Info:
@@ -296,7 +296,7 @@ class Info:
         return lineage_at(self._schedule.plan, self.cursor)
 
 
-# The last steps of an epoch: a framework that looks ahead saves an earlier one.
+# The last steps of an epoch: a framework that looks ahead saves an earlier one
 
 
 KEPT_STEPS = 64
@@ -391,13 +391,13 @@ def check_kept(step: int, kept: range) -> None:
         )
 
 
-# `LostCounter`: counts the rows of an epoch that were skipped, when the consumer comes to them.
+# Skipped rows
 
 
 class LostCounter:
-    """What an epoch has that may skip rows.
+    """Counts the skipped rows of an epoch, when the consumer comes to them.
 
-    A row that was skipped moves the progress as an element does, but it is no step. Rows that stand before an element
+    A skipped row moves the progress as an element does, but it is no step. Rows that were skipped before an element
     count when that is taken.
 
     Args:
@@ -432,19 +432,19 @@ class LostCounter:
         return None
 
     def before(self, progress: Progress) -> Before:
-        """What the next step changes."""
+        """The place before the next step."""
         passed, self._passed = tuple(self._passed), []
         return Before(progress.taken, progress.skipped, passed)
 
     def count(self, element: object, progress: Progress) -> None:
-        """Counts an element that was taken, and what was skipped before it."""
+        """Counts an element that was taken, and the rows skipped before it."""
         counts, self._counts = self._counts or progress.skipped, None
         if self._log.counts_rows:
             counts = counts._replace(rows=counts.rows + row_count(element))
         progress.skipped = counts
 
     def report(self, progress: Progress) -> None:
-        """Says how many rows an epoch has skipped, at its end."""
+        """Logs the numbers of skipped rows at the end of an epoch."""
         self._log.report(progress.skipped, f"epoch {progress.epoch}")
 
 

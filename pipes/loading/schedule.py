@@ -32,18 +32,6 @@ MAX_DROPPED = 0.2
 log = logging.getLogger("feedpipe")
 
 
-class End(NamedTuple):
-    """The steps at which an epoch ends; None if they are not known.
-
-    Attributes:
-        of_rank: this rank has no further element.
-        of_all: no rank has a further element.
-    """
-
-    of_rank: int | None
-    of_all: int | None
-
-
 class Schedule:
     """A plan, the number of steps of its epochs, and the entries that their states have in common.
 
@@ -115,9 +103,8 @@ class Schedule:
             known = [length for length in lengths if length is not None]
             if len(known) < len(lengths) and not self.communicates:
                 raise unknown_length_error(self.plan.unsharded, len(lengths))
-            if (
-                len(known) == len(lengths) and progress.start == 0
-            ):  # else other ranks began the epoch: its rest need not be even
+            # The rest of an epoch that another number of ranks began need not be even.
+            if len(known) == len(lengths) and progress.start == 0:
                 self._check_even(known, warns=warns)
         return self._end(progress, lengths)
 
@@ -222,7 +209,7 @@ class Schedule:
         """`progress` counted from the pass over the data in which `rank` takes its next element.
 
         If `steps` sets the length of an epoch, an indexed pipe is one sequence of all passes, and the ranks take its
-        elements in turn. So ranks at the same step stand at the same place, also if a pass does not divide evenly.
+        elements in turn. So ranks at the same step are at the same place, even if a pass does not divide evenly.
         """
         length = position_count(self.plan.unsharded)
         if not length:
@@ -263,6 +250,18 @@ class Schedule:
             log.info(message)
 
 
+class End(NamedTuple):
+    """The steps at which an epoch ends; None if they are not known.
+
+    Attributes:
+        of_rank: this rank has no further element.
+        of_all: no rank has a further element.
+    """
+
+    of_rank: int | None
+    of_all: int | None
+
+
 def unknown_length_error(stage: Stage, ranks: int) -> PlanError:
     """The error of ranks that cannot be made even; it names the operator whose length is not known."""
     unknown = unknown_length_stage(stage)
@@ -274,7 +273,7 @@ def unknown_length_error(stage: Stage, ranks: int) -> PlanError:
     return PlanError(message if unknown is None else with_call_site(message, unknown.call_site))
 
 
-# The agreement of ranks on the end of an epoch of unknown length.
+# The agreement of ranks on the end of an epoch of unknown length
 
 
 MAX_SEGMENT = 4096
@@ -288,35 +287,6 @@ ranks that leave an epoch at one step have made the same exchanges."""
 
 PADDING: Final = "padding"
 """A step of a rank that has no further element and repeats one."""
-
-
-class Supply(NamedTuple):
-    """The message of a rank to the others.
-
-    Attributes:
-        steps: the number of elements that it holds.
-        ended: it has no further ones of its own.
-        failed: its next one has failed.
-    """
-
-    steps: int
-    ended: bool
-    failed: bool
-
-    @property
-    def is_empty(self) -> bool:
-        return self.ended and not self.steps
-
-
-class _Other(NamedTuple):
-    """An item that is no step: the end of a shard, or a row that was skipped.
-
-    Attributes:
-        steps: the number of steps of this rank before it.
-    """
-
-    steps: int
-    item: Step | ShardEnd
 
 
 class AgreedItems:
@@ -334,7 +304,7 @@ class AgreedItems:
         even: the way in which they come to take the same number of steps.
         step: the number of steps that this rank has taken.
         memory: bytes of elements to hold.
-        segment: the steps of the first segment: as many as the last one of the epoch before.
+        segment: the steps of the first segment: those of the last one of the epoch before.
 
     Attributes:
         segment: the steps of the next segment that this rank proposes.
@@ -471,7 +441,7 @@ class AgreedItems:
             self._check_dropped(empty, [supply.steps for supply in supplies])
 
     def _check_dropped(self, empty: list[int], held: Sequence[int]) -> None:
-        """Says how many elements are left out at least: those that ranks hold.
+        """Reports the elements that are left out: at least those that ranks hold.
 
         Raises:
             PlanError: they are too many.
@@ -489,6 +459,35 @@ class AgreedItems:
             warn(message, PlanWarning)
         else:
             log.info(message)
+
+
+class Supply(NamedTuple):
+    """The message of a rank to the others.
+
+    Attributes:
+        steps: the number of elements that it holds.
+        ended: it has no further ones of its own.
+        failed: its next one has failed.
+    """
+
+    steps: int
+    ended: bool
+    failed: bool
+
+    @property
+    def is_empty(self) -> bool:
+        return self.ended and not self.steps
+
+
+class _Other(NamedTuple):
+    """An item that is no step: the end of a shard, or a row that was skipped.
+
+    Attributes:
+        steps: the number of steps of this rank before it.
+    """
+
+    steps: int
+    item: Step | ShardEnd
 
 
 def _is_step(item: Step | ShardEnd) -> TypeGuard[Step]:

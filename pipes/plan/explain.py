@@ -32,31 +32,12 @@ def explained(root: Node, *, world_size: int, workers: int, shards: int | None) 
     return "\n".join(lines)
 
 
-def _times(read: SharedRead, world_size: int, workers: int) -> str:
-    times = read.times(world_size, workers)
-    process = "for all workers, by one process" if read.by_rank and workers else "by this process"
-    return f"{times} times" if times > 1 else f"once, {process}"
-
-
 def _head(plan: Plan) -> str:
     length = plan.unsharded.length
     size = "length unknown" if length is None else f"{length} elements"
     if plan.indexed:
         return f"indexed, {size}; divided at the end, element by element"
     return f"streamed, {size}; {plan.shards} virtual shard{'s' * (plan.shards > 1)}"
-
-
-def _ranks(plan: Plan) -> list[str]:
-    """How even the ranks are, or why that is not known."""
-    if plan.world_size == 1:
-        return []
-    lengths = [length for rank in range(plan.world_size) if (length := plan.length(rank)) is not None]
-    if len(lengths) == plan.world_size:
-        least, most = min(lengths), max(lengths)
-        return [f"ranks: {least if least == most else f'{least} to {most}'} elements each"]
-    reason = unknown_length_reason(plan.unsharded)
-    repair = "a process group, `steps=` or `even=None`"
-    return [f"ranks: their lengths are not known before a run{reason}, so they need {repair}"]
 
 
 def _operators(plan: Plan) -> list[str]:
@@ -109,6 +90,19 @@ def _resume(plan: Plan) -> str:
     return "resume: runs again at most " + ", ".join([*costs, "one block"]) + ", in each shard"
 
 
+def _ranks(plan: Plan) -> list[str]:
+    """The numbers of elements of the ranks, or the reason why they are not known."""
+    if plan.world_size == 1:
+        return []
+    lengths = [length for rank in range(plan.world_size) if (length := plan.length(rank)) is not None]
+    if len(lengths) == plan.world_size:
+        least, most = min(lengths), max(lengths)
+        return [f"ranks: {least if least == most else f'{least} to {most}'} elements each"]
+    reason = unknown_length_reason(plan.unsharded)
+    repair = "a process group, `steps=` or `even=None`"
+    return [f"ranks: their lengths are not known before a run{reason}, so they need {repair}"]
+
+
 def _windows(plan: Plan) -> list[str]:
     """The rows that a rank holds in the windows of its shards, and their bytes if rows have one size."""
     lines: list[str] = []
@@ -147,3 +141,9 @@ def _remarks(plan: Plan) -> list[str]:
             if remark is not None:
                 calls.setdefault(remark, []).append(f"`{node_code(node).lstrip('.')}`")
     return [f"{', '.join(dict.fromkeys(names))}: {remark}" for remark, names in calls.items()]
+
+
+def _times(read: SharedRead, world_size: int, workers: int) -> str:
+    times = read.times(world_size, workers)
+    process = "for all workers, by one process" if read.by_rank and workers else "by this process"
+    return f"{times} times" if times > 1 else f"once, {process}"
