@@ -362,7 +362,7 @@ class Parted(NamedTuple):
     total: int
 
     def merged(self, results: BlockRows) -> BlockRows:
-        """All rows up to the last result, with the results as the first rows that remain."""
+        """The results and the skipped rows, in order, up to the first row without a result."""
         count = self.total if len(results) == len(self.places) else self.places[len(results)]
         if not self.skipped:
             return results

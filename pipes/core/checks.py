@@ -1,7 +1,7 @@
-"""Checks of arguments and of signatures, all in one voice; plain values, and packages that only some users have.
+"""Checks of arguments and of signatures, all in one voice; optional packages, and digests of plain values.
 
-No code of a user runs: no `__eq__`, `__repr__` or `__getattr__`. Plain values are numbers, strings, bytes, None,
-enums, arrays, and tuples, lists, sets, dicts and frozen dataclasses of them. Anything else counts by its type.
+Plain values are numbers, strings, bytes, None, enums, arrays, and tuples, lists, sets, dicts and frozen dataclasses of
+them. Anything else counts by its type. A digest runs no code of a user: no `__eq__`, `__repr__` or `__getattr__`.
 """
 
 from __future__ import annotations
@@ -30,20 +30,242 @@ import numpy as np
 
 from ..errors import ArgumentError, ArgumentTypeError, with_call_site
 
+
+def check_int(name: str, value: object, *, least: int) -> int:
+    """`value` as an int that is at least `least`; NumPy integers are accepted, bools are not."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise ArgumentTypeError(
+            with_call_site(f"`{name}` must be an int but got: {value!r} of type {type(value).__name__}")
+        ) from None
+    if number < least:
+        raise ArgumentError(with_call_site(f"`{name}` must be >= {least} but got: {number}"))
+    return number
+
+
+def check_bool(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ArgumentTypeError(with_call_site(f"`{name}` must be True or False but got: {value!r}"))
+
+
+def check_seconds(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ArgumentTypeError(with_call_site(f"`{name}` must be a number of seconds but got: {value!r}"))
+    if not value > 0:
+        raise ArgumentError(with_call_site(f"`{name}` must be > 0 but got: {value!r}"))
+
+
+def check_callable(name: str, value: object, *, coroutines: bool = False) -> None:
+    if not isinstance(value, Callable):  # type: ignore[arg-type]
+        raise ArgumentTypeError(with_call_site(f"`{name}` must be callable but got: {value!r}"))
+    if not coroutines and is_coroutine_function(value):
+        raise ArgumentTypeError(
+            with_call_site(
+                f"`{name}` must be a plain function but is a coroutine function, and only `map` awaits those; put "
+                "`.map(function, concurrency=n)` before"
+            )
+        )
+
+
+def is_coroutine_function(value: object) -> bool:
+    """Whether a function, a `partial` of one, or a callable object is declared with `async def`."""
+    while isinstance(value, functools.partial):
+        value = cast("functools.partial[object]", value).func
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(class_attribute(type(value), "__call__"))
+
+
+def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if not any(value is choice or (type(value) is type(choice) and value == choice) for choice in choices):
+        listed = ", ".join(map(repr, choices))
+        raise ArgumentError(with_call_site(f"`{name}` must be one of {listed} but got: {value!r}"))
+
+
+_DECIMAL = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS = _DECIMAL | {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def check_bytes(name: str, value: object) -> int:
+    """A number of bytes: an int, or a string such as "1GiB" or "500 MB"."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
+        unit = _UNITS.get(match[2].upper()) if match else None
+        if match is None or unit is None:
+            raise ArgumentError(with_call_site(f'`{name}` must be a size such as "1GiB" but got: {value!r}'))
+        return int(float(match[1]) * unit)
+    return check_int(name, value, least=1)
+
+
+# Signatures
+
+
+C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def explains_wrong_arguments(function: F) -> F:
+    """`function`, whose errors of unknown, missing and surplus arguments are ours. No other call is changed."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            # A call that does not fit the signature fails here, and not in a frame of the function.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            message = _message(function, args, kwargs)
+            if message is None:
+                raise
+            raise ArgumentTypeError(with_call_site(message)) from None
+
+    return call  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+
+def methods_explain_wrong_arguments(cls: C) -> C:
+    """A decorator of a class: all its public functions, and its construction, explain wrong arguments."""
+    for name, value in list(vars(cls).items()):
+        if inspect.isfunction(value) and (name == "__init__" or not name.startswith("_")):
+            setattr(cls, name, explains_wrong_arguments(value))
+    return cls
+
+
+def _message(function: Callable[..., Any], values: tuple[Any, ...], by_name: dict[str, Any]) -> str | None:
+    """The fault of a call; None if Python's own error must name it."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if parameters and (parameters[0].name == "self" or parameters[0].kind is Parameter.POSITIONAL_ONLY):
+        parameters, values = parameters[1:], values[1:]  # a method's object is no argument to its user
+    named = [p for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
+    called = getattr(function, "__qualname__", "the function").removesuffix(".__init__").rpartition(".")[2]
+    unknown = next((name for name in by_name if all(name != p.name for p in named)), None)
+    if unknown is not None:
+        return f"`{called}` has no argument `{unknown}`; {_advice(unknown, [p.name for p in named])}"
+    positional = [p for p in named if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    if len(values) > len(positional) and all(p.kind is not Parameter.VAR_POSITIONAL for p in parameters):
+        named_only = next((p for p in named if p.kind is Parameter.KEYWORD_ONLY and p.name not in by_name), None)
+        taken = f"only {_listed(positional)}" if positional else "nothing"
+        repair = f"; name the others, such as {_listed([named_only])}" if named_only else ""
+        return f"`{called}` takes {taken} by position but got {len(values)}{repair}"
+    missing = [p for p in named[len(values) :] if p.default is Parameter.empty and p.name not in by_name]
+    return f"`{called}` needs {_listed(missing)}" if missing else None
+
+
+def _listed(parameters: list[Parameter]) -> str:
+    names = [f"`{p.name}=`" if p.kind is Parameter.KEYWORD_ONLY else f"`{p.name}`" for p in parameters]
+    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
+
+
+_MEANT = {  # the names of other libraries, and the names here
+    "ahead": ("count", "prefetch"),
+    "batch_size": ("size",),
+    "buffer_size": ("window", "count"),
+    "collate_fn": ("function",),
+    "drop_remainder": ("drop_last",),
+    "fn": ("function", "predicate"),
+    "func": ("function", "predicate"),
+    "handler": ("on_error",),
+    "num_parallel_calls": ("concurrency", "workers"),
+    "num_workers": ("workers",),
+    "on_bad_rows": ("on_error",),
+    "prefetch_factor": ("prefetch",),
+    "world": ("world_size",),
+}
+_ADVICE = {  # for a function that has none of these names
+    "batch_size": "`.batch(n)` in the chain groups rows",
+    "batched": "`.map_batches(function, n)` calls it with up to n rows at a time",
+    "buffer_size": "`.shuffle(window=n)` and `.prefetch(n)` are operators of the chain",
+    "collate_fn": "`.collate(function)` in the chain makes batches",
+    "drop_last": "`.batch(n, drop_last=True)` in the chain drops it",
+    "drop_remainder": "`.batch(n, drop_last=True)` in the chain drops it",
+    "handler": '`.on_error("skip")` in the chain leaves out rows that fail',
+    "num_parallel_calls": "`Loader(pipe, workers=n)` runs the chain in several processes",
+    "num_workers": "`Loader(pipe, workers=n)` runs the chain in several processes",
+    "on_bad_rows": '`read_csv(..., on_error="skip")` leaves out rows that cannot be parsed',
+    "pin_memory": "`Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
+    "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
+    "shuffle": "`.shuffle()` is an operator of the chain",
+}
+
+
+def _advice(unknown: str, names: list[str]) -> str:
+    """The repair for an argument that is not among `names`."""
+    meant = next((name for name in _MEANT.get(unknown, ()) if name in names), None)
+    if meant is None and unknown in _ADVICE:
+        return _ADVICE[unknown]
+    meant = meant or next(iter(difflib.get_close_matches(unknown, names, 1)), None)
+    if meant is not None:
+        return f"did you mean `{meant}`?"
+    return f"it takes {', '.join(f'`{name}`' for name in names)}" if names else "it takes none by name"
+
+
+# Optional packages
+
+
+class Package(NamedTuple):
+    """A package that something needs.
+
+    Attributes:
+        module: the name of the module to import.
+        name: the name of the package that has the module.
+        extra: the extra of feedpipe that installs it.
+        purpose: its use, which begins the error: "TFRecord files are read".
+    """
+
+    module: str
+    name: str
+    extra: str
+    purpose: str
+
+    def check(self) -> None:
+        """Check that it is installed, without importing it.
+
+        Raises:
+            ArgumentError: it is not.
+        """
+        if find_spec(self.module.partition(".")[0]) is None:
+            raise ArgumentError(
+                with_call_site(
+                    f"{self.purpose} with the package {self.name}, which is not installed; "
+                    f"`pip install 'feedpipe[{self.extra}]'` installs it"
+                )
+            )
+
+    def load(self) -> Any:
+        """The module.
+
+        Raises:
+            ArgumentError: the package is not installed.
+        """
+        self.check()
+        return import_module(self.module)
+
+
+def check_torch(purpose: str) -> None:
+    """Check that torch is installed, as `Package.check` does."""
+    Package("torch", "torch", "torch", purpose).check()
+
+
+# Plain values
+
+
 SAMPLE_ROWS = 64
-"""Of long data, so many rows are looked at."""
+"""The number of rows in a sample of long data."""
 MAX_SAMPLE_BYTES = 2**23
-"""Fewer rows are looked at if they are longer than that together."""
+"""The size of a sample of long rows, which has fewer of them."""
 SAMPLE_VALUE_BYTES = 512
-"""What looking at a value of a table costs at least, in bytes of an array."""
+"""The least cost of a sampled value of a table, in bytes of an array."""
+
 
 _MAX_ITEMS = (1000, 64, 16)
-"""Up to so many items, a sequence is looked at as a whole: by itself, in another one, deeper."""
+"""The longest sequence that counts as a whole: by itself, in another one, deeper. Of a longer one a sample counts."""
 _MAX_UNORDERED = 100_000
-"""Up to so many items, a set or a dict is looked at; a larger one counts by its length, for it has no fixed order."""
+"""The largest set or dict that counts as a whole. A larger one counts by its length, for it has no fixed order."""
 _MAX_DEPTH = 10
 _MAX_TEXT = 2**16
 """A longer string counts by its length, its beginning and its end."""
+
 
 _SCALARS = (bool, int, float, complex, str, bytes, bytearray)
 _CONTAINERS = (tuple, list, dict, set, frozenset)
@@ -56,25 +278,6 @@ _LEAVES = frozenset(
 def digest(value: object) -> str:
     """A digest of a plain value, with a # in front; the same in every process."""
     return "#" + hashlib.blake2b(value_text(value).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
-
-
-def sample_positions(length: int, row_bytes: int = 0) -> list[int]:
-    """Positions spread evenly from the first row to the last: all if there are few, and fewer of long rows."""
-    count = min(SAMPLE_ROWS, length, max(2, MAX_SAMPLE_BYTES // max(row_bytes, 1)))
-    return [i * (length - 1) // (count - 1) for i in range(count)] if count > 1 else list(range(count))
-
-
-def is_plain(value: object) -> bool:
-    """Whether the content of `value` counts, not only its type."""
-    kind = type(value)
-    return (
-        value is None
-        or kind in _LEAVES
-        or kind is range
-        or issubclass(kind, (*_SCALARS, *_CONTAINERS, np.ndarray, np.generic, enum.Enum))
-        or _is_tensor(kind)
-        or frozen_fields(value) is not None
-    )
 
 
 def value_text(value: object, parents: tuple[int, ...] = ()) -> str:
@@ -104,52 +307,6 @@ def value_text(value: object, parents: tuple[int, ...] = ()) -> str:
         if (fields := frozen_fields(value)) is not None:
             return f"{type_name(kind)}{_unordered_text(fields.items(), parents)}"
     return f"<{type_name(kind)}>"
-
-
-def type_name(kind: type) -> str:
-    """The module and the qualified name of a type."""
-    return f"{type.__getattribute__(kind, '__module__')}.{type.__getattribute__(kind, '__qualname__')}"
-
-
-def class_attribute(kind: type, name: str, default: object = None) -> object:
-    """What a class or its bases define under `name`, without a call of a descriptor; else `default`."""
-    for base in type.__getattribute__(kind, "__mro__"):
-        members = type.__getattribute__(base, "__dict__")
-        if name in members:
-            return members[name]
-    return default
-
-
-def attributes(value: object) -> dict[str, object]:
-    """The attributes of the object itself, in its `__dict__` or in slots."""
-    members: dict[str, object] = {}
-    for base in type.__getattribute__(type(value), "__mro__"):
-        for name, member in type.__getattribute__(base, "__dict__").items():
-            if isinstance(member, MemberDescriptorType) and name != "__dict__":
-                try:
-                    members.setdefault(name, member.__get__(value))
-                except AttributeError:  # the slot is empty
-                    continue
-    descriptor = class_attribute(type(value), "__dict__")
-    if isinstance(descriptor, (GetSetDescriptorType, MemberDescriptorType)):  # the latter in a `SimpleNamespace`
-        members.update(descriptor.__get__(value))
-    return members
-
-
-def partial_parts(value: object) -> tuple[object, tuple[object, ...], dict[str, object]]:
-    """The function, the arguments and the keyword arguments of a `functools.partial`, or of a subclass of it."""
-    members = vars(functools.partial)
-    function, arguments, keywords = (members[name].__get__(value) for name in ("func", "args", "keywords"))
-    return function, arguments, keywords
-
-
-def frozen_fields(value: object) -> dict[str, object] | None:
-    """The fields of a frozen dataclass; None for anything else."""
-    parameters = class_attribute(type(value), "__dataclass_params__")
-    if parameters is None or not getattr(parameters, "frozen", False):
-        return None
-    fields = cast("Mapping[str, object]", class_attribute(type(value), "__dataclass_fields__"))
-    return {name: member for name, member in attributes(value).items() if name in fields}
 
 
 def _scalar_text(scalar: type, value: Any) -> str:
@@ -208,219 +365,66 @@ def _tensor_text(tensor: Any) -> str:
     return f"{head}:{_array_text(array)}"
 
 
-# Arguments
+def is_plain(value: object) -> bool:
+    """Whether the content of `value` counts, not only its type."""
+    kind = type(value)
+    return (
+        value is None
+        or kind in _LEAVES
+        or kind is range
+        or issubclass(kind, (*_SCALARS, *_CONTAINERS, np.ndarray, np.generic, enum.Enum))
+        or _is_tensor(kind)
+        or frozen_fields(value) is not None
+    )
 
 
-_DECIMAL = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS = _DECIMAL | {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+def sample_positions(length: int, row_bytes: int = 0) -> list[int]:
+    """Positions spread evenly from the first row to the last: all if there are few, and fewer of long rows."""
+    count = min(SAMPLE_ROWS, length, max(2, MAX_SAMPLE_BYTES // max(row_bytes, 1)))
+    return [i * (length - 1) // (count - 1) for i in range(count)] if count > 1 else list(range(count))
 
 
-def check_int(name: str, value: object, *, least: int) -> int:
-    """`value` as an int that is at least `least`; NumPy integers are accepted, bools are not."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise ArgumentTypeError(
-            with_call_site(f"`{name}` must be an int but got: {value!r} of type {type(value).__name__}")
-        ) from None
-    if number < least:
-        raise ArgumentError(with_call_site(f"`{name}` must be >= {least} but got: {number}"))
-    return number
+def frozen_fields(value: object) -> dict[str, object] | None:
+    """The fields of a frozen dataclass; None for anything else."""
+    parameters = class_attribute(type(value), "__dataclass_params__")
+    if parameters is None or not getattr(parameters, "frozen", False):
+        return None
+    fields = cast("Mapping[str, object]", class_attribute(type(value), "__dataclass_fields__"))
+    return {name: member for name, member in attributes(value).items() if name in fields}
 
 
-def check_bool(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise ArgumentTypeError(with_call_site(f"`{name}` must be True or False but got: {value!r}"))
+def attributes(value: object) -> dict[str, object]:
+    """The attributes of the object itself, in its `__dict__` or in slots."""
+    members: dict[str, object] = {}
+    for base in type.__getattribute__(type(value), "__mro__"):
+        for name, member in type.__getattribute__(base, "__dict__").items():
+            if isinstance(member, MemberDescriptorType) and name != "__dict__":
+                try:
+                    members.setdefault(name, member.__get__(value))
+                except AttributeError:  # the slot is empty
+                    continue
+    descriptor = class_attribute(type(value), "__dict__")
+    if isinstance(descriptor, (GetSetDescriptorType, MemberDescriptorType)):  # the latter in a `SimpleNamespace`
+        members.update(descriptor.__get__(value))
+    return members
 
 
-def check_seconds(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ArgumentTypeError(with_call_site(f"`{name}` must be a number of seconds but got: {value!r}"))
-    if not value > 0:
-        raise ArgumentError(with_call_site(f"`{name}` must be > 0 but got: {value!r}"))
+def class_attribute(kind: type, name: str, default: object = None) -> object:
+    """The attribute `name` of a class or its bases, without a call of a descriptor; else `default`."""
+    for base in type.__getattribute__(kind, "__mro__"):
+        members = type.__getattribute__(base, "__dict__")
+        if name in members:
+            return members[name]
+    return default
 
 
-def check_callable(name: str, value: object, *, coroutines: bool = False) -> None:
-    if not isinstance(value, Callable):  # type: ignore[arg-type]
-        raise ArgumentTypeError(with_call_site(f"`{name}` must be callable but got: {value!r}"))
-    if not coroutines and is_coroutine_function(value):
-        raise ArgumentTypeError(
-            with_call_site(
-                f"`{name}` must be a plain function but is a coroutine function, and only `map` awaits those; put "
-                "`.map(function, concurrency=n)` before"
-            )
-        )
+def type_name(kind: type) -> str:
+    """The module and the qualified name of a type."""
+    return f"{type.__getattribute__(kind, '__module__')}.{type.__getattribute__(kind, '__qualname__')}"
 
 
-def is_coroutine_function(value: object) -> bool:
-    """Whether a function, a `partial` of one, or a callable object is declared with `async def`."""
-    while isinstance(value, functools.partial):
-        value = cast("functools.partial[object]", value).func
-    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(class_attribute(type(value), "__call__"))
-
-
-def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    if not any(value is choice or (type(value) is type(choice) and value == choice) for choice in choices):
-        listed = ", ".join(map(repr, choices))
-        raise ArgumentError(with_call_site(f"`{name}` must be one of {listed} but got: {value!r}"))
-
-
-def check_bytes(name: str, value: object) -> int:
-    """A number of bytes: an int, or a string such as "1GiB" or "500 MB"."""
-    if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
-        unit = _UNITS.get(match[2].upper()) if match else None
-        if match is None or unit is None:
-            raise ArgumentError(with_call_site(f'`{name}` must be a size such as "1GiB" but got: {value!r}'))
-        return int(float(match[1]) * unit)
-    return check_int(name, value, least=1)
-
-
-# Signatures
-
-
-C = TypeVar("C", bound=type)
-F = TypeVar("F", bound=Callable[..., Any])
-
-_MEANT = {  # what other libraries call an argument, and the names here
-    "ahead": ("count", "prefetch"),
-    "batch_size": ("size",),
-    "buffer_size": ("window", "count"),
-    "collate_fn": ("function",),
-    "drop_remainder": ("drop_last",),
-    "fn": ("function", "predicate"),
-    "func": ("function", "predicate"),
-    "handler": ("on_error",),
-    "num_parallel_calls": ("concurrency", "workers"),
-    "num_workers": ("workers",),
-    "on_bad_rows": ("on_error",),
-    "prefetch_factor": ("prefetch",),
-    "world": ("world_size",),
-}
-_ADVICE = {  # where a function has none of these names
-    "batch_size": "`.batch(n)` in the chain groups rows",
-    "batched": "`.map_batches(function, n)` calls it with up to n rows at a time",
-    "buffer_size": "`.shuffle(window=n)` and `.prefetch(n)` are operators of the chain",
-    "collate_fn": "`.collate(function)` in the chain makes batches",
-    "drop_last": "`.batch(n, drop_last=True)` in the chain drops it",
-    "drop_remainder": "`.batch(n, drop_last=True)` in the chain drops it",
-    "handler": '`.on_error("skip")` in the chain leaves out rows that fail',
-    "num_parallel_calls": "`Loader(pipe, workers=n)` runs the chain in several processes",
-    "num_workers": "`Loader(pipe, workers=n)` runs the chain in several processes",
-    "on_bad_rows": '`read_csv(..., on_error="skip")` leaves out rows that cannot be parsed',
-    "pin_memory": "`Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
-    "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
-    "shuffle": "`.shuffle()` is an operator of the chain",
-}
-
-
-def explains_wrong_arguments(function: F) -> F:
-    """`function`, whose errors of unknown, missing and surplus arguments are ours. No other call is changed."""
-
-    @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(*args, **kwargs)
-        except TypeError as error:
-            # A call that does not fit the signature fails here, and not in a frame of the function.
-            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-                raise
-            message = _message(function, args, kwargs)
-            if message is None:
-                raise
-            raise ArgumentTypeError(with_call_site(message)) from None
-
-    return call  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
-
-
-def methods_explain_wrong_arguments(cls: C) -> C:
-    """A decorator of a class: all its public functions, and its construction, explain wrong arguments."""
-    for name, value in list(vars(cls).items()):
-        if inspect.isfunction(value) and (name == "__init__" or not name.startswith("_")):
-            setattr(cls, name, explains_wrong_arguments(value))
-    return cls
-
-
-def _message(function: Callable[..., Any], values: tuple[Any, ...], by_name: dict[str, Any]) -> str | None:
-    """What is wrong with a call; None if Python's own error has to say it."""
-    parameters = list(inspect.signature(function).parameters.values())
-    if parameters and (parameters[0].name == "self" or parameters[0].kind is Parameter.POSITIONAL_ONLY):
-        parameters, values = parameters[1:], values[1:]  # a method's object is no argument to its user
-    named = [p for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)]
-    called = getattr(function, "__qualname__", "the function").removesuffix(".__init__").rpartition(".")[2]
-    unknown = next((name for name in by_name if all(name != p.name for p in named)), None)
-    if unknown is not None:
-        return f"`{called}` has no argument `{unknown}`; {_advice(unknown, [p.name for p in named])}"
-    positional = [p for p in named if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
-    if len(values) > len(positional) and all(p.kind is not Parameter.VAR_POSITIONAL for p in parameters):
-        named_only = next((p for p in named if p.kind is Parameter.KEYWORD_ONLY and p.name not in by_name), None)
-        taken = f"only {_listed(positional)}" if positional else "nothing"
-        repair = f"; name the others, such as {_listed([named_only])}" if named_only else ""
-        return f"`{called}` takes {taken} by position but got {len(values)}{repair}"
-    missing = [p for p in named[len(values) :] if p.default is Parameter.empty and p.name not in by_name]
-    return f"`{called}` needs {_listed(missing)}" if missing else None
-
-
-def _listed(parameters: list[Parameter]) -> str:
-    names = [f"`{p.name}=`" if p.kind is Parameter.KEYWORD_ONLY else f"`{p.name}`" for p in parameters]
-    return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), names[-1]])
-
-
-def _advice(unknown: str, names: list[str]) -> str:
-    """What to write in place of an argument that is not among `names`."""
-    meant = next((name for name in _MEANT.get(unknown, ()) if name in names), None)
-    if meant is None and unknown in _ADVICE:
-        return _ADVICE[unknown]
-    meant = meant or next(iter(difflib.get_close_matches(unknown, names, 1)), None)
-    if meant is not None:
-        return f"did you mean `{meant}`?"
-    return f"it takes {', '.join(f'`{name}`' for name in names)}" if names else "it takes none by name"
-
-
-# Optional packages
-
-
-class Package(NamedTuple):
-    """A package that something needs.
-
-    Attributes:
-        module: the name of the module to import.
-        name: of the package that has the module.
-        extra: the extra of feedpipe that installs it.
-        purpose: what needs it, for the error: "TFRecord files are read".
-    """
-
-    module: str
-    name: str
-    extra: str
-    purpose: str
-
-    def check(self) -> None:
-        """Check that it is installed, without importing it.
-
-        Raises:
-            ArgumentError: it is not.
-        """
-        if find_spec(self.module.partition(".")[0]) is None:
-            raise ArgumentError(
-                with_call_site(
-                    f"{self.purpose} with the package {self.name}, which is not installed; "
-                    f"`pip install 'feedpipe[{self.extra}]'` installs it"
-                )
-            )
-
-    def load(self) -> Any:
-        """The module.
-
-        Raises:
-            ArgumentError: the package is not installed.
-        """
-        self.check()
-        return import_module(self.module)
-
-
-def check_torch(purpose: str) -> None:
-    """Check that torch is installed, as `Package.check` does."""
-    Package("torch", "torch", "torch", purpose).check()
+def partial_parts(value: object) -> tuple[object, tuple[object, ...], dict[str, object]]:
+    """The function, the arguments and the keyword arguments of a `functools.partial`, or of a subclass of it."""
+    members = vars(functools.partial)
+    function, arguments, keywords = (members[name].__get__(value) for name in ("func", "args", "keywords"))
+    return function, arguments, keywords

@@ -1,4 +1,7 @@
-"""`Rows`: rows held as columns; the columns, and how rows of several parts are gathered and joined."""
+"""`Rows`: rows held as columns; gathering and joining of rows, and of columns."""
+
+# pyright: reportPrivateUsage=false
+# The functions of this module use the tables that `Rows` keeps to itself.
 
 from __future__ import annotations
 
@@ -20,10 +23,470 @@ from .skips import Skipped
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 Array: TypeAlias = npt.NDArray[np.generic]
 ArrowArray: TypeAlias = "pa.Array[Any]"
 Column: TypeAlias = Union["Array", "ArrowArray"]
 """One column: a NumPy array whose first axis counts rows, or a contiguous Arrow array."""
+Indices: TypeAlias = range | npt.NDArray[np.int64]
+"""Positions of rows; a `range` if they are evenly spaced, so that storage can slice."""
+Row: TypeAlias = dict[str, object]
+"""A row of a table: Python scalars, and NumPy arrays for columns of more than one dimension."""
+SKIPPED = "\0skipped"
+"""The column of a `Rows` that has a `Skipped` for each row that was skipped, and None for all others."""
+
+
+class Rows(Sequence[Row]):
+    """A batch of table rows: a read-only sequence of dicts, stored as columns.
+
+    `.batch(n)` on rows of a table gives a `Rows`. `rows[i]` and iteration make a dict for each row: its values are
+    Python scalars, or NumPy arrays if the column has more than one dimension. `rows[a:b]` is a `Rows` again and copies
+    nothing. `rows["x"]` is a column as it is held: a read-only NumPy array, or an Arrow array. `rows.columns` is a dict
+    of all columns; `rows.arrow` is the batch as a `pyarrow.RecordBatch`.
+
+    Example:
+        >>> import numpy as np
+        >>> import feedpipe as fp
+        >>> rows = fp.from_arrays({"x": np.arange(4), "y": np.zeros((4, 2))}).batch(3)[0]
+        >>> rows
+        Rows(3 x ['x', 'y'])
+        >>> rows[1]
+        {'x': 1, 'y': array([0., 0.])}
+        >>> rows["x"]
+        array([0, 1, 2])
+        >>> len(rows[1:]), rows.columns["y"].shape
+        (2, (3, 2))
+        >>> rows.arrow["x"].to_pylist()
+        [0, 1, 2]
+    """
+
+    __slots__ = ("_length", "_signature", "_tables_and_selection")
+
+    # Tables whose rows follow each other, mostly one, and a selection of their rows; None for all of them. Only one
+    # table has a selection. It is one attribute, so that no thread sees the tables before a change and the selection
+    # after it.
+    _tables_and_selection: tuple[tuple[Mapping[str, Column], ...], npt.NDArray[np.int64] | None]
+
+    def __init__(self, columns: Mapping[str, Column], length: int | None = None) -> None:
+        self._tables_and_selection = (dict(columns),), None
+        self._length = len(next(iter(columns.values()))) if length is None else length
+        self._signature = RowSignature()
+
+    @staticmethod
+    def selected(columns: Mapping[str, Column], indices: npt.NDArray[np.int64]) -> Rows:
+        """The rows at `indices` of `columns`, gathered when they are needed.
+
+        So a shuffled batch is copied once, from the source into the tensor.
+        """
+        rows = Rows({}, len(indices))
+        rows._tables_and_selection = (columns,), indices
+        return rows
+
+    @staticmethod
+    def joined(tables: Sequence[Rows]) -> Rows:
+        """All rows of tables of one signature, joined when they are needed.
+
+        So a batch that lies in two blocks is copied once, from these into the tensor.
+        """
+        rows = Rows({}, sum(map(len, tables)))
+        rows._tables_and_selection = tuple(table.columns for table in tables), None
+        return tables[0]._alike(rows)
+
+    def _alike(self, rows: Rows) -> Rows:
+        """`rows`, whose columns have the names and types of these."""
+        rows._signature = self._signature
+        return rows
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """The columns by name. They are read-only: the source, or another batch, may share their memory."""
+        columns, selection = self._columns_and_selection
+        if selection is not None:
+            columns = {name: take_column(column, selection) for name, column in columns.items()}
+            self._tables_and_selection = (columns,), None
+        return columns
+
+    @property
+    def _columns_and_selection(self) -> tuple[Mapping[str, Column], npt.NDArray[np.int64] | None]:
+        """The columns, which are joined now, and the selection of their rows."""
+        tables, selection = self._tables_and_selection
+        columns, *others = tables
+        if others:
+            columns = {name: concat_columns([table[name] for table in tables]) for name in columns}
+            self._tables_and_selection = (columns,), selection
+        return columns, selection
+
+    def copies(self) -> dict[str, Column]:
+        """The columns, to be written to: arrays in memory of their own; Arrow arrays as they are."""
+        tables, selection = self._tables_and_selection
+        columns, *others = tables
+        if others:
+            new = {name: join_columns([table[name] for table in tables]) for name in columns}
+        elif selection is not None:
+            new = {name: gather_column(column, selection) for name, column in columns.items()}
+        else:
+            return {n: c.copy() if isinstance(c, np.ndarray) else c for n, c in columns.items()}
+        return {n: np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for n, c in new.items()}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Rows, (self.columns, self._length)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Rows: ...
+    @overload
+    def __getitem__(self, index: str) -> Column: ...
+    def __getitem__(self, index: SupportsIndex | slice | str) -> Row | Rows | Column:
+        if isinstance(index, slice):
+            return cast("Rows", take(self, range(*index.indices(self._length))))
+        if isinstance(index, str):
+            return self._column(index)
+        try:
+            at = range(self._length)[index]
+        except TypeError:
+            raise ArgumentTypeError(
+                with_call_site(f"`rows[...]` takes an int, a slice or the name of a column but got: {index!r:.80}")
+            ) from None
+        return cast("Row", next(iter(take(self, range(at, at + 1)))))
+
+    def _column(self, name: str) -> Column:
+        columns, selection = self._columns_and_selection
+        if name not in columns:
+            raise KeyError(f"{name!r} is none of the columns: {', '.join(map(repr, columns))}")
+        return columns[name] if selection is None else take_column(columns[name], selection)
+
+    def __iter__(self) -> Iterator[Row]:
+        columns = self.columns
+        names = tuple(columns)
+        if not names:
+            return iter([{} for _ in range(self._length)])
+        values = zip(*(scalars(column) for column in columns.values()), strict=True)
+        rows = (dict(zip(names, row, strict=True)) for row in values)
+        return map(_in_place, rows) if SKIPPED in columns else rows
+
+    def __repr__(self) -> str:
+        return f"Rows({self._length} x {column_names(self)})"
+
+    @property
+    def arrow(self) -> pa.RecordBatch:
+        """The columns as an Arrow record batch; arrays of more than one dimension become fixed-shape tensors."""
+        import pyarrow as pa
+
+        arrays = [to_arrow(column) for column in self.columns.values()]
+        return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
+
+    @staticmethod
+    def from_arrow(batch: pa.RecordBatch) -> Rows:
+        return Rows(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
+
+
+class RowSignature:
+    """Names and types of columns, which are computed when they are first compared; all parts of a table share one."""
+
+    __slots__ = ("types",)
+
+    def __init__(self) -> None:
+        self.types: tuple[tuple[str, object], ...] | None = None
+
+
+def _in_place(row: Row) -> Any:
+    """A row of a table with marks: the row itself, or its `Skipped`."""
+    skipped = cast("Skipped | None", row.pop(SKIPPED))
+    return row if skipped is None else skipped if skipped.is_row else skipped.before(row)
+
+
+BlockRows: TypeAlias = list[object] | Rows
+"""The rows of a block: Python objects, or columns."""
+
+
+# Some of the rows
+
+
+MIN_ARRAY_ROWS = 512
+"""From this number on, Python objects are gathered faster through an array, if they are half of the list."""
+
+
+def take(rows: BlockRows, indices: Indices) -> BlockRows:
+    """The rows at `indices`, in that order; a slice without a copy if these are evenly spaced."""
+    if isinstance(indices, range):
+        if len(indices) == len(rows) and indices.step == 1:
+            return rows
+        return _slice(rows, indices)
+    if isinstance(rows, Rows):
+        columns, selection = rows._columns_and_selection
+        if selection is not None:
+            return rows._alike(Rows.selected(columns, selection[indices]))
+        return rows._alike(Rows({name: take_column(column, indices) for name, column in columns.items()}, len(indices)))
+    if MIN_ARRAY_ROWS <= len(indices) >= len(rows) / 2:
+        return cast("list[object]", np.fromiter(rows, object, len(rows))[indices].tolist())
+    return pick(rows, indices.tolist())
+
+
+def _slice(rows: BlockRows, indices: range) -> BlockRows:
+    if not indices:
+        if isinstance(rows, list):
+            return []
+        columns = rows._tables_and_selection[0][0]
+        return Rows({name: column[:0] for name, column in columns.items()}, 0)
+    stop: int | None = indices.stop if indices.step > 0 or indices.stop >= 0 else None
+    cut = slice(indices.start, stop, indices.step)
+    if isinstance(rows, list):
+        return rows[cut]
+    columns, selection = rows._columns_and_selection
+    if selection is not None:
+        return rows._alike(Rows.selected(columns, selection[cut]))
+    return rows._alike(Rows({name: column[cut] for name, column in columns.items()}, len(indices)))
+
+
+def pick(rows: Sequence[object], indices: list[int]) -> list[object]:
+    """`[rows[i] for i in indices]`, in C if there are enough of them."""
+    if len(indices) < 2:
+        return [rows[i] for i in indices]
+    return list(itemgetter(*indices)(rows))
+
+
+def index_array(indices: Indices) -> npt.NDArray[np.int64]:
+    """`indices` as an array of int64, even if there are none: NumPy makes a float array of an empty range."""
+    if isinstance(indices, range):
+        return np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
+    return np.asarray(indices, np.int64)
+
+
+def part_of(rows: BlockRows, span: range) -> BlockRows:
+    """Adjacent rows; those of a table are gathered when they are needed, so short parts of it are cheap."""
+    if isinstance(rows, list):
+        return rows[span.start : span.stop]
+    columns, selection = rows._columns_and_selection
+    indices = index_array(span) if selection is None else selection[span.start : span.stop]
+    return rows._alike(Rows.selected(columns, indices))
+
+
+def column_names(rows: Rows) -> list[str]:
+    """The names of the columns; gathers nothing."""
+    return list(rows._tables_and_selection[0][0])
+
+
+def select_columns(rows: Rows, sources: Mapping[str, str]) -> Rows:
+    """The columns of `rows` that `sources` maps the new names to; gathers and joins nothing."""
+    tables, selection = rows._tables_and_selection
+    selected = Rows({}, len(rows))
+    selected._tables_and_selection = (
+        tuple({name: columns[source] for name, source in sources.items()} for columns in tables),
+        selection,
+    )
+    return selected
+
+
+# Rows of several parts
+
+
+def concat(parts: Sequence[BlockRows]) -> BlockRows:
+    """All rows of all parts; they stay columns if names and types agree."""
+    if len(parts) == 1:
+        return parts[0]
+    if Skipped.exist:
+        parts = _marked_alike(parts)
+    if parts and isinstance(parts[0], Rows) and have_one_signature(parts):
+        return _concat_tables(cast("Sequence[Rows]", parts))
+    joined: list[object] = []
+    for part in parts:
+        joined.extend(part)
+    return joined
+
+
+def _marked_alike(parts: Sequence[BlockRows]) -> Sequence[BlockRows]:
+    """The parts; if some are tables, all get a column of the skipped rows, so that they join to one table."""
+    like = next((part for part in parts if isinstance(part, Rows) and len(part)), None)
+    if like is None or all(isinstance(part, Rows) and SKIPPED not in column_names(part) for part in parts):
+        return parts
+    alike: list[BlockRows] = []
+    for part in parts:
+        if isinstance(part, Rows):
+            marks = part.columns.get(SKIPPED, np.full(len(part), None))
+        elif all(isinstance(row, Skipped) and row.is_row for row in part):
+            marks = np.array([*part, None], object)[:-1]
+            any_rows = range(len(part)) if len(part) <= len(like) else np.zeros(len(part), np.int64)
+            part = cast("Rows", take(like, any_rows))  # any values of these types
+        else:
+            return parts
+        alike.append(part._alike(Rows({**part.columns, SKIPPED: marks}, len(part))))
+    return alike
+
+
+def _concat_tables(tables: Sequence[Rows]) -> Rows:
+    tables = [table for table in tables if len(table)] or tables[:1]
+    groups: list[list[Rows]] = []
+    source: Mapping[str, Column] | None = None  # of the selections in the last group
+    for table in tables:
+        (columns, *_), selection = table._tables_and_selection
+        if selection is not None and columns is source:
+            groups[-1].append(table)
+        else:
+            groups.append([table])
+        source = None if selection is None else columns
+    joined = [_concat_selections(group) for group in groups]
+    return joined[0] if len(joined) == 1 else Rows.joined(joined)
+
+
+def _concat_selections(tables: list[Rows]) -> Rows:
+    """One table; if there are several, all are selections from the same columns."""
+    first = tables[0]
+    if len(tables) == 1:
+        return first
+    selections = [cast("npt.NDArray[np.int64]", table._tables_and_selection[1]) for table in tables]
+    return first._alike(Rows.selected(first._tables_and_selection[0][0], np.concatenate(selections)))
+
+
+def have_one_signature(parts: Sequence[BlockRows]) -> bool:
+    """Whether `concat` keeps the parts as they are held: all as Python objects, or all as columns of one signature."""
+    first = parts[0]
+    if isinstance(first, list):
+        return all(isinstance(part, list) for part in parts)
+    return all(
+        isinstance(part, Rows) and (part._signature is first._signature or signature(part) == signature(first))
+        for part in parts
+    )
+
+
+def signature(rows: BlockRows) -> tuple[object, ...] | None:
+    """Names and types of the columns; None for Python objects."""
+    if isinstance(rows, list):
+        return None
+    schema = rows._signature
+    if schema.types is None:
+        columns = rows._tables_and_selection[0][0]
+        schema.types = tuple((name, type_of(column)) for name, column in columns.items() if name != SKIPPED)
+    return schema.types
+
+
+def sharing(signature: RowSignature, rows: Rows) -> Rows:
+    """`rows`, whose columns have the names and types of all others with this `signature`."""
+    rows._signature = signature
+    return rows
+
+
+def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int, Indices], BlockRows]) -> BlockRows:
+    """The rows at `indices`, gathered from several parts.
+
+    Args:
+        indices: positions among the rows of all parts.
+        bounds: part k holds positions `bounds[k]` to `bounds[k + 1]`.
+        part: gives the rows of part k at places of its own.
+    """
+    if not len(indices):
+        return part(0, range(0))
+    if isinstance(indices, range) and indices.step == 1:
+        first, last = np.searchsorted(bounds, [indices.start, max(indices.start, indices.stop - 1)], "right") - 1
+        pieces: list[BlockRows] = []
+        for k in range(int(first), int(last) + 1):
+            low, high = max(indices.start, int(bounds[k])), min(indices.stop, int(bounds[k + 1]))
+            if low < high:
+                pieces.append(part(k, range(low - int(bounds[k]), high - int(bounds[k]))))
+        return concat(pieces) if pieces else []
+    places = index_array(indices)
+    owners = np.searchsorted(bounds, places, "right") - 1
+    order = stable_order(owners, len(bounds))
+    owners, places = owners[order], places[order]
+    edges = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(order)]
+    parts = [(int(owners[start]), places[start:stop]) for start, stop in pairwise(edges)]
+    pieces = [part(k, own - bounds[k]) for k, own in parts]
+    return pieces[0] if len(pieces) == 1 else take(concat(pieces), inverse(order))
+
+
+def stable_order(numbers: npt.NDArray[np.int64], end: int) -> npt.NDArray[np.int64]:
+    """The order that sorts numbers from 0 to `end`, and keeps that of equal ones."""
+    short = numbers.astype(np.uint16) if end <= 2**16 else numbers  # 16 bits sort in one pass
+    return np.argsort(short, kind="stable")
+
+
+def inverse(order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The permutation that undoes `order`."""
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    return places
+
+
+GROUP_BYTES = 2**16
+"""The memory in which small columns of one type are joined, to be gathered by one call; it stays in the cache."""
+
+
+def take_joined(parts: Sequence[BlockRows], *selections: npt.NDArray[np.int64]) -> list[BlockRows]:
+    """`take(concat(parts), indices)` for the indices in each of `selections`.
+
+    Joins a few columns at a time.
+    """
+    all_rows = [part for part in parts if isinstance(part, Rows)]
+    states = [rows._columns_and_selection for rows in all_rows]
+    tables = [columns for columns, selection in states if selection is None]
+    if len(parts) < 2 or len(tables) < len(parts) or Skipped.exist or not have_one_signature(parts):
+        joined_rows = concat(parts)
+        return [take(joined_rows, indices) for indices in selections]
+    joined = _JoinedColumns(tables[0], sum(map(len, all_rows)), selections)
+    for name in tables[0]:
+        joined.add(name, [table[name] for table in tables])
+    return [all_rows[0]._alike(Rows(columns, rows)) for columns, rows in joined.finish()]
+
+
+class _JoinedColumns:
+    """Joins columns, and gathers rows of them; small columns of one type wait until there are enough for one call."""
+
+    def __init__(self, table: Mapping[str, Column], length: int, selections: Sequence[npt.NDArray[np.int64]]) -> None:
+        self._length = length
+        # All columns are replaced, in any order; the tables keep that of `table`.
+        self._taken = [(dict(table), indices) for indices in selections]
+        self._scratch = np.empty(0, np.uint8)
+        self._groups: defaultdict[object, list[tuple[str, Sequence[Array]]]] = defaultdict(list)
+
+    def add(self, name: str, pieces: Sequence[Column]) -> None:
+        """Adds the pieces of a column."""
+        if not are_arrays(pieces) or pieces[0].dtype.hasobject:
+            self._take(name, join_columns(pieces))
+            return
+        shape = self._length, *pieces[0].shape[1:]
+        size = math.prod(shape) * pieces[0].itemsize
+        if 2 * size > GROUP_BYTES:
+            self._take(name, np.concatenate(pieces, out=self._memory(shape, pieces[0].dtype, size)))
+            return
+        group = self._groups[pieces[0].dtype, shape]
+        group.append((name, pieces))
+        if (len(group) + 1) * size > GROUP_BYTES:
+            self._take_group(group)
+            group.clear()
+
+    def finish(self) -> list[tuple[dict[str, Column], int]]:
+        """The columns and the length of each selection."""
+        for group in filter(None, self._groups.values()):
+            self._take_group(group)
+        return [(columns, len(indices)) for columns, indices in self._taken]
+
+    def _take(self, name: str, joined: Column) -> None:
+        for columns, indices in self._taken:
+            columns[name] = take_column(joined, indices)
+
+    def _take_group(self, group: Sequence[tuple[str, Sequence[Array]]]) -> None:
+        first = group[0][1][0]
+        shape = len(group), self._length, *first.shape[1:]
+        joined = self._memory(shape, first.dtype, max(GROUP_BYTES, math.prod(shape) * first.itemsize))
+        for (_, pieces), target in zip(group, joined, strict=True):
+            np.concatenate(pieces, out=target)
+        names = [name for name, _ in group]
+        for columns, indices in self._taken:
+            gathered = joined.take(indices, axis=1)
+            gathered.flags.writeable = False
+            columns.update(zip(names, gathered, strict=True))
+
+    def _memory(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], size: int) -> Array:
+        """An array in memory that the next one uses again."""
+        if size > len(self._scratch):
+            self._scratch = np.empty(size, np.uint8)
+        return np.ndarray(shape, dtype, self._scratch)
+
+
+# Columns
 
 
 def scalars(column: Column) -> list[object]:
@@ -138,462 +601,7 @@ def to_arrow(column: Column) -> ArrowArray:
     return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(values, math.prod(shape)))
 
 
-# pyright: reportPrivateUsage=false
-# The functions of this module use the columns that `Rows` keeps to itself.
-Indices: TypeAlias = range | npt.NDArray[np.int64]
-"""Positions of rows; a `range` if they are evenly spaced, so that storage can slice."""
-Row: TypeAlias = dict[str, object]
-"""A row of a table: Python scalars, and NumPy arrays for columns of more than one dimension."""
-SKIPPED = "\0skipped"
-"""The column of a `Rows` that has a `Skipped` for each row that was skipped; see `skipped_rows`."""
-
-MIN_ARRAY_ROWS = 512
-"""So many Python objects are gathered faster through an array of all of them, if they are half of the list."""
-
-
-class RowSignature:
-    """Names and types of columns, which are computed when they are first compared; all parts of a table share one."""
-
-    __slots__ = ("types",)
-
-    def __init__(self) -> None:
-        self.types: tuple[tuple[str, object], ...] | None = None
-
-
-class Rows(Sequence[Row]):
-    """A batch of table rows: a read-only sequence of dicts, stored as columns.
-
-    `.batch(n)` on rows of a table gives a `Rows`. `rows[i]` and iteration make a dict for each row: its values are
-    Python scalars, or NumPy arrays if the column has more than one dimension. `rows[a:b]` is a `Rows` again and copies
-    nothing. `rows["x"]` is a column as it is held: a read-only NumPy array, or an Arrow array. `rows.columns` is a dict
-    of all columns; `rows.arrow` is the batch as a `pyarrow.RecordBatch`.
-
-    Example:
-        >>> import numpy as np
-        >>> import feedpipe as fp
-        >>> rows = fp.from_arrays({"x": np.arange(4), "y": np.zeros((4, 2))}).batch(3)[0]
-        >>> rows
-        Rows(3 x ['x', 'y'])
-        >>> rows[1]
-        {'x': 1, 'y': array([0., 0.])}
-        >>> rows["x"]
-        array([0, 1, 2])
-        >>> len(rows[1:]), rows.columns["y"].shape
-        (2, (3, 2))
-        >>> rows.arrow["x"].to_pylist()
-        [0, 1, 2]
-    """
-
-    __slots__ = ("_length", "_signature", "_tables_and_selection")
-
-    # Tables whose rows follow each other, mostly one, and which of their rows these are; None for all of them. Only one
-    # table has a selection. It is one attribute, so that no thread sees the tables before a change and the selection
-    # after it.
-    _tables_and_selection: tuple[tuple[Mapping[str, Column], ...], npt.NDArray[np.int64] | None]
-
-    def __init__(self, columns: Mapping[str, Column], length: int | None = None) -> None:
-        self._tables_and_selection = (dict(columns),), None
-        self._length = len(next(iter(columns.values()))) if length is None else length
-        self._signature = RowSignature()
-
-    @staticmethod
-    def selected(columns: Mapping[str, Column], indices: npt.NDArray[np.int64]) -> Rows:
-        """The rows at `indices` of `columns`, gathered when they are needed.
-
-        So a shuffled batch is copied once, from the source into the tensor.
-        """
-        rows = Rows({}, len(indices))
-        rows._tables_and_selection = (columns,), indices
-        return rows
-
-    @staticmethod
-    def joined(tables: Sequence[Rows]) -> Rows:
-        """All rows of tables of one signature, joined when they are needed.
-
-        So a batch that lies in two blocks is copied once, from these into the tensor.
-        """
-        rows = Rows({}, sum(map(len, tables)))
-        rows._tables_and_selection = tuple(table.columns for table in tables), None
-        return tables[0]._alike(rows)
-
-    def _alike(self, rows: Rows) -> Rows:
-        """`rows`, which have the names and types of these."""
-        rows._signature = self._signature
-        return rows
-
-    @property
-    def columns(self) -> Mapping[str, Column]:
-        """The columns by name. They are read-only: the source, or another batch, may share their memory."""
-        columns, selection = self._columns_and_selection
-        if selection is not None:
-            columns = {name: take_column(column, selection) for name, column in columns.items()}
-            self._tables_and_selection = (columns,), None
-        return columns
-
-    @property
-    def _columns_and_selection(self) -> tuple[Mapping[str, Column], npt.NDArray[np.int64] | None]:
-        """The columns, which are joined now, and which of their rows these are."""
-        tables, selection = self._tables_and_selection
-        columns, *others = tables
-        if others:
-            columns = {name: concat_columns([table[name] for table in tables]) for name in columns}
-            self._tables_and_selection = (columns,), selection
-        return columns, selection
-
-    def copies(self) -> dict[str, Column]:
-        """The columns, to be written to: arrays in memory of their own; Arrow arrays as they are."""
-        tables, selection = self._tables_and_selection
-        columns, *others = tables
-        if others:
-            new = {name: join_columns([table[name] for table in tables]) for name in columns}
-        elif selection is not None:
-            new = {name: gather_column(column, selection) for name, column in columns.items()}
-        else:
-            return {n: c.copy() if isinstance(c, np.ndarray) else c for n, c in columns.items()}
-        return {n: np.ascontiguousarray(c) if isinstance(c, np.ndarray) else c for n, c in new.items()}
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Rows, (self.columns, self._length)
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> Rows: ...
-    @overload
-    def __getitem__(self, index: str) -> Column: ...
-    def __getitem__(self, index: SupportsIndex | slice | str) -> Row | Rows | Column:
-        if isinstance(index, slice):
-            return cast("Rows", take(self, range(*index.indices(self._length))))
-        if isinstance(index, str):
-            return self._column(index)
-        try:
-            at = range(self._length)[index]
-        except TypeError:
-            raise ArgumentTypeError(
-                with_call_site(f"`rows[...]` takes an int, a slice or the name of a column but got: {index!r:.80}")
-            ) from None
-        return cast("Row", next(iter(take(self, range(at, at + 1)))))
-
-    def _column(self, name: str) -> Column:
-        columns, selection = self._columns_and_selection
-        if name not in columns:
-            raise KeyError(f"{name!r} is none of the columns: {', '.join(map(repr, columns))}")
-        return columns[name] if selection is None else take_column(columns[name], selection)
-
-    def __iter__(self) -> Iterator[Row]:
-        columns = self.columns
-        names = tuple(columns)
-        if not names:
-            return iter([{} for _ in range(self._length)])
-        values = zip(*(scalars(column) for column in columns.values()), strict=True)
-        rows = (dict(zip(names, row, strict=True)) for row in values)
-        return map(_in_place, rows) if SKIPPED in columns else rows
-
-    def __repr__(self) -> str:
-        return f"Rows({self._length} x {column_names(self)})"
-
-    @property
-    def arrow(self) -> pa.RecordBatch:
-        """The columns as an Arrow record batch; arrays of more than one dimension become fixed-shape tensors."""
-        import pyarrow as pa
-
-        arrays = [to_arrow(column) for column in self.columns.values()]
-        return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
-
-    @staticmethod
-    def from_arrow(batch: pa.RecordBatch) -> Rows:
-        return Rows(dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
-
-
-BlockRows: TypeAlias = list[object] | Rows
-"""What a block holds: Python objects, or columns."""
-
-
-def index_array(indices: Indices) -> npt.NDArray[np.int64]:
-    """`indices` as an array of int64, even if there are none: NumPy makes a float array of an empty range."""
-    if isinstance(indices, range):
-        return np.arange(indices.start, indices.stop, indices.step, dtype=np.int64)
-    return np.asarray(indices, np.int64)
-
-
-def take(rows: BlockRows, indices: Indices) -> BlockRows:
-    """The rows at `indices`, in that order; a slice without a copy if these are evenly spaced."""
-    if isinstance(indices, range):
-        if len(indices) == len(rows) and indices.step == 1:
-            return rows
-        return _slice(rows, indices)
-    if isinstance(rows, Rows):
-        columns, selection = rows._columns_and_selection
-        if selection is not None:
-            return rows._alike(Rows.selected(columns, selection[indices]))
-        return rows._alike(Rows({name: take_column(column, indices) for name, column in columns.items()}, len(indices)))
-    if MIN_ARRAY_ROWS <= len(indices) >= len(rows) / 2:
-        return cast("list[object]", np.fromiter(rows, object, len(rows))[indices].tolist())
-    return pick(rows, indices.tolist())
-
-
-def part_of(rows: BlockRows, span: range) -> BlockRows:
-    """Adjacent rows; those of a table are gathered when they are needed, so many short parts of it cost little."""
-    if isinstance(rows, list):
-        return rows[span.start : span.stop]
-    columns, selection = rows._columns_and_selection
-    indices = index_array(span) if selection is None else selection[span.start : span.stop]
-    return rows._alike(Rows.selected(columns, indices))
-
-
-def pick(rows: Sequence[object], indices: list[int]) -> list[object]:
-    """`[rows[i] for i in indices]`, in C if there are enough of them."""
-    if len(indices) < 2:
-        return [rows[i] for i in indices]
-    return list(itemgetter(*indices)(rows))
-
-
-def _in_place(row: Row) -> Any:
-    """A row, or the `Skipped` that stands in its place."""
-    skipped = cast("Skipped | None", row.pop(SKIPPED))
-    return row if skipped is None else skipped if skipped.is_row else skipped.before(row)
-
-
-def concat(parts: Sequence[BlockRows]) -> BlockRows:
-    """All rows of all parts; they stay columns if names and types agree."""
-    if len(parts) == 1:
-        return parts[0]
-    if Skipped.exist:
-        parts = _marked_alike(parts)
-    if parts and isinstance(parts[0], Rows) and have_one_signature(parts):
-        return _concat_tables(cast("Sequence[Rows]", parts))
-    joined: list[object] = []
-    for part in parts:
-        joined.extend(part)
-    return joined
-
-
-def _marked_alike(parts: Sequence[BlockRows]) -> Sequence[BlockRows]:
-    """The parts; if some are tables, rows that were skipped stand in a column of all, so that they are one table."""
-    like = next((part for part in parts if isinstance(part, Rows) and len(part)), None)
-    if like is None or all(isinstance(part, Rows) and SKIPPED not in column_names(part) for part in parts):
-        return parts
-    alike: list[BlockRows] = []
-    for part in parts:
-        if isinstance(part, Rows):
-            marks = part.columns.get(SKIPPED, np.full(len(part), None))
-        elif all(isinstance(row, Skipped) and row.is_row for row in part):
-            marks = np.array([*part, None], object)[:-1]
-            any_rows = range(len(part)) if len(part) <= len(like) else np.zeros(len(part), np.int64)
-            part = cast("Rows", take(like, any_rows))  # any values of these types
-        else:
-            return parts
-        alike.append(part._alike(Rows({**part.columns, SKIPPED: marks}, len(part))))
-    return alike
-
-
-def _concat_tables(tables: Sequence[Rows]) -> Rows:
-    tables = [table for table in tables if len(table)] or tables[:1]
-    groups: list[list[Rows]] = []
-    source: Mapping[str, Column] | None = None  # of the selections in the last group
-    for table in tables:
-        (columns, *_), selection = table._tables_and_selection
-        if selection is not None and columns is source:
-            groups[-1].append(table)
-        else:
-            groups.append([table])
-        source = None if selection is None else columns
-    joined = [_concat_selections(group) for group in groups]
-    return joined[0] if len(joined) == 1 else Rows.joined(joined)
-
-
-def _concat_selections(tables: list[Rows]) -> Rows:
-    """One table; if there are several, all are selections from the same columns."""
-    first = tables[0]
-    if len(tables) == 1:
-        return first
-    selections = [cast("npt.NDArray[np.int64]", table._tables_and_selection[1]) for table in tables]
-    return first._alike(Rows.selected(first._tables_and_selection[0][0], np.concatenate(selections)))
-
-
-def column_names(rows: Rows) -> list[str]:
-    """The names of the columns; gathers nothing."""
-    return list(rows._tables_and_selection[0][0])
-
-
-def select_columns(rows: Rows, sources: Mapping[str, str]) -> Rows:
-    """The columns of `rows` that `sources` maps the new names to; gathers and joins nothing."""
-    tables, selection = rows._tables_and_selection
-    selected = Rows({}, len(rows))
-    selected._tables_and_selection = (
-        tuple({name: columns[source] for name, source in sources.items()} for columns in tables),
-        selection,
-    )
-    return selected
-
-
-def _slice(rows: BlockRows, indices: range) -> BlockRows:
-    if not indices:
-        if isinstance(rows, list):
-            return []
-        columns = rows._tables_and_selection[0][0]
-        return Rows({name: column[:0] for name, column in columns.items()}, 0)
-    stop: int | None = indices.stop if indices.step > 0 or indices.stop >= 0 else None
-    cut = slice(indices.start, stop, indices.step)
-    if isinstance(rows, list):
-        return rows[cut]
-    columns, selection = rows._columns_and_selection
-    if selection is not None:
-        return rows._alike(Rows.selected(columns, selection[cut]))
-    return rows._alike(Rows({name: column[cut] for name, column in columns.items()}, len(indices)))
-
-
-def signature(rows: BlockRows) -> tuple[object, ...] | None:
-    """Names and types of the columns; None for Python objects."""
-    if isinstance(rows, list):
-        return None
-    schema = rows._signature
-    if schema.types is None:
-        columns = rows._tables_and_selection[0][0]
-        schema.types = tuple((name, type_of(column)) for name, column in columns.items() if name != SKIPPED)
-    return schema.types
-
-
-def sharing(signature: RowSignature, rows: Rows) -> Rows:
-    """`rows`, which have the names and types of all others with this `signature`."""
-    rows._signature = signature
-    return rows
-
-
-def have_one_signature(parts: Sequence[BlockRows]) -> bool:
-    """Whether `concat` keeps the parts as they are held: all as Python objects, or all as columns of one signature."""
-    first = parts[0]
-    if isinstance(first, list):
-        return all(isinstance(part, list) for part in parts)
-    return all(
-        isinstance(part, Rows) and (part._signature is first._signature or signature(part) == signature(first))
-        for part in parts
-    )
-
-
-# Rows of several parts
-
-
-def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int, Indices], BlockRows]) -> BlockRows:
-    """The rows at `indices`, gathered from several parts.
-
-    Args:
-        indices: positions among the rows of all parts.
-        bounds: part k holds positions `bounds[k]` to `bounds[k + 1]`.
-        part: gives the rows of part k at places of its own.
-    """
-    if not len(indices):
-        return part(0, range(0))
-    if isinstance(indices, range) and indices.step == 1:
-        first, last = np.searchsorted(bounds, [indices.start, max(indices.start, indices.stop - 1)], "right") - 1
-        pieces: list[BlockRows] = []
-        for k in range(int(first), int(last) + 1):
-            low, high = max(indices.start, int(bounds[k])), min(indices.stop, int(bounds[k + 1]))
-            if low < high:
-                pieces.append(part(k, range(low - int(bounds[k]), high - int(bounds[k]))))
-        return concat(pieces) if pieces else []
-    places = index_array(indices)
-    owners = np.searchsorted(bounds, places, "right") - 1
-    order = stable_order(owners, len(bounds))
-    owners, places = owners[order], places[order]
-    edges = [0, *(np.flatnonzero(owners[1:] != owners[:-1]) + 1).tolist(), len(order)]
-    parts = [(int(owners[start]), places[start:stop]) for start, stop in pairwise(edges)]
-    pieces = [part(k, own - bounds[k]) for k, own in parts]
-    return pieces[0] if len(pieces) == 1 else take(concat(pieces), inverse(order))
-
-
-def stable_order(numbers: npt.NDArray[np.int64], end: int) -> npt.NDArray[np.int64]:
-    """The order that sorts numbers from 0 to `end`, and keeps that of equal ones."""
-    short = numbers.astype(np.uint16) if end <= 2**16 else numbers  # 16 bits sort in one pass
-    return np.argsort(short, kind="stable")
-
-
-def inverse(order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The permutation that undoes `order`."""
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
-    return places
-
-
-# pyright: reportPrivateUsage=false
-# It joins the columns that `Rows` keeps to itself.
-GROUP_BYTES = 2**16
-"""Columns of one type are joined side by side and gathered by one call, in so much memory, which stays in the cache."""
-
-
-def take_joined(parts: Sequence[BlockRows], *selections: npt.NDArray[np.int64]) -> list[BlockRows]:
-    """`take(concat(parts), indices)` for the indices in each of `selections`.
-
-    Joins a few columns at a time.
-    """
-    all_rows = [part for part in parts if isinstance(part, Rows)]
-    states = [rows._columns_and_selection for rows in all_rows]
-    tables = [columns for columns, selection in states if selection is None]
-    if len(parts) < 2 or len(tables) < len(parts) or Skipped.exist or not have_one_signature(parts):
-        joined_rows = concat(parts)
-        return [take(joined_rows, indices) for indices in selections]
-    joined = _JoinedColumns(tables[0], sum(map(len, all_rows)), selections)
-    for name in tables[0]:
-        joined.add(name, [table[name] for table in tables])
-    return [all_rows[0]._alike(Rows(columns, rows)) for columns, rows in joined.finish()]
-
-
-class _JoinedColumns:
-    """Joins columns, and gathers rows of them; small columns of one type wait until there are enough for one call."""
-
-    def __init__(self, table: Mapping[str, Column], length: int, selections: Sequence[npt.NDArray[np.int64]]) -> None:
-        self._length = length
-        # All columns are replaced, in any order; the tables keep that of `table`.
-        self._taken = [(dict(table), indices) for indices in selections]
-        self._scratch = np.empty(0, np.uint8)
-        self._groups: defaultdict[object, list[tuple[str, Sequence[Array]]]] = defaultdict(list)
-
-    def add(self, name: str, pieces: Sequence[Column]) -> None:
-        """Adds the pieces of a column."""
-        if not are_arrays(pieces) or pieces[0].dtype.hasobject:
-            self._take(name, join_columns(pieces))
-            return
-        shape = self._length, *pieces[0].shape[1:]
-        size = math.prod(shape) * pieces[0].itemsize
-        if 2 * size > GROUP_BYTES:
-            self._take(name, np.concatenate(pieces, out=self._memory(shape, pieces[0].dtype, size)))
-            return
-        group = self._groups[pieces[0].dtype, shape]
-        group.append((name, pieces))
-        if (len(group) + 1) * size > GROUP_BYTES:
-            self._take_group(group)
-            group.clear()
-
-    def finish(self) -> list[tuple[dict[str, Column], int]]:
-        """The columns of each selection, and how many rows they have."""
-        for group in filter(None, self._groups.values()):
-            self._take_group(group)
-        return [(columns, len(indices)) for columns, indices in self._taken]
-
-    def _take(self, name: str, joined: Column) -> None:
-        for columns, indices in self._taken:
-            columns[name] = take_column(joined, indices)
-
-    def _take_group(self, group: Sequence[tuple[str, Sequence[Array]]]) -> None:
-        first = group[0][1][0]
-        shape = len(group), self._length, *first.shape[1:]
-        joined = self._memory(shape, first.dtype, max(GROUP_BYTES, math.prod(shape) * first.itemsize))
-        for (_, pieces), target in zip(group, joined, strict=True):
-            np.concatenate(pieces, out=target)
-        names = [name for name, _ in group]
-        for columns, indices in self._taken:
-            gathered = joined.take(indices, axis=1)
-            gathered.flags.writeable = False
-            columns.update(zip(names, gathered, strict=True))
-
-    def _memory(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], size: int) -> Array:
-        """An array in memory that the next one uses again."""
-        if size > len(self._scratch):
-            self._scratch = np.empty(size, np.uint8)
-        return np.ndarray(shape, dtype, self._scratch)
+# Tensors of a worker
 
 
 class Stack:
@@ -635,6 +643,6 @@ class Stack:
 
 @dataclass(frozen=True, slots=True)
 class TensorData:
-    """A worker sends this in place of a tensor. Sending copies the values, so they must not change before."""
+    """The values of a tensor, sent by a worker. Sending copies them, so they must not change before."""
 
     array: npt.NDArray[np.generic] | Stack
