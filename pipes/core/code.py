@@ -1,4 +1,4 @@
-"""Operators and values as code: what `repr`, `explain()` and error messages show."""
+"""Operators and values as code, for `repr`, `explain()` and error messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGE = __name__.partition(".")[0]
 
 
 class Link(Protocol):
-    """An operator, as far as its code needs it: a dataclass with a kind."""
+    """The part of an operator that its code needs: a dataclass with a kind."""
 
     kind: ClassVar[str]
 
@@ -40,8 +40,8 @@ def step_code(op: Link, others: Sequence[str] = (), *, source: bool) -> str:
     their `kind` is that of a method: `then` and `Pipe.source` add them.
 
     Args:
-        others: the code of its further inputs.
-        source: whether it has no input.
+        others: the code of the further inputs.
+        source: whether `op` has no input.
     """
     if type(op).__module__.partition(".")[0] == PACKAGE:
         call = op.call() or call_code(op)

@@ -1,4 +1,4 @@
-"""`Context`: the run that an operator is part of, its keyed randomness, and what the run has opened."""
+"""`Context`: the run that an operator is part of, its keyed randomness, and the parts of streams that it has opened."""
 
 from __future__ import annotations
 
@@ -17,185 +17,15 @@ from .cursor import Cursor, Json
 from .ending import ProcessResources, Running
 from .rows import Indices
 
-Key = npt.NDArray[np.uint64]
-
-
-def generator(key: Key, position: int = 0) -> np.random.Generator:
-    """The generator at `position` of the stream of `key` (Philox, a counter-based generator; Salmon et al., SC'11).
-
-    Streams of two positions do not overlap before 2**128 draws.
-    """
-    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, position, 0]))
-
-
-class Generators:
-    """The generators of one key at many positions. Resetting one object takes 3.5 microseconds, a new one takes 25."""
-
-    def __init__(self, key: Key) -> None:
-        self._generator = generator(key)
-        self._bits = self._generator.bit_generator
-        self._state = self._bits.state
-
-    def at(self, position: int) -> np.random.Generator:
-        self._state["state"]["counter"][2] = position
-        self._bits.state = self._state
-        return self._generator
-
-
-def mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA'14): a bijection that spreads each bit over all."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
-def uniforms(key: Key, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """A number in [0, 1) for each position of the stream of `key`, in 20 ns; not those that `generator` draws."""
-    first, second = key
-    bits = mixed(mixed(positions.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + first) + second)
-    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-Mark: TypeAlias = "list[Json]"
-"""The open part of a stream: the round of the `repeat` around, the number of a segment, and its number of open
-places; if the stream is read row by row, a cursor too. All places before these are open."""
-Marks: TypeAlias = "dict[str, Json]"
-"""The mark of each stream that a run has opened, by the number of the stream."""
-
-
-class Opened:
-    """The part of each stream that a run has opened, so that the rest can be divided among other shards.
-
-    An operator that gives a shard its places notes them before it gives their rows; no other operator has a part in
-    this. All output of a run is made of these places, however far threads and windows run ahead.
-
-    Attributes:
-        marks: replaced at each note, never changed; so a state may keep it.
-    """
-
-    def __init__(self, marks: Marks | None = None) -> None:
-        self.marks: Marks = marks or {}
-
-    def note(self, stream: str, rounds: tuple[int, ...], segment: int, places: int, *cursor: Json) -> None:
-        """Note that, in this round, all segments before `segment` are open, and its first `places`."""
-        mark: Mark = [rounds[0] if rounds else 0, segment, places]
-        last = self.marks.get(stream)
-        if isinstance(last, list) and last >= mark:
-            return
-        self.marks = {**self.marks, stream: [*mark, *cursor]}
-
-    def add(self, marks: Marks) -> None:
-        """Note the marks of a part of the run in another process."""
-        for stream, mark in marks.items():
-            number, segment, places = cast("list[int]", mark)[:3]
-            self.note(stream, (number,), segment, places, *cast("Mark", mark)[3:])
-
-
-class Work(Protocol):
-    """Work that can start before its result is needed."""
-
-    def start(self) -> None:
-        """Start the work, or continue it once memory is free."""
-        ...
-
-    def cancel(self) -> None:
-        """Drop the work: nobody needs its result."""
-        ...
-
-
-class Call(Work, Protocol):
-    """A call of a function that was begun before its result is needed."""
-
-    def is_done(self) -> bool:
-        """Whether it has returned, failed or been cancelled."""
-        ...
-
-
-class Tracer(Protocol):
-    """Follows which operator makes a row."""
-
-    def enter(self, operator: str, call_site: CallSite | None, origin: Origin | None = None) -> None:
-        """An operator, shown as its call, starts to make a row."""
-        ...
-
-    def leave(self, origin: Origin | None) -> None:
-        """It has made the row."""
-        ...
-
-
-StartedKey: TypeAlias = "tuple[object, int, tuple[int, ...]]"
-"""A row: its stage, its position there, and the rounds of the `repeat`s around."""
-
-N = TypeVar("N", int, npt.NDArray[np.int64])
-
-
-class RowShare(NamedTuple):
-    """A part of rows that several shards divide: row j is in slot (j * step) % slots, and these are [first, stop)."""
-
-    first: int
-    stop: int
-    slots: int
-    step: int = 1
-
-    def position(self, index: int) -> int:
-        """The position among all rows of row `index` of the share."""
-        turns, place = divmod(index, self.stop - self.first)
-        return turns * self.slots + int(self._turn()[place])
-
-    def count(self, rows: int) -> int:
-        """How many of the first `rows` rows are in the share."""
-        turns, rest = divmod(rows, self.slots)
-        if self._has_one_slot:
-            return turns + (rest > self._row_of(self.first))
-        return turns * (self.stop - self.first) + int(np.searchsorted(self._turn(), rest))
-
-    def places(self, start: int, count: int) -> Indices:
-        """Which of `count` rows from row `start` on are in the share."""
-        if self._has_one_slot:
-            return range((self._row_of(self.first) - start) % self.slots, count, self.slots)
-        slots = np.arange(start, start + count) % self.slots * self.step % self.slots
-        return np.flatnonzero((slots >= self.first) & (slots < self.stop))
-
-    def _turn(self) -> npt.NDArray[np.int64]:
-        """Which of each `slots` rows are in the share, in order."""
-        return np.sort(self._row_of(np.arange(self.first, self.stop)))
-
-    def _row_of(self, slot: N) -> N:
-        """Which of each `slots` rows is in a slot."""
-        return slot * pow(self.step, -1, self.slots) % self.slots
-
-    @property
-    def _has_one_slot(self) -> bool:
-        # Most shares have; their rows are evenly spaced, and counted for each block.
-        return self.stop - self.first == 1
-
-
-class RowsRequest(NamedTuple):
-    """Asks for a shard's part of the rows of a shared input.
-
-    Attributes:
-        source: the name of the input.
-        at: the plain cursor of the first of these rows, in the input.
-        share: which of the rows the shard has.
-        rounds: the rounds of the `repeat`s around.
-        origins: whether the origin of each row is needed.
-    """
-
-    source: str
-    at: Json
-    share: RowShare
-    rounds: tuple[int, ...]
-    origins: bool = False
-
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """How long blocks are.
+    """The lengths of blocks.
 
     Attributes:
         block_sizes: makes the `BlockSize` of one producer, from a clock.
         clock: counts the seconds of producing in this thread.
-        cut: divides a finished block again, into blocks of these lengths; for tests.
+        cut: gives the lengths of the blocks that a finished block is divided into; for tests.
     """
 
     block_sizes: Callable[[Clock], BlockSize] = AdaptiveBlockSize
@@ -209,12 +39,12 @@ class ProcessContext:
 
     Attributes:
         shards: the shards that this process runs.
-        resources: what these shards share.
+        resources: the threads of these shards, and the resources that they share.
         dispatched: gives rows that another process reads; None if this process reads them.
         remote: gives the rows of a stage up to which workers run the graph, from a cursor on; None if this process runs
             all of it.
         threads: False if everything must run in the calling thread.
-        rank_shards: how many shards all processes of this rank run.
+        rank_shards: the number of shards that all processes of this rank run.
         running: the generators of this thread.
     """
 
@@ -228,7 +58,7 @@ class ProcessContext:
 
 
 class Tracing(NamedTuple):
-    """What a run records beside its rows.
+    """The records of a run beside its rows.
 
     Attributes:
         origins: whether blocks carry the origin of each row.
@@ -250,14 +80,14 @@ class Context:
 
     Attributes:
         seed: the loader's.
-        epoch: which pass over the data.
+        epoch: the number of the pass over the data.
         rounds: the rounds of the `repeat`s around the operator, outermost first.
-        shard: the virtual shard that the run belongs to; None where all shards see the same rows.
+        shard: the virtual shard that the run belongs to; None if all shards see the same rows.
         leftovers: takes the rows of an incomplete last group that an operator drops, by the operator's name.
-        pacing: how long blocks are.
+        pacing: the lengths of blocks.
         process: the process that the run is in.
-        tracing: what the run records beside its rows.
-        opened: notes how far the run opens what is divided among shards; None if nobody asks.
+        tracing: the records of the run beside its rows.
+        opened: notes the open part of each stream that shards divide; None if nobody asks.
         started: work that was started for the next row; see `take_started`.
     """
 
@@ -337,7 +167,7 @@ class Context:
         return replace(self, rounds=request.rounds, tracing=Tracing(request.origins)).with_clock(Clock())
 
     def replay(self) -> Context:
-        """For one look at a failing row: where does it come from?"""
+        """For one look at a failing row, to find its origin."""
         return replace(
             self,
             leftovers={},
@@ -350,3 +180,181 @@ class Context:
     def epoch_independent(self) -> Context:
         """For an operator that reads its input once, whatever the epoch."""
         return replace(self, seed=0, epoch=0, rounds=(), shard=None)
+
+
+StartedKey: TypeAlias = "tuple[object, int, tuple[int, ...]]"
+"""A row: its stage, its position there, and the rounds of the `repeat`s around."""
+
+
+class Work(Protocol):
+    """Work that can start before its result is needed."""
+
+    def start(self) -> None:
+        """Start the work, or continue it once memory is free."""
+        ...
+
+    def cancel(self) -> None:
+        """Drop the work: nobody needs its result."""
+        ...
+
+
+class Call(Work, Protocol):
+    """A call of a function that was begun before its result is needed."""
+
+    def is_done(self) -> bool:
+        """Whether the call has returned, failed or been cancelled."""
+        ...
+
+
+class Tracer(Protocol):
+    """Follows which operator makes a row."""
+
+    def enter(self, operator: str, call_site: CallSite | None, origin: Origin | None = None) -> None:
+        """Note that an operator, shown as its call, starts to make a row."""
+        ...
+
+    def leave(self, origin: Origin | None) -> None:
+        """Note that it has made the row."""
+        ...
+
+
+class RowsRequest(NamedTuple):
+    """Asks for a shard's part of the rows of a shared input.
+
+    Attributes:
+        source: the name of the input.
+        at: the plain cursor of the first of these rows, in the input.
+        share: the shard's part of the rows.
+        rounds: the rounds of the `repeat`s around.
+        origins: whether the origin of each row is needed.
+    """
+
+    source: str
+    at: Json
+    share: RowShare
+    rounds: tuple[int, ...]
+    origins: bool = False
+
+
+N = TypeVar("N", int, npt.NDArray[np.int64])
+
+
+class RowShare(NamedTuple):
+    """A part of rows that several shards divide: row j is in slot (j * step) % slots, and these are [first, stop)."""
+
+    first: int
+    stop: int
+    slots: int
+    step: int = 1
+
+    def position(self, index: int) -> int:
+        """The position among all rows of row `index` of the share."""
+        turns, place = divmod(index, self.stop - self.first)
+        return turns * self.slots + int(self._turn()[place])
+
+    def count(self, rows: int) -> int:
+        """The number of rows of the share among the first `rows` rows."""
+        turns, rest = divmod(rows, self.slots)
+        if self._has_one_slot:
+            return turns + (rest > self._row_of(self.first))
+        return turns * (self.stop - self.first) + int(np.searchsorted(self._turn(), rest))
+
+    def places(self, start: int, count: int) -> Indices:
+        """The places of the share among `count` rows from row `start` on."""
+        if self._has_one_slot:
+            return range((self._row_of(self.first) - start) % self.slots, count, self.slots)
+        slots = np.arange(start, start + count) % self.slots * self.step % self.slots
+        return np.flatnonzero((slots >= self.first) & (slots < self.stop))
+
+    def _turn(self) -> npt.NDArray[np.int64]:
+        """The places of the share among each `slots` rows, in order."""
+        return np.sort(self._row_of(np.arange(self.first, self.stop)))
+
+    def _row_of(self, slot: N) -> N:
+        """The place of a slot among each `slots` rows."""
+        return slot * pow(self.step, -1, self.slots) % self.slots
+
+    @property
+    def _has_one_slot(self) -> bool:
+        # Most shares have one; their rows are evenly spaced, and counted for each block.
+        return self.stop - self.first == 1
+
+
+# Open parts of streams
+
+
+Mark: TypeAlias = "list[Json]"
+"""The open part of a stream: the round of the `repeat` around, a segment, and the number of its open places; if the
+stream is read row by row, a cursor too. All places before these are open."""
+Marks: TypeAlias = "dict[str, Json]"
+"""The mark of each stream that a run has opened, by the number of the stream."""
+
+
+class Opened:
+    """The part of each stream that a run has opened, so that the rest can be divided among other shards.
+
+    An operator that gives a shard its places notes them before it gives their rows; no other operator takes
+    part. All output of a run is made of these places, however far threads and windows run ahead.
+
+    Attributes:
+        marks: replaced at each note, never changed; so a state may keep it.
+    """
+
+    def __init__(self, marks: Marks | None = None) -> None:
+        self.marks: Marks = marks or {}
+
+    def note(self, stream: str, rounds: tuple[int, ...], segment: int, places: int, *cursor: Json) -> None:
+        """Note that, in this round, all segments before `segment` are open, and its first `places`."""
+        mark: Mark = [rounds[0] if rounds else 0, segment, places]
+        last = self.marks.get(stream)
+        if isinstance(last, list) and last >= mark:
+            return
+        self.marks = {**self.marks, stream: [*mark, *cursor]}
+
+    def add(self, marks: Marks) -> None:
+        """Note the marks of a part of the run in another process."""
+        for stream, mark in marks.items():
+            number, segment, places = cast("list[int]", mark)[:3]
+            self.note(stream, (number,), segment, places, *cast("Mark", mark)[3:])
+
+
+# Randomness
+
+
+Key = npt.NDArray[np.uint64]
+
+
+def generator(key: Key, position: int = 0) -> np.random.Generator:
+    """The generator at `position` of the stream of `key` (Philox, a counter-based generator; Salmon et al., SC'11).
+
+    Streams of two positions do not overlap before 2**128 draws.
+    """
+    return np.random.Generator(np.random.Philox(key=key, counter=[0, 0, position, 0]))
+
+
+class Generators:
+    """The generators of one key at many positions. Resetting one object takes 3.5 microseconds, a new one takes 25."""
+
+    def __init__(self, key: Key) -> None:
+        self._generator = generator(key)
+        self._bits = self._generator.bit_generator
+        self._state = self._bits.state
+
+    def at(self, position: int) -> np.random.Generator:
+        self._state["state"]["counter"][2] = position
+        self._bits.state = self._state
+        return self._generator
+
+
+def uniforms(key: Key, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """A number in [0, 1) for each position of the stream of `key`, in 20 ns; not those that `generator` draws."""
+    first, second = key
+    bits = mixed(mixed(positions.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + first) + second)
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA'14): a bijection that spreads each bit over all."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

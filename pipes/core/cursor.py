@@ -1,4 +1,4 @@
-"""A cursor: a position in the output of an operator, from which the operator can go on."""
+"""`Cursor`: a position in the output of an operator, from which the operator can go on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | dict[str, Json] | None"
-"""A plain value: what JSON holds. Cursors inside a token stand as lists (`Cursor.plain`)."""
+"""A plain value, as in JSON. Cursors inside a token are lists (`Cursor.plain`)."""
 
 MAX_COUNT = 2**63 - 1
 """The largest number in a cursor."""
@@ -15,18 +15,18 @@ MAX_COUNT = 2**63 - 1
 class Cursor(NamedTuple):
     """A position, never data.
 
-    The law: running an operator from `block.at.advance(k)`, for any k >= 0, yields exactly the rows after the first
+    The law: running an operator from `block.at.advance(k)`, for any k >= 0, gives exactly the rows after the first
     k rows of that block and all that follow, also when k reaches beyond the block or the end of an input.
 
     Cursors are not canonical: two may differ and mean one position. Compare positions or continuations.
     """
 
     token: Json = None
-    """Where the operator starts, in its own terms; None is the start."""
+    """The place where the operator starts, in its own terms; None is the start of its output."""
     skip: int = 0
-    """Rows to skip from there."""
+    """The number of rows to skip from there."""
     row: int = 0
-    """Ordinal, in this operator's output, of the row that the token points at."""
+    """The number, in this operator's output, of the row that the token points at."""
 
     def advance(self, count: int) -> Cursor:
         """The position `count` rows further on."""
@@ -34,7 +34,7 @@ class Cursor(NamedTuple):
 
     @property
     def position(self) -> int:
-        """Ordinal of the next row in the operator's output."""
+        """The number of the next row in the operator's output."""
         return self.row + self.skip
 
     @property
@@ -72,7 +72,7 @@ def checked_cursor(plain: Json) -> Cursor:
 
 
 def check_numbers(*values: Json) -> None:
-    """Checks that values of a token are numbers of rows or the like.
+    """Check that values of a token are numbers of rows or the like.
 
     Raises:
         ValueError: one is not a whole number >= 0.

@@ -1,4 +1,4 @@
-"""How what runs in this process ends: `ProcessResources` and `Running` of a run, `Ending` of what is dropped.
+"""The end of all that runs in this process: `Ending` of a dropped object, `ProcessResources` and `Running` of a run.
 
 A run ends in this order: it refuses new work, tells its threads and resources, closes its generators, and waits for its
 threads. `Ending` does this in a thread for a run that nobody refers to any more.
@@ -24,34 +24,66 @@ from .process import raise_interrupt
 C = TypeVar("C", bound="Closing")
 It = TypeVar("It", bound=Iterator[Any])
 
+
 START_SECONDS = 0.1
-"""A thread that has not begun for so long was never started."""
+"""A thread that has not begun after this time was never started."""
 EXIT_SECONDS = 5.0
-"""How long the end of the process waits for functions of the user that still run."""
+"""The time that the end of the process leaves to functions of the user that still run."""
+
 
 _START = methodcaller("start")
 _live: dict[int, Ending] = {}  # in the order of their making
 
 
+class Ending(weakref.ref[object]):
+    """Ends something once: when it is called, else when its owner was freed, else when the process ends.
+
+    Python drops a KeyboardInterrupt that comes while a finalizer runs. So the callback of this reference is a function
+    in C, which starts a thread.
+
+    Args:
+        owner: its end is the end of all.
+        end: the function to call; must not refer to the owner. It is called again after an error or an interrupt.
+    """
+
+    __slots__ = ("_end", "_lock", "start")
+
+    def __new__(cls, owner: object, end: Callable[[], object]) -> Ending:
+        return super().__new__(cls, owner, _START)
+
+    def __init__(self, owner: object, end: Callable[[], object]) -> None:
+        self._end: Callable[[], object] | None = end
+        self._lock = RLock()
+        self.start: Callable[[], object] = partial(start_new_thread, _end_in_thread, (self, os.getpid()))
+        _live[id(self)] = self
+
+    def __call__(self) -> None:
+        """End it here and now. A second caller waits for the first."""
+        with self._lock:
+            if self._end is not None:
+                self._end()
+                self._end = None
+                self.start = int  # nothing
+                _live.pop(id(self), None)
+
+
+def _end_in_thread(end: Callable[[], object], process: int) -> None:
+    if os.getpid() == process:  # else this is a fork, whose owner has the run
+        new_thread("feedpipe-end", end).start()
+
+
 class RunEnded(BaseException):
-    """The run has ended, so what was asked for never comes.
+    """The run has ended, so its results never come.
 
     Not an `Exception`: policies for rows that fail, retries and functions of the user let it pass. It ends the threads
     of a run, and no consumer sees it.
     """
 
 
-class Closing(Protocol):
-    def close(self) -> None:
-        """Begin no more work, and release all who wait. It is called again if an interrupt has ended it early."""
-        ...
-
-
 class ProcessResources:
-    """The threads of a run in one process, and what its shards share there, by key.
+    """The threads of a run in one process, and the resources that its shards share there, by key.
 
-    A run ends in this order: `closed` refuses new work, each resource and thread is told, and then `join` waits. Each
-    step may be repeated, so a run that an interrupt has left half ended is ended by the next call.
+    Each step of the end may be repeated, so the next call ends a run that an interrupt has left half ended.
 
     Attributes:
         closed: whether the run has ended.
@@ -121,6 +153,12 @@ class ProcessResources:
             raise RunEnded
 
 
+class Closing(Protocol):
+    def close(self) -> None:
+        """Begin no more work, and release all who wait. It is called again if an interrupt has ended it early."""
+        ...
+
+
 class Running:
     """The generators that one thread runs, to be closed by that thread.
 
@@ -147,41 +185,7 @@ class Running:
                 stack.callback(generator.close)
 
 
-class Ending(weakref.ref[object]):
-    """Ends something once: when it is called, else when its owner was freed, else when the process ends.
-
-    Python drops a KeyboardInterrupt that comes while a finalizer runs. So the callback of this reference is a function
-    in C, which starts a thread.
-
-    Args:
-        owner: its end is the end of all.
-        end: what to do; must not refer to the owner. It is done again if an error or an interrupt has come between.
-    """
-
-    __slots__ = ("_end", "_lock", "start")
-
-    def __new__(cls, owner: object, end: Callable[[], object]) -> Ending:
-        return super().__new__(cls, owner, _START)
-
-    def __init__(self, owner: object, end: Callable[[], object]) -> None:
-        self._end: Callable[[], object] | None = end
-        self._lock = RLock()
-        self.start: Callable[[], object] = partial(start_new_thread, _end_in_thread, (self, os.getpid()))
-        _live[id(self)] = self
-
-    def __call__(self) -> None:
-        """End it here and now. A second caller waits for the first."""
-        with self._lock:
-            if self._end is not None:
-                self._end()
-                self._end = None
-                self.start = int  # nothing
-                _live.pop(id(self), None)
-
-
-def _end_in_thread(end: Callable[[], object], process: int) -> None:
-    if os.getpid() == process:  # else this is a fork, whose owner has the run
-        new_thread("feedpipe-end", end).start()
+# Threads
 
 
 _ended: list[Thread] = []
@@ -213,6 +217,9 @@ def join(thread: Thread) -> None:
         else:
             _ended.append(thread)
             return
+
+
+# The end of the process
 
 
 _exit_at: float | None = None  # when the process ends, if it is about to

@@ -1,4 +1,4 @@
-"""Graphs of operators as plain data: walking, naming, rewriting, and writing them as code."""
+"""`Node`: graphs of operators as plain data; walking, naming, rewriting, and writing them as code."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Node:
 
     Attributes:
         op: the operator's value.
-        inputs: the nodes it reads from.
+        inputs: the nodes that it reads from.
         call_site: the user's file and line.
         indexed: whether rows can be read at any positions; otherwise they come in order only.
         depth: the number of operators on the longest way from a source, this one included.
-        resolved: what `resolve` of `engine.stage` keeps here: a key, and the node that it made, None for this one.
+        resolved: the last result of `resolve` of `engine.stage`: its key, and its node, None for this one.
     """
 
     __slots__ = ("__weakref__", "call_site", "depth", "indexed", "inputs", "op", "resolved")
@@ -141,14 +141,14 @@ def node_code(node: Node) -> str:
 
 
 MAX_OPERATORS_REPEATED = 200
-"""Up to so many operators, code repeats what several others read."""
+"""The longest code, in operators, that repeats a node that several others read."""
 
 
 def chain_code(root: Node, prefix: str = "fp.") -> str:
     """The graph as code, one call a line if it is long.
 
-    A node that several others read is written for each of them. If that makes the code too long, `...` stands for a
-    node that is written before.
+    A node that several others read is written for each of them. If that makes the code too long, `...`
+    replaces a node that is written before.
     """
     return _chain_code(root, prefix, set() if _operators(root) > MAX_OPERATORS_REPEATED else None)
 
@@ -175,7 +175,7 @@ def _chain_code(root: Node, prefix: str, written: set[Node] | None) -> str:
 
 
 def _operators(root: Node) -> int:
-    """How many operators stand in the code of the graph, each as often as it is written."""
+    """The number of operators in the code of the graph, each as often as it is written."""
     counts: dict[Node, int] = {}
     for node in walk(root):
         counts[node] = 1 + sum(counts[child] for child in node.inputs)

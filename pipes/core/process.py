@@ -1,4 +1,4 @@
-"""What belongs to a process or a rank: its memory budget, values made once, signals, ranks in words."""
+"""The memory budget of a rank, values made once in each process, signals, and ranks in words."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def memory_budget() -> int:
 
 
 def element_memory(memory: int | str | None) -> int:
-    """Bytes that the elements of a service may hold: its argument `memory`, or a quarter of what a rank may use."""
+    """The bytes that the elements of a service may hold: its argument `memory`, or a quarter of the rank's budget."""
     return memory_budget() // 4 if memory is None else check_bytes("memory", memory)
 
 
 def large_windows(size: int) -> str | None:
-    """What to say if the windows of a rank hold `size` bytes; None unless that is over a quarter of its memory."""
+    """Advice if the `size` bytes that the windows of a rank hold are over a quarter of its memory; else None."""
     budget = memory_budget()
     if size <= budget // 4:
         return None
@@ -57,9 +57,9 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """Holds what an operator keeps open or in memory.
+    """A value that an operator keeps open or in memory.
 
-    A copy or pickle of it is empty, so another process makes its own value.
+    A copy or a pickle is empty, so another process makes its own value.
     """
 
     def __init__(self) -> None:
@@ -93,6 +93,10 @@ def raised_by_signal_handler(error: BaseException) -> bool:
     return False
 
 
+def _is_or_holds(value: object, frame: FrameType) -> bool:
+    return value is frame or (isinstance(value, tuple) and any(item is frame for item in value))  # a handler's `*args`
+
+
 def raise_interrupt(error: BaseException) -> None:
     """Raise the KeyboardInterrupt that `error` hides.
 
@@ -114,10 +118,6 @@ def import_whole(name: str) -> None:
             thread.submit(importlib.import_module, name).result()
 
 
-def _is_or_holds(value: object, frame: FrameType) -> bool:
-    return value is frame or (isinstance(value, tuple) and any(item is frame for item in value))  # a handler's `*args`
-
-
 # Ranks in messages
 
 
@@ -128,7 +128,7 @@ def ranks_in_words(ranks: Sequence[int]) -> str:
 
 
 def differences_in_words(texts: Sequence[str]) -> str:
-    """What each rank says, those that say the same together: `ranks 0, 2: epoch 1; rank 1: epoch 0`."""
+    """The texts of all ranks, equal ones together: `ranks 0, 2: epoch 1; rank 1: epoch 0`."""
     by_text: dict[str, list[int]] = {}
     for rank, text in enumerate(texts):
         by_text.setdefault(text, []).append(rank)

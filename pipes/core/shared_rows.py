@@ -1,4 +1,4 @@
-"""Rows that are read again and again, such as those of `load()`: a change of one must not reach its next reader.
+"""`SharedRows`: rows that are read again and again, as by `load()`; a change of one must not reach its next reader.
 
 Each reader gets dicts and lists of its own, and read-only views of arrays. Tensors, and objects of the user's classes,
 are the same for all.
@@ -21,15 +21,10 @@ from .skips import Skipped
 
 Copier: TypeAlias = Callable[[Any], Any]
 
+
 _SCALARS = frozenset(np.sctypeDict.values()) - {np.object_, np.void}
 _PLAIN = _SCALARS | {type(None), bool, int, float, complex, str, bytes, range}
 """Types of values that nobody can change."""
-
-
-def shared(rows: list[object]) -> list[object]:
-    """Return the rows for one reader; the same list if nobody can change them."""
-    copier = copier_of(rows)
-    return rows if copier is None else list(map(copier, rows))
 
 
 class SharedRows:
@@ -43,6 +38,12 @@ class SharedRows:
         """Return the rows at `indices` for one reader."""
         rows = take(self._rows, indices)
         return rows if self._copier is None else list(map(self._copier, rows))
+
+
+def shared(rows: list[object]) -> list[object]:
+    """Return the rows for one reader; the same list if nobody can change them."""
+    copier = copier_of(rows)
+    return rows if copier is None else list(map(copier, rows))
 
 
 def copier_of(values: Sequence[Any]) -> Copier | None:
@@ -67,10 +68,6 @@ def copier_of(values: Sequence[Any]) -> Copier | None:
     elif kind is np.ndarray:
         return _view if any(value.flags.writeable for value in values) else None
     return _copy
-
-
-def _are_plain(values: Iterable[object]) -> bool:
-    return _PLAIN.issuperset(map(type, values))
 
 
 def _field_copier(copiers: dict[str, Copier | None]) -> Copier:
@@ -126,3 +123,7 @@ def _copy(value: Any) -> Any:
         clone.update({key: _copy(item) for key, item in value.items()})
         return clone
     return Skipped(value.skips, _copy(value.value), value.is_row) if kind is Skipped else value
+
+
+def _are_plain(values: Iterable[object]) -> bool:
+    return _PLAIN.issuperset(map(type, values))

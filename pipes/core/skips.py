@@ -1,4 +1,4 @@
-"""Rows that fail: the policies `on_error` and `retry`, and `Skipped`, which stands for a row that was left out.
+"""Rows that fail: the policies `on_error` and `retry`, and `Skipped`, the place of a row that was left out.
 
 A skipped row keeps its place as a `Skipped` without a value. So positions, cursors and keys of draws stay what they
 are, until an operator regroups the rows: its groups have no such row, and a group is a `Skipped` with a value if rows
@@ -30,14 +30,13 @@ class Quarantine:
     """A policy for rows that fail: leave them out, and record each of them in a file.
 
     A record is a line of JSON in a file of `folder`; each process that takes elements writes a file of its own. It has
-    the operator, the file and row that the row came from, a cursor for `fp.replay`, the error, its traceback, and how
-    the row begins.
-    A record is written once in an epoch, also after a resume.
+    the operator, the origin of the row (file and row), a cursor for `fp.replay`, the error, its traceback, and the
+    beginning of the row. A record is written once in an epoch, also after a resume.
 
     Args:
         folder: a local folder; it is made if it is missing.
-        budget: how many rows may be left out in an epoch, on each rank; one more is an error.
-        rate: which share of the rows may be left out, from the first 1,000 rows of an epoch on.
+        budget: the most rows that may be left out in an epoch, on each rank; one more is an error.
+        rate: the share of the rows that may be left out, from the first 1,000 rows of an epoch on.
 
     Raises:
         ArgumentError: `budget` is below 0, `rate` is not between 0 and 1, or `folder` is a URL.
@@ -76,15 +75,15 @@ class Quarantine:
 
 
 OnError: TypeAlias = Literal["raise", "skip"] | Quarantine
-"""What happens to a row that fails."""
+"""The policy for rows that fail."""
 
 
 @dataclass(frozen=True)
 class Retry:
-    """How often a function is called again for a row that failed, before `on_error` applies.
+    """A policy for rows that fail: call the function again, before `on_error` applies.
 
     Args:
-        times: how many further calls there are at most.
+        times: the most further calls.
         backoff: the seconds to wait before the first of them; the wait doubles each time.
         on: the errors after which the call is repeated; all others count at once.
         timeout: the seconds that a call of a coroutine function may take; then it is cancelled, with a `TimeoutError`,
@@ -125,7 +124,7 @@ class Retry:
 
 
 def check_on_error(policy: object) -> None:
-    """Checks an argument `on_error`; None takes the policy of the next `on_error()` in the chain."""
+    """Check an argument `on_error`; None takes the policy of the next `on_error()` in the chain."""
     if policy is None or isinstance(policy, Quarantine) or policy in ("raise", "skip"):
         return
     raise ArgumentError(
@@ -134,7 +133,7 @@ def check_on_error(policy: object) -> None:
 
 
 def check_retry(retry: object) -> Retry:
-    """An argument `retry` as a `Retry`; a number says how often to call again."""
+    """An argument `retry` as a `Retry`; a number is its `times`."""
     return retry if isinstance(retry, Retry) else Retry(check_int("retry", retry, least=0))
 
 
@@ -144,7 +143,7 @@ def skips(policy: object) -> bool:
 
 
 def covers(error: Exception) -> bool:
-    """Whether an error is one of a row, which a policy may leave out; a budget that is used up, for one, is not."""
+    """Whether an error is one of a row, which a policy may leave out; an exceeded budget, for one, is not."""
     return not isinstance(error, FeedpipeError) or isinstance(error, (DataError, RowError, SourceError))
 
 
@@ -153,9 +152,9 @@ class SkippedRow(NamedTuple):
 
     Attributes:
         operator: the call that failed, such as `.map(parse)`.
-        error: its error in a line.
-        quarantine: where it is recorded, if anywhere.
-        record: what is recorded.
+        error: its error, in one line.
+        quarantine: the policy that records it, if any.
+        record: its record.
         name: the operator's name in the pipe.
     """
 
@@ -176,7 +175,7 @@ class Skipped:
         exist: whether this process has any. As long as it has none, nobody looks for one.
         skips: the rows that were left out.
         value: the element.
-        is_row: whether it stands in the place of a row, and has no element.
+        is_row: whether it has the place of a row, and no element.
     """
 
     __slots__ = ("is_row", "skips", "value")
