@@ -257,7 +257,6 @@ MAX_SAMPLE_BYTES = 2**23
 SAMPLE_VALUE_BYTES = 512
 """The least cost of a sampled value of a table, in bytes of an array."""
 
-
 _MAX_ITEMS = (1000, 64, 16)
 """The longest sequence that counts as a whole: by itself, in another one, deeper. Of a longer one a sample counts."""
 _MAX_UNORDERED = 100_000
@@ -265,7 +264,6 @@ _MAX_UNORDERED = 100_000
 _MAX_DEPTH = 10
 _MAX_TEXT = 2**16
 """A longer string counts by its length, its beginning and its end."""
-
 
 _SCALARS = (bool, int, float, complex, str, bytes, bytearray)
 _CONTAINERS = (tuple, list, dict, set, frozenset)

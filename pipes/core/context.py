@@ -293,8 +293,8 @@ Marks: TypeAlias = "dict[str, Json]"
 class Opened:
     """The part of each stream that a run has opened, so that the rest can be divided among other shards.
 
-    An operator that gives a shard its places notes them before it gives their rows; no other operator takes
-    part. All output of a run is made of these places, however far threads and windows run ahead.
+    An operator that gives a shard its places notes them before it gives their rows; no other operator takes part.
+    All output of a run is made of these places, however far threads and windows run ahead.
 
     Attributes:
         marks: replaced at each note, never changed; so a state may keep it.

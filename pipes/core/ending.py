@@ -24,13 +24,6 @@ from .process import raise_interrupt
 C = TypeVar("C", bound="Closing")
 It = TypeVar("It", bound=Iterator[Any])
 
-
-START_SECONDS = 0.1
-"""A thread that has not begun after this time was never started."""
-EXIT_SECONDS = 5.0
-"""The time that the end of the process leaves to functions of the user that still run."""
-
-
 _START = methodcaller("start")
 _live: dict[int, Ending] = {}  # in the order of their making
 
@@ -123,7 +116,7 @@ class ProcessResources:
             self.closed = True
         if not self._resources and not self._threads:
             return
-        with ExitStack() as stack:  # the first one first, and all of them, whatever one raises
+        with ExitStack() as stack:  # the first resource first, and all of them, whatever one raises
             for resource in reversed(self._resources.values()):
                 stack.callback(resource.close)
             for _, stop in self._threads:
@@ -188,6 +181,8 @@ class Running:
 # Threads
 
 
+START_SECONDS = 0.1
+"""A thread that has not begun after this time was never started."""
 _ended: list[Thread] = []
 
 
@@ -222,6 +217,8 @@ def join(thread: Thread) -> None:
 # The end of the process
 
 
+EXIT_SECONDS = 5.0
+"""The time that the end of the process leaves to functions of the user that still run."""
 _exit_at: float | None = None  # when the process ends, if it is about to
 
 

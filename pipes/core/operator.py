@@ -75,19 +75,19 @@ class Operator:
     """Its effect on the order of rows. It has no default: a source may leave it out, all others must state it."""
     columns: ClassVar[Columns] = Columns.KEEPS
     seeks: ClassVar[bool] = False
-    """Whether `blocks` takes a cursor's `skip` upstream; else the engine drops the rows skipped."""
+    """`blocks` takes a cursor's `skip` upstream; else the engine drops the skipped rows."""
     expands: ClassVar[bool] = False
-    """Whether one row, such as a file, becomes many: the input's rows are then the units of work."""
+    """One row, such as a file, becomes many: the input's rows are then the units of work."""
     boundary: ClassVar[Boundary | None] = None
-    """Whether rows are divided here, or which processes run all of it."""
+    """A place where a plan divides the rows, or the processes that run everything up to here."""
     transparent: ClassVar[bool] = False
-    """Whether it passes its input on unseen: it may be added or removed between a state and its use."""
+    """It passes its input on unseen, so it may be added or removed between a state and its use."""
     hands_out: ClassVar[bool] = False
-    """Whether its rows are units of work: its blocks are short, so that units are opened shortly before their turn."""
+    """Its rows are units of work: its blocks are short, so that units are opened shortly before their turn."""
     repeats: ClassVar[bool] = False
-    """Whether it runs its input several times: the leftovers of a round belong to that round."""
+    """It runs its input several times: the leftovers of a round belong to that round."""
     main_thread: bool = False
-    """Whether it must run in the consumer's thread, because other code of that thread sees its effects."""
+    """It must run in the consumer's thread, because other code of that thread sees its effects."""
     name: str | None = None
     """The user's own name for it: the key of its randomness, instead of its kind and count."""
     buffer: int = 0
@@ -96,7 +96,7 @@ class Operator:
     """The policy for a row whose function fails; None takes that of the next `on_error()` in the chain."""
 
     def moves_skipped(self) -> bool:
-        """Whether its code takes a `Skipped` for a row like any other: it only moves rows, or knows of them.
+        """Whether its code takes a `Skipped` like any other row: it only moves rows, or knows of skipped ones.
 
         Else it gets none, and the engine puts them back.
         """

@@ -21,7 +21,6 @@ from .skips import Skipped
 
 Copier: TypeAlias = Callable[[Any], Any]
 
-
 _SCALARS = frozenset(np.sctypeDict.values()) - {np.object_, np.void}
 _PLAIN = _SCALARS | {type(None), bool, int, float, complex, str, bytes, range}
 """Types of values that nobody can change."""

@@ -175,7 +175,7 @@ class Skipped:
         exist: whether this process has any. As long as it has none, nobody looks for one.
         skips: the rows that were left out.
         value: the element.
-        is_row: whether it has the place of a row, and no element.
+        is_row: True if no element follows: this is the place of a row.
     """
 
     __slots__ = ("is_row", "skips", "value")
