@@ -69,6 +69,8 @@ def test_turns_are_those_of_a_tree_of_objects(weights, random):
 @given(mixtures(least=1), stops)
 def test_rows_are_those_of_one_turn_at_a_time(mixture, stop):
     inputs, weights = mixture
+    if stop == "all" and weights is not None:  # each input ends once: after 10^10 rows if its weight is a rare one
+        weights = [weight and max(1, min(7, int(weight))) for weight in weights]
     expected = reference_rows(inputs, weights, stop)
     for streamed in (False, True):
         assert list(mixed(inputs, weights, stop, streamed=streamed)) == expected
@@ -78,6 +80,7 @@ def test_rows_are_those_of_one_turn_at_a_time(mixture, stop):
     assert list(indexed.shuffle()) == [expected[place] for place in places]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(6), deadline=None)
 @given(mixtures(), st.booleans(), st.booleans())
 def test_resume(mixture, streamed, random):
@@ -100,6 +103,7 @@ def test_resume(mixture, streamed, random):
         assert list(islice(other, 20)) == order[place : place + 20]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(25), deadline=None)
 @given(mixtures(), st.integers(1, 4), st.booleans())
 def test_ranks_and_weights_of_the_epoch(mixture, ranks, streamed):

@@ -37,6 +37,7 @@ def parsed(*files, **options):
     return fp.from_sequence([str(file) for file in files]).open_files().parse_orc(**options)
 
 
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 def test_law(tmp_path):
     counts = [3, 0, 40, 1]
     files = [write(tmp_path / f"{k}.orc", listed(100 * k, count)) for k, count in enumerate(counts)]

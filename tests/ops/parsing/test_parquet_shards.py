@@ -24,6 +24,7 @@ def test_a_shuffle_permutes_row_groups_anew_in_each_epoch(tmp_path):
     assert epochs[0] != epochs[1] and epochs[0] != sorted(epochs[0])
 
 
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 def test_lengths_are_known(tmp_path):
     files = counted(tmp_path, [50, 33, 90], rows=7)
     pipe = parsed(files)
@@ -48,6 +49,7 @@ def test_ranks_are_made_even(tmp_path):
             assert {len(list(loader)) for loader in loaders} == lengths
 
 
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_resumes_at_sampled_positions(tmp_path, world_size):
     files = counted(tmp_path, [50, 0, 33, 90], rows=8)

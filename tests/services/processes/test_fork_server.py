@@ -195,6 +195,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", KINDS.values(), ids=KINDS.keys())
 def test_what_a_server_cannot_change_needs_another_one(change, processes, monkeypatch):
     loaders, iterators, (server,) = started()
