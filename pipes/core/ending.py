@@ -60,6 +60,11 @@ class Ending(weakref.ref[object]):
                 _live.pop(id(self), None)
 
 
+def ends_are_due() -> bool:
+    """Return whether something was freed whose end, which a thread does, is not done yet."""
+    return any(weakref.ref.__call__(ending) is None for ending in list(_live.values()))
+
+
 def _end_in_thread(end: Callable[[], object], process: int) -> None:
     if os.getpid() == process:  # else this is a fork, whose owner has the run
         new_thread("feedpipe-end", end).start()

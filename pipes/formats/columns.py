@@ -349,12 +349,13 @@ def check_encoding_of_names(types: Iterable[Any]) -> None:
     import pyarrow as pa
 
     for kind in types:
+        if isinstance(kind, pa.BaseExtensionType):  # whose class may give other attributes any meaning
+            check_encoding_of_names([kind.storage_type])
+            continue
         fields = [*kind] if pa.types.is_struct(kind) else []
         _ = [field.name for field in fields]
-        inner = ("value_type", "item_type", "storage_type")
-        check_encoding_of_names(
-            [*(field.type for field in fields), *(getattr(kind, name) for name in inner if hasattr(kind, name))]
-        )
+        inner = (getattr(kind, name) for name in ("value_type", "item_type") if hasattr(kind, name))
+        check_encoding_of_names([*(field.type for field in fields), *inner])
 
 
 class TableHead(Protocol):

@@ -14,10 +14,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
+from ..core.ending import ends_are_due
 from ..engine.stage import resolve
 from ..errors import LoaderError, PlanWarning, UnknownLengthError
 from ..loader import Loader
@@ -439,7 +441,7 @@ def plain(element: object) -> str:
 
 
 MAX_WAIT_SECONDS = 60.0
-"""The most time that a thread may take to end."""
+"""The most time that threads may take to end."""
 
 
 class Process(NamedTuple):
@@ -489,8 +491,9 @@ def nothing_left(what: str) -> Generator[set[Process]]:
     left = Footprint.now().beyond(before, seen)
     if left:
         gc.collect()
-        for thread in set(threading.enumerate()) - before.threads:
-            thread.join(MAX_WAIT_SECONDS)
+        deadline = monotonic() + MAX_WAIT_SECONDS
+        while (ends_are_due() or set(threading.enumerate()) - before.threads) and monotonic() < deadline:
+            sleep(0.001)  # `join` refuses a thread that is about to start
         left = Footprint.now().beyond(before, seen)
     assert not left, f"{what} has left behind: {', '.join(left)}"
 

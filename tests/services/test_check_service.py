@@ -124,7 +124,7 @@ def with_errors_first(items: Items) -> Items:
 
 def with_a_thread(items: Items) -> Items:
     if not threads:
-        threads.append(threading.Thread(target=stop.wait, daemon=True))
+        threads.append(threading.Thread(target=stop.wait, name="that-stays", daemon=True))
         threads[0].start()
     return items
 
@@ -165,9 +165,11 @@ def test_faults_are_found(change, part, words):
 
 def test_a_thread_that_stays_is_found(monkeypatch):
     monkeypatch.setattr("feedpipe.testing.services.MAX_WAIT_SECONDS", 0.001)
-    with pytest.raises(AssertionError, match="thread"):
-        check_part("epochs", Broken(with_a_thread))
-    stop.set()
+    try:
+        with pytest.raises(AssertionError, match="thread that-stays"):
+            check_part("indexed", Broken(with_a_thread))
+    finally:
+        stop.set()
 
 
 def test_each_part_is_checked(monkeypatch):

@@ -20,6 +20,7 @@ from pyarrow import parquet
 import feedpipe as fp
 from feedpipe.errors import DataError, MissingError, SourceError
 
+from ..support.core import end_dropped, join
 from ..support.storage import REQUESTS_AHEAD, RemoteFile, RemoteRanges, RemoteStream, remote, tasks
 from ..support.storage import filesystem as retry
 from .remote_store import RemoteStore
@@ -53,10 +54,12 @@ def file_of(place: RemoteStore, name: str = "a") -> RemoteFile:
 
 
 def until(fact: Callable[[], bool]) -> None:
-    """Waits for the fetch threads, which end when their queue is empty, and checks the fact."""
+    """Ends what was dropped, waits for the fetch threads, which end when their queue is empty, and checks the fact."""
+    gc.collect()
+    end_dropped()
     for thread in threading.enumerate():
         if thread.name == "feedpipe-fetch":
-            thread.join(30)
+            join(thread)
     gc.collect()
     assert fact()
 
