@@ -302,6 +302,8 @@ def _fields(kind: Any, above: str = "") -> Iterator[str]:
         for field in kind:
             yield above + field.name
             yield from _fields(field.type, f"{above}{field.name}.")
+    elif isinstance(kind, pa.BaseExtensionType):  # whose class may give other attributes any meaning
+        yield from _fields(kind.storage_type, above)
     elif inner := getattr(kind, "value_type", None):
         yield from _fields(inner, above)
 

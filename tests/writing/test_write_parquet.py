@@ -166,6 +166,32 @@ def test_a_schema_fixes_types(tmp_path: Path) -> None:
     assert list(fp.read_parquet(tmp_path)) == source
 
 
+class Grid(pa.ExtensionType):
+    """A type whose `value_type` is text, as that of arrays of Hugging Face."""
+
+    value_type = "float32"
+
+    def __init__(self) -> None:
+        super().__init__(pa.list_(pa.list_(pa.float32())), "tests.grid")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Grid:
+        return cls()
+
+
+def test_a_schema_with_a_type_of_the_user(tmp_path: Path) -> None:
+    pa.register_extension_type(Grid())
+    try:
+        source = [{"grid": [[1.0, 2.0], [3.0, 4.0]]}, {"grid": None}]
+        fp.write_parquet(fp.from_sequence(source), tmp_path / "out", schema=pa.schema({"grid": Grid()}))
+        assert list(fp.read_parquet(tmp_path / "out")) == source
+    finally:
+        pa.unregister_extension_type("tests.grid")
+
+
 def test_a_schema_fixes_types_of_columns(tmp_path: Path) -> None:
     fp.write_parquet(fp.from_arrays({"x": np.arange(3)}), tmp_path, schema={"x": "int8"})
     assert pq.read_schema(tmp_path / "part-00000.parquet").types == [pa.int8()]
