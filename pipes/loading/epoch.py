@@ -139,7 +139,8 @@ class EpochIterator(Generic[T_co]):
     def __init__(self, epoch: Epoch[T_co]) -> None:
         self._epoch = epoch
         self._elements = epoch.elements
-        self._ending = Ending(self, epoch.leave)
+        # The error of an epoch may lead to this iterator, so its ending does not hold the epoch.
+        self._ending = Ending(self, partial(_leave, weakref.ref(epoch)))
 
     def __iter__(self) -> EpochIterator[T_co]:
         return self
@@ -168,6 +169,11 @@ class InfoIterator(EpochIterator[T_co]):
 
     def __next__(self) -> Any:
         return self._ask(INFO)
+
+
+def _leave(left: weakref.ref[Epoch[Any]]) -> None:
+    if (epoch := left()) is not None:  # else its own ending tells the other ranks
+        epoch.leave()
 
 
 def _end(elements: Generator[Any, Request], run_of_epoch: weakref.ref[EpochRun]) -> None:
