@@ -219,8 +219,9 @@ def test_the_server_imports_with_the_path_of_the_program(processes, monkeypatch,
 
 
 @pytest.mark.slow
-def test_a_library_that_a_function_needs_is_loaded_by_the_server(processes):
+def test_a_library_that_a_function_needs_is_loaded_by_the_server(processes, monkeypatch):
     torch = pytest.importorskip("torch")
+    monkeypatch.delitem(sys.modules, "feedpipe.compat.fetchers", raising=False)  # a server that has it has torch
     processes.kill_server()
 
     def loaded(row):
