@@ -22,6 +22,8 @@ import feedpipe as fp
 
 from .job import indexed, seventh_is_missing, streamed
 
+pytestmark = pytest.mark.slow  # its tests share one job
+
 Answers = list[Any]
 """What each rank returned of one check."""
 
@@ -48,7 +50,6 @@ def answers(results: list[dict[str, Any]], request: pytest.FixtureRequest) -> An
     return [of_rank[request.node.name.removeprefix("test_")] for of_rank in results]
 
 
-@pytest.mark.slow
 def test_messages(answers: Answers) -> None:
     assert answers == [["", "a", "ab", "abc", "of rank 0", [[rank, 2**40] for rank in range(4)]]] * 4
 
