@@ -89,7 +89,8 @@ class Channel:
         """Send what `post` has left over.
 
         Returns:
-            Whether everything is sent. If the receiver is gone, it is discarded, and `receive` reports that.
+            Whether everything is sent. If the receiver is gone, it is discarded, and `receive` reports that. It is also
+            discarded if this side has closed the channel: a pool may end before a run of it that was dropped.
         """
         while self._unsent:
             try:
@@ -97,6 +98,10 @@ class Channel:
             except BlockingIOError:
                 return False
             except ConnectionError:
+                sent = len(self._unsent)
+            except OSError:
+                if self._socket.fileno() != -1:
+                    raise
                 sent = len(self._unsent)
             del self._unsent[:sent]
         return True
