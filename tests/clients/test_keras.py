@@ -58,7 +58,7 @@ def without_end(loader: fp.Loader[Any]) -> Iterator[Any]:
 def test_a_generator_of_a_loader(model: Any, pipe: fp.Pipe[Any], workers: int) -> None:
     with fp.Loader(pipe, workers=workers, seed=3) as loader:
         model.fit(without_end(loader), steps_per_epoch=len(loader), epochs=3, verbose=0)
-        assert loader.epoch == 3
+        assert loader.epoch == 2  # that of the last element
     epochs = epochs_of(model, 3)
     assert all(sorted(epoch) == list(range(ROWS)) for epoch in epochs)
     assert epochs[0] != epochs[1] != epochs[2]
