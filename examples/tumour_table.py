@@ -134,7 +134,7 @@ def train_model(batches: fp.Pipe[Any], features: int, steps: int, *, epochs: int
     model = DistributedDataParallel(nn.Linear(features, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
-    with fp.Loader(batches, workers=workers, steps=steps) as loader:
+    with fp.Loader(batches, workers=workers, steps=steps, shards=8) as loader:
         for _ in range(epochs):
             for batch in loader:
                 loss = F.binary_cross_entropy_with_logits(model(batch["features"]).squeeze(1), batch["label"])
