@@ -223,17 +223,20 @@ class Waiting(Dataset[int]):
         return 4
 
     def __getitem__(self, index: int) -> int:
-        if index in (0, 3):
-            with open(self.fifo, "r" if index == 0 else "w"):  # each waits for the other
+        if index == 0:
+            with open(self.fifo):  # waits until another process opens it to write
                 pass
         return index
 
 
 def test_out_of_order(tmp_path: Path) -> None:
-    loader = DataLoader(Waiting(tmp_path), batch_size=None, in_order=False, **forked(2))
-    elements = list(loader)
-    assert elements[0] == 1
-    assert sorted(elements) == [0, 1, 2, 3]
+    dataset = Waiting(tmp_path)
+    loader = DataLoader(dataset, batch_size=None, in_order=False, **forked(2))
+    elements = iter(loader)
+    assert next(elements) == 1
+    with open(dataset.fifo, "w"):
+        pass
+    assert sorted(elements) == [0, 2, 3]
     with pytest.raises(LoaderError, match="in_order=False"):
         loader.state_dict()
 

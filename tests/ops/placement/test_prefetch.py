@@ -19,7 +19,7 @@ def test_law(source, count):
 
 
 def threads() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name.startswith("feedpipe")]
+    return [t for t in threading.enumerate() if t.name == "feedpipe-prefetch"]
 
 
 def ended(running: list[threading.Thread]) -> bool:
