@@ -17,7 +17,7 @@ from ..core.cursor import Json
 from ..engine.run import check_cursor
 from ..engine.skips import share_of_lost
 from ..engine.stage import Stage
-from ..errors import FeedpipeError, LoaderError, StateError
+from ..errors import ArgumentError, FeedpipeError, LoaderError, StateError, with_call_site
 from ..plan.divide import OpenRun, Redivision, runs_ended, runs_left
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.redividing import redivide
@@ -49,15 +49,35 @@ if TYPE_CHECKING:
     from ..torch.ranks import Group
 
 
-def gather(state: State, ranks: RankSource, group: Group | None) -> State:
+_CONSTANTS = ("feedpipe", "seed", "epoch", "world_size", "shards", "pipe", "code")
+"""The entries that the states of all ranks of a job have in common."""
+_DIGEST_NUMBERS = 2
+"""The whole numbers of a digest."""
+
+
+def gather(state: State, ranks: RankSource, group: Group | None, receiver: int | None = None) -> State | None:
     """One state of all ranks. All of them call it together, each with its own state.
 
+    The ranks compare digests first. What differs between them is a few hundred bytes of each; the constants, such as
+    the fingerprint of the pipe, stay where they are.
+
+    Args:
+        state: of this rank.
+        ranks: the source of the rank.
+        group: the ranks that share the data.
+        receiver: the rank that gets the state, and the others None; without it, all get it.
+
     Raises:
+        ArgumentError: `receiver` is no rank.
         LoaderError: there is no process group, or its ranks are not those of the loader.
         StateError: the states are not those of all ranks of one job.
         RankError: a rank does not answer.
     """
     rank = ranks.ask()
+    if receiver is not None and receiver >= rank.world_size:
+        raise ArgumentError(
+            with_call_site(f"`rank` must be below the world size of {rank.world_size} but got: {receiver}")
+        )
     if rank.world_size == 1:
         return state
     distributed = sys.modules.get("torch.distributed")
@@ -81,28 +101,76 @@ def gather(state: State, ranks: RankSource, group: Group | None) -> State:
             "`gather_state` needs gloo and the store of the process group, and one of them is missing; give "
             "`load_state_dict` the states of all ranks as a list"
         )
-    return gathered([json.loads(text) for text in side.gather("gather_state", json.dumps(state).encode())])
+    constants, part = constants_of(state), part_of(state)
+    digests = side.post("gather_state", [*_digest(constants), *_digest(part)]).result()
+    of_constants = [digest[:_DIGEST_NUMBERS] for digest in digests]
+    others = [number for number, digest in enumerate(of_constants) if digest != of_constants[0]]
+    if others:
+        those = [number for number in others if of_constants[number] == of_constants[others[0]]]
+        equal = [number for number in range(rank.world_size) if number not in set(others)]
+        asked = rank.number in (0, others[0])
+        texts = side.gather("gather_state: what differs", constants if asked else b"")
+        raise _other_constants(json.loads(texts[0]), equal, json.loads(texts[others[0]]), those)
+    if not state["shards"] and all(digest == digests[0] for digest in digests):
+        return state if receiver in (None, rank.number) else None  # an indexed pipe has one place for all ranks
+    parts = side.gather("gather_state: places", part, receiver=receiver)
+    return joined(state, parts) if receiver in (None, rank.number) else None
 
 
-def gathered(states: Sequence[State]) -> State:
-    """One state of all ranks, made of the states of each of them.
+def constants_of(state: State) -> bytes:
+    """The entries that all ranks have in common, as JSON."""
+    return json.dumps({name: state[name] for name in _CONSTANTS}).encode()
+
+
+def part_of(state: State) -> bytes:
+    """The entries of one rank, as JSON: its step, data epoch, goal and position."""
+    return json.dumps([state["step"], state["data_epoch"], state["goal"], json.loads(str(state["position"]))]).encode()
+
+
+def joined(own: State, parts: Sequence[bytes]) -> State:
+    """One state of all ranks.
+
+    Args:
+        own: the state of any rank.
+        parts: of all ranks, in their order.
 
     Raises:
-        StateError: they are not the states of all ranks of one job.
+        StateError: of an indexed pipe: the ranks are not of one job.
     """
-    saved = read_states(states)
-    state = dict(states[0])
-    if saved[0].indexed:
-        one = merged(saved)
+    state = dict(own)
+    entries = [json.loads(part) for part in parts]
+    if not own["shards"]:
+        one = merged(_saved(own, parts))
         state["step"], state["position"] = one.step, indexed_text(one.position)
-    elif len(saved) > 1:
-        by_rank = {one["rank"]: one for one in states}
-        ranks = [by_rank[rank] for rank in range(len(saved))]
-        entries = [[one["step"], one["data_epoch"], one["goal"], json.loads(str(one["position"]))] for one in ranks]
-        state |= {"rank": ALL_RANKS, "step": min(one.step for one in saved), "data_epoch": saved[0].data_pass}
+    else:
+        state |= {"rank": ALL_RANKS, "step": min(entry[0] for entry in entries), "data_epoch": entries[0][1]}
         state |= {"goal": NO_GOAL, "position": json.dumps({"ranks": entries})}
     state["checksum"] = checksum(signature_checksum(state), state)
     return state
+
+
+def _saved(own: State, parts: Sequence[bytes]) -> list[SavedState]:
+    """The states of all ranks of an indexed pipe. Few of their places differ."""
+    distinct: dict[bytes, SavedState] = {}
+    for part in parts:
+        if part not in distinct:
+            step, data_pass, goal, position = json.loads(part)
+            one = {**own, "step": step, "data_epoch": data_pass, "goal": goal, "position": json.dumps(position)}
+            one["checksum"] = checksum(signature_checksum(one), one)
+            distinct[part] = validated(one)
+    return [distinct[part] for part in parts]
+
+
+def _digest(content: bytes) -> list[int]:
+    """A digest as whole numbers of 64 bits."""
+    digest = hashlib.blake2b(content, digest_size=8 * _DIGEST_NUMBERS).digest()
+    return [int.from_bytes(digest[at : at + 8], "little", signed=True) for at in range(0, len(digest), 8)]
+
+
+def _other_constants(one: State, ranks: Sequence[int], other: State, other_ranks: Sequence[int]) -> StateError:
+    """The error of ranks that do not run one job."""
+    name = next(name for name in _CONSTANTS if one[name] != other[name])
+    return _not_one_job(name, one[name], ranks, other[name], other_ranks)
 
 
 def read_states(state: object) -> list[SavedState]:
@@ -166,8 +234,14 @@ def check_equal(states: Sequence[SavedState], name: str) -> None:
     if len(by_value) == 1:
         return
     (value, ranks), (other_value, other_ranks), *_ = by_value.items()
+    raise _not_one_job(name, value, ranks, other_value, other_ranks)
+
+
+def _not_one_job(
+    name: str, value: object, ranks: Sequence[int], other_value: object, other_ranks: Sequence[int]
+) -> StateError:
     shown = "" if name in ("pipe", "code") else f": {value} and {other_value}"
-    raise StateError(
+    return StateError(
         f"the states of {_ranks(ranks)} and {_ranks(other_ranks)} are not of one job, because their `{name}` "
         f"differs{shown}"
     )

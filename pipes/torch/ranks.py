@@ -265,8 +265,16 @@ class SideGroup:
             place = f"{self._connections}.{self._exchanges}"
         return GroupExchange(self, topic, place, len(numbers), work, answers)
 
-    def gather(self, topic: str, message: bytes, interrupt: Interrupt = _never) -> list[bytes]:
-        """The messages of all ranks, in order of rank.
+    def gather(
+        self, topic: str, message: bytes, interrupt: Interrupt = _never, *, receiver: int | None = None
+    ) -> list[bytes]:
+        """The messages of all ranks, in order of rank. One rank collects them, so that none is padded.
+
+        Args:
+            topic: of the exchange, in words.
+            message: of this rank.
+            interrupt: called now and then.
+            receiver: the rank that gets them, and the others none; without it, all get them.
 
         Raises:
             RankError: a rank does not answer, or is at another place.
@@ -274,11 +282,18 @@ class SideGroup:
         with self._lock:
             exchange = self.post(topic, [len(message)], interrupt)
             sizes = [size for (size,) in exchange.result(interrupt)]
-            padded = torch.zeros(max(*sizes, 1), dtype=torch.uint8)
-            padded[: len(message)] = _tensor(message)
-            work, answers = self.all_bytes(padded)
-            exchange.wait(work, interrupt)
-        return [_bytes(answer[:size]) for answer, size in zip(answers, sizes, strict=True)]
+            collector = receiver or 0
+            sent = [len(message) if rank == collector else 0 for rank in range(self.world_size)]
+            received = sizes if self.rank == collector else [0] * self.world_size
+            collected = torch.zeros(sum(received), dtype=torch.uint8)
+            exchange.wait(self._gloo.alltoall_base(collected, _tensor(message), received, sent), interrupt)
+            if receiver is None and any(sizes):
+                everything = collected if self.rank == collector else torch.zeros(sum(sizes), dtype=torch.uint8)
+                exchange.wait(self._gloo.broadcast([everything], distributed.BroadcastOptions()), interrupt)
+                collected = everything
+        if receiver not in (None, self.rank):
+            return []
+        return [_bytes(part) for part in torch.split(collected, sizes)]
 
     def broadcast(self, topic: str, message: bytes | None, interrupt: Interrupt = _never) -> bytes:
         """The message of the first rank; the other ranks pass None.

@@ -71,7 +71,8 @@ def messages(rank: int) -> object:
     gathered = group.gather("names", b"abc"[:rank])
     sent = group.broadcast("text", b"of rank 0" if rank == 0 else None)
     numbers = group.post("numbers", [rank, 2**40]).result()
-    return [*map(bytes.decode, gathered), sent.decode(), numbers]
+    received = group.gather("names", b"abc"[rank:], receiver=2)
+    return [*map(bytes.decode, gathered), sent.decode(), numbers, [*map(bytes.decode, received)]]
 
 
 @check
@@ -283,6 +284,43 @@ def states_are_gathered(rank: int) -> object:
         answers.append([taken, fp.gather_state(loader)])
     alone = fp.Loader(indexed(), rank=0, world_size=2)
     return [*answers, error_of(lambda: fp.gather_state(alone))]
+
+
+@check
+def one_rank_gets_the_state(rank: int) -> object:
+    answers: list[object] = []
+    for pipe, count in ((streamed(), 4), (indexed(), 4), (indexed(), 2 + rank)):
+        loader = fp.Loader(pipe, seed=5)
+        list(itertools.islice(iter(loader), count))
+        everybody = fp.gather_state(loader)
+        answers.append([fp.gather_state(loader, rank=2) == (everybody if rank == 2 else None)])
+    return [*answers, error_of(lambda: fp.gather_state(loader, rank=4))]
+
+
+@check
+def states_of_other_loaders_are_not_gathered(rank: int) -> object:
+    seeds = fp.Loader(streamed(), seed=5 + rank // 3)
+    pipes = fp.Loader(streamed() if rank % 2 else indexed(), even=None)
+    return [error_of(lambda: fp.gather_state(seeds)), error_of(lambda: fp.gather_state(pipes))]
+
+
+@check
+def places_alone_are_sent(rank: int) -> object:
+    """The bytes that a rank gives to an exchange, for a state of 30 kB."""
+    first, *others = [fp.from_sequence([number, number]) for number in range(200)]
+    chain = first.concat(*others).filter(seventh_is_missing)
+    loader = fp.Loader(chain, even=None)
+    list(itertools.islice(iter(loader), 3))
+    sent: list[int] = []
+
+    def gather(group: SideGroup, topic: str, message: bytes, **options: object) -> list[bytes]:
+        sent.append(len(message))
+        return whole(group, topic, message, **options)  # type: ignore[arg-type]
+
+    whole = SideGroup.gather
+    with mock.patch.object(SideGroup, "gather", gather):
+        state = fp.gather_state(loader)
+    return [len(json.dumps(loader.state_dict())), *sent, len(json.dumps(state))]
 
 
 def job_state(loader: fp.Loader[int]) -> dict[str, object]:

@@ -51,7 +51,8 @@ def answers(results: list[dict[str, Any]], request: pytest.FixtureRequest) -> An
 
 
 def test_messages(answers: Answers) -> None:
-    assert answers == [["", "a", "ab", "abc", "of rank 0", [[rank, 2**40] for rank in range(4)]]] * 4
+    shared = ["", "a", "ab", "abc", "of rank 0", [[rank, 2**40] for rank in range(4)]]
+    assert answers == [[*shared, ["abc", "bc", "c", ""] if rank == 2 else []] for rank in range(4)]
 
 
 def test_ranks_at_different_places(answers: Answers) -> None:
@@ -206,6 +207,26 @@ def test_states_are_gathered(answers: Answers) -> None:
             assert sorted(itertools.chain(*taken, *job)) == list(range(240))
     for rank, (*_, error) in enumerate(answers):
         assert f"this loader is rank 0 of 2, and this process is rank {rank} of 4 in the process group" in error
+
+
+def test_one_rank_gets_the_state(answers: Answers) -> None:
+    for of_rank in answers:
+        assert of_rank[:-1] == [[True]] * 3
+        assert of_rank[-1].startswith("ArgumentError: `rank` must be below the world size of 4 but got: 4\n")
+
+
+def test_states_of_other_loaders_are_not_gathered(answers: Answers) -> None:
+    for seeds, pipes in answers:
+        assert seeds.startswith("StateError: the states of ranks 0, 1, 2 and rank 3 are not of one job, because their ")
+        assert seeds.endswith("`seed` differs: 5 and 6")
+        assert pipes.startswith(
+            "StateError: the states of ranks 0, 2 and ranks 1, 3 are not of one job, because their "
+        )
+
+
+def test_places_alone_are_sent(answers: Answers) -> None:
+    for whole, sent, gathered in answers:
+        assert whole > 10_000 and sent < 500 and gathered < whole + 4 * 500
 
 
 def test_checkpoints(answers: Answers) -> None:

@@ -16,12 +16,16 @@ import feedpipe as fp
 from feedpipe.errors import StateError
 
 from ..support.examples import examples
-from ..support.loading import State, gathered
+from ..support.loading import State, StreamedPosition, gathered, joined, read_states
 
 INDEXED = fp.from_sequence(range(120)).shuffle()
 STREAMED = fp.from_sequence(range(200)).filter(lambda n: n % 3 != 1).shuffle(window=10).batch(3)
 
 Pipe = fp.Pipe[Any]
+
+
+def is_odd(number: int) -> bool:
+    return number % 2 == 1
 
 
 def loaders(pipe: Pipe, ranks: int, **options: Any) -> list[fp.Loader[Any]]:
@@ -150,6 +154,27 @@ class TestWhatIsRefused:
     def test_a_list_of_too_few_indexed_states(self):
         with pytest.raises(StateError, match="has 2 states of a job of 3 ranks"):
             fp.Loader(INDEXED, seed=3).load_state_dict(self.states(INDEXED)[:2])
+
+
+def test_the_constants_of_a_job_stand_once_in_its_state():
+    """10,000 ranks of a chain of 1,000 inputs, whose fingerprint has 110 kB."""
+    first, *others = [fp.from_sequence(range(number, number + 40_000)) for number in range(1_000)]
+    pipe = first.concat(*others).filter(is_odd)
+    ranks = 10_000
+    loader = fp.Loader(pipe, rank=0, world_size=ranks, even=None, seed=3, shards=ranks)
+    next(iter(loader))
+    own = loader.state_dict()
+    cursor = json.loads(str(own["position"]))["cursors"]["0"]
+    places = [{"cursors": {str(rank): cursor}, "ended": {}} for rank in range(ranks)]
+    parts = [json.dumps([1, 0, -1, place]).encode() for place in places]
+    state = joined(own, parts)
+    assert len(json.dumps(own)) > 100_000 and len(json.dumps(state)) < 5_000_000
+    saved = read_states(json.loads(json.dumps(state)))
+    assert [one.position.cursors for one in saved[:2] if isinstance(one.position, StreamedPosition)] == [
+        {0: cursor},
+        {1: cursor},
+    ]
+    assert len(saved) == ranks
 
 
 def test_the_gathered_state_of_a_fresh_job_is_a_template():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from feedpipe.loading import epochs as epochs
 from feedpipe.loading import schedule as schedule
 from feedpipe.loading.epochs import FirstEpochs as FirstEpochs
 from feedpipe.loading.epochs import first_epochs as first_epochs
 from feedpipe.loading.job_state import StreamedJob as StreamedJob
-from feedpipe.loading.job_state import gathered as gathered
+from feedpipe.loading.job_state import joined as joined
+from feedpipe.loading.job_state import part_of as part_of
+from feedpipe.loading.job_state import read_states as read_states
 from feedpipe.loading.ranks import Job as Job
 from feedpipe.loading.replay import KEPT_STEPS as KEPT_STEPS
 from feedpipe.loading.schedule import MAX_DROPPED as MAX_DROPPED
@@ -25,3 +29,9 @@ from feedpipe.loading.state import resumed_shards as resumed_shards
 from feedpipe.loading.state import save as save
 from feedpipe.loading.state import signature_checksum as signature_checksum
 from feedpipe.loading.state import validated as validated
+
+
+def gathered(states: Sequence[State]) -> State:
+    """What `gather_state` makes of the states of all ranks, given in their order."""
+    read_states(states)
+    return joined(states[0], [part_of(state) for state in states])
