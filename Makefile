@@ -18,7 +18,7 @@ DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(D
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dataset test test-slow test-clients test-lowest databases test-databases test-gpu test-python soak check format bench clean
+.PHONY: help setup demo dataset test test-slow test-clients test-lowest databases test-databases test-gpu test-python soak check format docs bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
@@ -109,9 +109,12 @@ format: $(READY)  ## rewrite the files to pass check, as far as ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY)  ## build the documentation site into .site; any warning is an error
+	.ci/docs
+
 bench: $(READY)  ## measure feedpipe and its peers: make bench WORK=overhead
 	$(BIN)/python -m benchmarks $(WORK)
 
 clean:  ## remove everything that make has made, .venv too
-	rm -rf $(VENV) $(VENV)-* .bench build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-* .bench .site build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

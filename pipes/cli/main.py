@@ -171,7 +171,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 
 def list_functions() -> Iterator[str]:
     """Yield the lines of a list of all operators and sources."""
-    for number, (family, entries) in enumerate(_families()):
+    for number, (family, entries) in enumerate(families()):
         width = max(len(entry.name) for entry in entries)
         yield f"{family}" if number == 0 else f"\n{family}"
         for entry in entries:
@@ -180,7 +180,7 @@ def list_functions() -> Iterator[str]:
 
 def describe_function(name: str) -> Iterator[str]:
     """Yield the documentation of each operator, source or other public name."""
-    entries = [*(entry for _, family in _families() for entry in family), *_other_names()]
+    entries = [*(entry for _, family in families() for entry in family), *_other_names()]
     short_name = name.removeprefix("pipe.").removeprefix("ext.").removeprefix("fp.").removesuffix("()")
     matches = [entry for entry in entries if entry.name == short_name]
     if not matches:
@@ -190,7 +190,8 @@ def describe_function(name: str) -> Iterator[str]:
         yield entry.documentation() if number == 0 else f"\n\n{entry.documentation()}"
 
 
-def _families() -> Iterator[tuple[str, list[_ListedFunction]]]:
+def families() -> Iterator[tuple[str, list[_ListedFunction]]]:
+    """Yield the title of each family of operators and sources with its members."""
     for family, names in FAMILIES.items():
         yield family, [_ListedFunction(name, f"pipe.{name}", getattr(Pipe, name)) for name in names]
     package = import_module("..", __package__)

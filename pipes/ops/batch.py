@@ -27,7 +27,7 @@ T = TypeVar("T")
 def batch(pipe: Pipe[T], /, size: int, *, drop_last: bool = False) -> Pipe[Sequence[T]]:
     """Group `size` rows into one element.
 
-        a b c d e   ->   [a b] [c d] [e]
+        a b c d e   ->   batch(2): [a b] [c d] [e]
 
     Element: a list of rows; for rows of a table a `feedpipe.Rows`, a sequence of dicts that is stored as columns. Order
     is the input's. Length: the input's over `size`. Indexed if the input is. State: the position of the first row of a
@@ -227,7 +227,7 @@ def _batch(pieces: list[Block], row: int) -> Block:
 def unbatch(pipe: Pipe[Iterable[T]], /) -> Pipe[T]:
     """Give the rows of each group one by one, which undoes `batch`.
 
-        [a b] [c d] [e]   ->   a b c d e
+        [a b] [c d] [e]   ->   unbatch(): a b c d e
 
     Element: a row of the input's elements; the rows of a `feedpipe.Rows` stay columns. Order is the input's. Length:
     unknown; streamed. State: a position in the input and in the group.

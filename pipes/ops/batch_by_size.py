@@ -41,7 +41,7 @@ def batch_by_size(
 ) -> Pipe[Sequence[T]]:
     """Group rows into batches of at most `limit` tokens, bytes, or whatever `size_of` counts.
 
-        aa b ccc d   ->   limit 3: [aa b] [ccc] [d]
+        aa b ccc d   ->   batch_by_size(3, len): [aa b] [ccc] [d]
 
     Element: a list of rows; of a table a `feedpipe.Rows`. Order: the input's; with `window` as in `bucket_by_length`.
     Length: unknown; streamed. State: a position in the input; with `window` a resume groups that many rows again.
@@ -161,7 +161,7 @@ def bucket_by_length(
 ) -> Pipe[Sequence[T]]:
     """Group `size` rows of about one length, so that little of a batch is padding.
 
-        a ccc bb a bb ccc   ->   [a a] [ccc ccc] [bb bb]
+        a ccc bb a bb ccc   ->   bucket_by_length(2, len): [a a] [ccc ccc] [bb bb]
 
     Element: a list of rows; of a table a `feedpipe.Rows`. Order: batches come in the order of their first rows, and the
     rows of a batch in the input's; put a `shuffle(window=...)` behind it to mix batches. Length: unknown; streamed.

@@ -26,10 +26,13 @@ U = TypeVar("U")
 def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
     """Give the rows of this pipe, then the rows of each of `others`.
 
-        a b   +   c   ->   a b c
+        a b   and   c   ->   concat(): a b c
 
     Element: those of the inputs. Order: the inputs one after the other; each is sharded by itself. Length: the sum of
     the inputs' lengths. Indexed if all inputs are. State: the number of the input and the position in it.
+
+    Args:
+        others: the pipes whose rows follow.
 
     Raises:
         ArgumentTypeError: one of `others` is not a pipe.

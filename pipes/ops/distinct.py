@@ -26,7 +26,7 @@ T = TypeVar("T")
 def distinct(pipe: Pipe[T], /, key: Key | None = None, *, last: int) -> Pipe[T]:
     """Leave out a row if one of the `last` rows before it has the same key.
 
-        a b a c b   ->   a b c
+        a b a c b   ->   distinct(last=10): a b c
 
     Element and order are the input's; columns stay columns. Length: unknown; streamed. State: a position; a resume
     reads the keys of `last` rows again. Memory: at most 2 * `last` keys, so that it works on endless pipes. It looks at

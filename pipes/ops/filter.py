@@ -43,6 +43,8 @@ def filter(
 ) -> Pipe[T]:
     """Keep the rows for which `predicate(row)` is true, or for which an expression over columns is.
 
+        a B c D   ->   filter(str.isupper): B D
+
     Element and order are the input's; columns stay columns. Length: unknown; streamed. State: a position in the input.
 
     Args:

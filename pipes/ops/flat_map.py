@@ -30,6 +30,8 @@ def flat_map(
 ) -> Pipe[U]:
     """Replace each row with all items of `function(row)`.
 
+        ab c de   ->   flat_map(list): a b c d e
+
     Element: an item of the list, generator or other iterable that `function` returns. The iterable is read lazily, so
     the items of one row may take more than fits into memory. Order is the input's. Length: unknown; streamed. State: a
     position in the input and among the items of a row; a resume calls `function` again for one row.

@@ -36,6 +36,8 @@ T = TypeVar("T")
 def fork(pipe: Pipe[T], /, count: int = 2, *, limit: int | str = "256MiB") -> tuple[Pipe[T], ...]:
     """Give several branches of the pipe that share one run of it if they are read together.
 
+        a b c   ->   fork(2): a b c   and   a b c
+
     Element, order and length: the input's, in each branch. Indexed if the input is. State: that of each branch.
 
     Branches are read together if they come together again, as in `a.zip(b)`: then what comes before the fork runs once
@@ -125,6 +127,8 @@ def _branches(stage: Stage) -> set[int]:
 def route(pipe: Pipe[T], /, function: Callable[[T], int], count: int) -> tuple[Pipe[T], ...]:
     """Give each row to one of `count` pipes: to the one whose number `function(row)` returns, from 0.
 
+        a B c D   ->   route(str.isupper, 2): a c   and   B D
+
     Element: the rows as they are; columns stay columns. Order: the input's. Length: unknown; streamed. State: a
     position in the input. Each pipe reads the input and calls `function` for each row by itself; put `fork` before it,
     or `load`, if that is costly.
@@ -206,7 +210,7 @@ def unzip(pipe: Pipe[Any], /, count: int) -> tuple[Pipe[Any], ...]: ...
 def unzip(pipe: Pipe[Any], /, count: int) -> tuple[Pipe[Any], ...]:
     """Give each item of tuples in a pipe of its own.
 
-        (a 1) (b 2)   ->   a b   and   1 2
+        (a 1) (b 2)   ->   unzip(2): a b   and   1 2
 
     Element: item 0 of each row in the first pipe, item 1 in the second, and so on. Order and length are the input's.
     Indexed if the input is. State: none. Each pipe reads the input by itself; put `fork` before it, or `load`, if that

@@ -37,7 +37,7 @@ def group_by(
 ) -> Pipe[Sequence[T]]:
     """Group the rows of one key, within windows of the input.
 
-        a1 b1 a2 c1 b2   ->   [a1 a2] [b1 b2] [c1]
+        a1 b1 a2 c1 b2   ->   group_by(lambda row: row[0]): [a1 a2] [b1 b2] [c1]
 
     Element: a list of rows; of a table a `feedpipe.Rows`. Order: groups come in the order of their first rows, and the
     rows of a group in the input's. Length: unknown; streamed. State: a position in the input; a resume groups at most

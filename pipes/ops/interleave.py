@@ -33,7 +33,7 @@ _Token: TypeAlias = "tuple[Json, int, list[tuple[int, Json] | None], int, int]"
 def interleave(pipe: Pipe[T], /, function: Callable[[T], Iterable[U]], *, cycle: int, block: int = 1) -> Pipe[U]:
     """Replace each row with the items of `function(row)`, of several rows in turn.
 
-        a b c   ->   a1 b1 a2 b2 c1 c2   (`cycle=2`)
+        a b c   ->   interleave(lambda row: [row + "1", row + "2"], cycle=2): a1 b1 a2 b2 c1 c2
 
     Element: an item; the rows of pipes of tables stay columns. Order: `block` items of each open row in turn. When the
     items of a row have ended, the next row takes its place at its next turn, as in tf.data. Length: unknown; streamed.

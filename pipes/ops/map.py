@@ -92,6 +92,8 @@ def map(
 ) -> Pipe[Any]:
     """Replace each row with `function(row)`.
 
+        a b c   ->   map(str.upper): A B C
+
     Element: what `function` returns. Order and length are the input's. Indexed if the input is. State: none.
 
     Args:

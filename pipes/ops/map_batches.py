@@ -133,6 +133,8 @@ def map_batches(
 ) -> Pipe[Any]:
     """Replace each row with a row that `function` returns for it, calling it with many rows at once.
 
+        a b c   ->   map_batches(lambda rows: [row.upper() for row in rows], size=2): A B C
+
     It is `batch(size).map(function).unbatch()` for a function that treats each row by itself, such as a model: groups
     are only for speed. So rows keep their positions. The rows of a group depend on how the pipe is read.
 

@@ -67,7 +67,7 @@ def mix(
 ) -> Pipe[T | U]:
     """Take rows of this pipe and of `others` in given proportions.
 
-        a b c d e f   and   1 2   with weights 3 : 1   ->   a b 1 c d e 2 f
+        a b c d e f   and   1 2   ->   mix(weights=[3, 1]): a b 1 c d e 2 f
 
     Element: those of the inputs; tables stay columns if all have one schema. Order: after i rows of a shard, each input
     has given its part of i, give or take less than two rows. Length: with `stop="longest"` the sum of the inputs',
@@ -76,6 +76,7 @@ def mix(
     loader's epoch.
 
     Args:
+        others: the pipes to take rows of, besides this one.
         weights: a number for each pipe, this one first; by default all the same. Or a function that returns them for
             the number of an epoch, which begins all pipes again; with `steps=` of a loader, for that of a pass over the
             data. A pipe of weight 0 gives its rows when all others have ended.
@@ -115,13 +116,14 @@ def round_robin(
 ) -> Pipe[T | U]:
     """Take one row of this pipe and of each of `others` in turn.
 
-        a b c   and   1 2   ->   a 1 b 2 c
+        a b c   and   1 2   ->   round_robin(): a 1 b 2 c
 
     Element: those of the inputs; tables stay columns if all have one schema. Order: the inputs'. Length: with
     `stop="longest"` the sum of the inputs', else where the rule ends. Indexed if all inputs are. State: a position in
     each input. Memory: a block of each.
 
     Args:
+        others: the pipes whose turns follow this one's.
         stop: "longest" leaves out a pipe that has ended: no row is lost. "first" ends with the first pipe that ends.
             "all" lets a pipe that has ended begin again, in a new order, until each has ended once. Every shard reads
             streamed inputs whole with these two, unless no pipe ends (`.repeat()`).

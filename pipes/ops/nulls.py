@@ -35,7 +35,8 @@ T = TypeVar("T")
 def drop_null(pipe: Pipe[T], /, columns: str | Sequence[str] | None = None) -> Pipe[T]:
     """Leave out rows in which a value is missing: a null, or NaN among floats.
 
-    Element: the other rows, as they are. Length: unknown; streamed. State: a position in the input. Memory: one block.
+    Element: the other rows, as they are. Order: the input's. Length: unknown; streamed. State: a position in the input.
+    Memory: one block.
 
     Args:
         columns: the names of the columns to look at; by default all.

@@ -52,7 +52,8 @@ def pack(
 ) -> Pipe[dict[str, Array]]:
     """Put the tokens of documents into packs of `length` tokens, so that little of a batch is padding.
 
-        [a a a] [b b] [c c c c]   ->   "cut": [a a a b] [b c c c] [c - - -]   "fit": [a a a -] [b b - -] [c c c c]
+        [a a a] [b b] [c c c c]   ->   pack(4): [a a a b] [b c c c] [c - - -]
+           pack(4, strategy="fit"): [a a a -] [b b - -] [c c c c]
 
     Element: a dict of arrays of `length` items: the tokens, under the name of their column, or "tokens" if a row is an
     array; "segment_ids", int32, which counts the documents of a pack from 1 and is 0 for padding; "position_ids",

@@ -46,7 +46,7 @@ def pad_batch(
 ) -> Pipe[Sequence[T]]:
     """Make the lists or arrays in each batch equally long, so that `collate` can make tensors of them.
 
-        [a a a] [b] [c c]   ->   [a a a] [b - -] [c c -]
+        [[a a a] [b] [c c]]   ->   pad_batch(): [[a a a] [b - -] [c c -]]
 
     Element: the batch with arrays instead of its lists; a batch of a table stays columns, and each padded column
     becomes one array. Rows may be dicts, rows of a table, tuples, lists or arrays. Tensors become arrays. Order and

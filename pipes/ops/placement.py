@@ -116,6 +116,7 @@ def dispatch(pipe: Pipe[T], /) -> Pipe[T]:
     It is meant for a source that cannot be split, such as one huge gzip file, a socket or a generator. Without it, each
     worker reads the whole source and keeps only its own rows. With it, `MultiProcess` starts one more process, which
     reads the source once for all workers of the rank; each rank still reads by itself. Without workers it does nothing.
+
     Element, order, length and state are the input's; streamed.
 
     Raises:
@@ -164,8 +165,10 @@ def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
 
     A loader finds the place by itself: the earliest that does not change what the pipe means. `shard_by_rank()` sets
     the place yourself: after it, `take(5)` takes five rows of each shard. In `for x in pipe`, which has no shards, it
-    does nothing. Element and order are the input's. Length: in a loader, that of the shard. Indexed if the input is.
-    State: the input's.
+    does nothing.
+
+    Element and order are the input's. Length: in a loader, that of the shard. Indexed if the input is. State: the
+    input's.
 
     Raises:
         PlanError: it comes twice on one path.
@@ -199,6 +202,7 @@ def on_error(pipe: Pipe[T], /, policy: OnError) -> Pipe[T]:
     """Give `policy` to each operator before this one that has an argument `on_error` and was given none.
 
     So an explicit `on_error="raise"` stays. It adds no operator: it returns the same chain with these arguments.
+
     Element and order: the input's, without the rows that fail. Length: unknown if elements may be skipped; batches of
     an indexed pipe only become shorter. Indexed if the input is. State: none; a state fits the pipe with any policy.
 

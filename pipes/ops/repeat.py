@@ -26,7 +26,7 @@ T = TypeVar("T")
 def repeat(pipe: Pipe[T], /, times: int | None = None) -> Pipe[T]:
     """Give all rows `times` times, or without end.
 
-        a b   ->   a b a b ...
+        a b   ->   repeat(): a b a b ...
 
     Element and order are the input's; a `shuffle` before it gives each round another order. Length: the input's times
     `times`. Indexed if the input is and `times` is given. State: the number of the round and the position in it.

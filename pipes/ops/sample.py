@@ -42,6 +42,8 @@ def sample(
 ) -> Pipe[T]:
     """Draw rows at random, others in each epoch.
 
+        a b c d e f   ->   sample(4): e f d b
+
     Element: the rows as they are. Order: that of the draws. Length: `size`. The pipe must be indexed, and so is the
     sample. State: a position; a resume runs nothing again. Memory: with weights 16 bytes for each row.
 
@@ -203,6 +205,8 @@ def resample(
     name: str | None = None,
 ) -> Pipe[T]:
     """Give rows of rare classes several times and leave out some of frequent ones, so that classes get other shares.
+
+        a a a b a a a b   ->   resample(str, target="uniform", source={"a": 3, "b": 1}): a a a b b a a b b
 
     Element: the rows as they are; copies of a row follow each other, so shuffle after it. Order: the input's. Length:
     unknown, about the input's; streamed. State: a position in the input; the draws are keyed, and others in each epoch.

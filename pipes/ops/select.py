@@ -54,7 +54,14 @@ def select(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
 def drop(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
     """Leave out these columns.
 
-    Element: a row with the other columns, in their order; otherwise as `select`. To leave out all columns is an error.
+    Element: a row with the other columns, in their order. Order and length are the input's. Indexed if the input is.
+    State: none.
+
+    Args:
+        columns: names, one by one or as one list.
+
+    Raises:
+        PlanError, DataError: as in `select`, or no column would be left.
 
     Example:
         >>> import feedpipe as fp
@@ -67,7 +74,8 @@ def drop(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
 def rename(pipe: Pipe[T], /, names: Mapping[str, str]) -> Pipe[T]:
     """Give columns other names.
 
-    Element: a row with all columns in their places; otherwise as `select`.
+    Element: a row with all columns in their places. Order and length are the input's. Indexed if the input is. State:
+    none.
 
     Args:
         names: the new names by the old ones. Two columns may swap their names.

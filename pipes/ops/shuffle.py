@@ -43,6 +43,8 @@ def shuffle(
 ) -> Pipe[T]:
     """Put the rows into a random order, a new one in each epoch.
 
+        a b c d e f   ->   shuffle(): f d e a c b
+
     Element and length are the input's. Order: it depends on the seed, the epoch and the operator's name, not on ranks
     or workers. Without `window` the input must be indexed: every order of all rows is equally likely, no rows are kept
     in memory, and a resume runs nothing again. With `window` a row moves by about half a window in either direction, at

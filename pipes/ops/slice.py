@@ -26,6 +26,8 @@ T = TypeVar("T")
 def take(pipe: Pipe[T], /, count: int) -> Pipe[T]:
     """Give only the first `count` rows of the pipe, across all shards.
 
+        a b c d e   ->   take(3): a b c
+
     Element and order are the input's. Length: `count`, or the input's if that is less. Indexed if the input is. State:
     a position.
 
@@ -46,6 +48,8 @@ def take(pipe: Pipe[T], /, count: int) -> Pipe[T]:
 def skip(pipe: Pipe[T], /, count: int) -> Pipe[T]:
     """Leave out the first `count` rows of the pipe, across all shards.
 
+        a b c d e   ->   skip(3): d e
+
     Element and order are the input's. Length: the input's less `count`, at least 0. Indexed if the input is. State: a
     position.
 
@@ -65,6 +69,8 @@ def skip(pipe: Pipe[T], /, count: int) -> Pipe[T]:
 
 def slice(pipe: Pipe[T], /, start: int, stop: int | None, step: int = 1) -> Pipe[T]:
     """Give rows `start`, `start + step`, ... before `stop` of the pipe, across all shards.
+
+        a b c d e f   ->   slice(1, None, 2): b d f
 
     Element and order are the input's. Length: as of a slice of a list. Indexed if the input is. State: a position.
 
@@ -176,6 +182,8 @@ class Slice(SliceBase):
 def take_while(pipe: Pipe[T], /, predicate: Callable[[T], object]) -> Pipe[T]:
     """Give the rows before the first for which `predicate(row)` is false; the rest is not read.
 
+        A B c D   ->   take_while(str.isupper): A B
+
     Element and order are the input's; columns stay columns. Length: unknown; streamed. State: a position in the input.
     It looks at the order of all rows, so each process reads them; see `explain()`.
 
@@ -192,6 +200,8 @@ def take_while(pipe: Pipe[T], /, predicate: Callable[[T], object]) -> Pipe[T]:
 
 def skip_while(pipe: Pipe[T], /, predicate: Callable[[T], object]) -> Pipe[T]:
     """Leave out the rows before the first for which `predicate(row)` is false.
+
+        A B c D   ->   skip_while(str.isupper): c D
 
     Element and order are the input's; columns stay columns. Length: unknown; streamed. State: a position in the input.
     It looks at the order of all rows, so each process reads them; see `explain()`.

@@ -56,9 +56,11 @@ def split(
 ) -> dict[K, Pipe[T]]:
     """Divide the rows among parts, such as training and validation: a row is in the same part in each epoch and run.
 
+        a b c d e f   ->   split({"train": 4, "val": 2}): b c e f   and   a d
+
     Element: the rows as they are; together the parts have each row once. Order: the input's. An indexed pipe is divided
-    before its shuffles, so a row stays in its part although they change in each epoch; the parts are then indexed and
-    know their lengths. State: a position.
+    before its shuffles, so a row stays in its part although they change in each epoch; the parts are then indexed.
+    Length: that of the part if the pipe is indexed, else unknown. State: a position.
 
     A digest of its `key`, which is the same on every machine, decides on the part of a row: it lies in the interval of
     one part. So appending data moves no row, and the sizes are near the shares, not exact. Without `key`, it is the

@@ -37,11 +37,14 @@ def zip(pipe: Pipe[T], a: Pipe[A], b: Pipe[B], c: Pipe[C], /, *more: Pipe[object
 def zip(pipe: Pipe[T], /, *others: Pipe[object]) -> Pipe[tuple[object, ...]]:
     """Put row i of this pipe and row i of each of `others` side by side.
 
-        a b c   and   1 2   ->   (a 1) (b 2)
+        a b c   and   1 2   ->   zip(): (a 1) (b 2)
 
     Element: a tuple with one item of each pipe. Order: the inputs'. Length: that of the shortest input. Indexed if all
     inputs are. State: a position in each input. Every shard reads streamed inputs from end to end, because their
     positions must agree; `explain()` says so.
+
+    Args:
+        others: the pipes of the other items of each tuple, in order.
 
     Raises:
         ArgumentTypeError: one of `others` is not a pipe.
@@ -123,13 +126,14 @@ def zip_longest(pipe: Pipe[T], /, *others: Pipe[object], fill: object = None) ->
 def zip_longest(pipe: Pipe[T], /, *others: Pipe[object], fill: object = None) -> Pipe[Any]:
     """Put row i of this pipe and row i of each of `others` side by side, until the longest of them ends.
 
-        a b c   and   1 2   ->   (a 1) (b 2) (c None)
+        a b c   and   1 2   ->   zip_longest(): (a 1) (b 2) (c None)
 
     Element: a tuple with one item of each pipe. Order: the inputs'. Length: that of the longest input. Indexed if all
     inputs are. State: a position in each input that has not ended. Every shard reads streamed inputs from end to end,
     because their positions must agree; `explain()` says so.
 
     Args:
+        others: the pipes of the other items of each tuple, in order.
         fill: the item for a pipe that has ended.
 
     Raises:
@@ -215,6 +219,8 @@ class ZipLongest(Operator):
 
 def enumerate(pipe: Pipe[T], /, start: int = 0) -> Pipe[tuple[int, T]]:
     """Pair each row with its position among all rows of the pipe.
+
+        a b c   ->   enumerate(): (0 a) (1 b) (2 c)
 
     Element: a tuple `(position, row)`. Order and length are the input's. Indexed if the input is. State: a position.
 

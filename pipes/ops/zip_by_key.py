@@ -39,7 +39,7 @@ def zip_by_key(
 ) -> Pipe[tuple[T, U]]:
     """Put each row of this pipe beside the row of another that has the same key, if it comes at about the same place.
 
-        1 2 3   and   B2 B1 B3   ->   (1 B1) (2 B2) (3 B3)
+        1 2 3   and   B2 B1 B3   ->   zip_by_key(key=str, other_key=lambda row: row[1]): (1 B1) (2 B2) (3 B3)
 
     Element: a pair. Each row of `other` is used once; of several with one key, the first comes first, and those that
     are not used are left out. Order: this pipe's. Length: unknown; streamed. State: a position in both; a resume reads
@@ -47,6 +47,7 @@ def zip_by_key(
     end to end; `explain()` says so. `join` needs no order, and keeps all of the other side in memory.
 
     Args:
+        other: the pipe of the second items of the pairs.
         key: the name of a column, several names, or a function of the row.
         other_key: the same for rows of `other`, if it differs.
         window: the number of rows of `other` that a partner may come before or after the furthest partner so far. A row

@@ -32,16 +32,16 @@ def from_dataset(dataset: Iterable[T]) -> Pipe[T]: ...
 def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
     """Begin a pipe with the items of a dataset of torch or of Hugging Face.
 
-    Element: an item of the dataset. Order: the dataset's.
+    Element: an item of the dataset. Order: the dataset's. Length: the dataset's, if it has `__getitem__` and `__len__`;
+    then the pipe is indexed. Else unknown and streamed. State: a position, or the dataset's own state.
 
-    A map-style dataset is indexed. Length: the dataset's. State: a position. Its `__getitems__` is called if it has
-    one.
+    `__getitems__` of a map-style dataset is called if it has one.
 
-    An iterable dataset is streamed. Length: unknown. State: the dataset's own `state_dict` if it has one, as those of
-    Hugging Face do. Without one, or if a shuffle buffer makes it inexact, the state is a position: a resume iterates
-    from the start and leaves out the items before it. `set_epoch` is called if the dataset has it. A dataset with a
-    `state_dict` or a `set_epoch` is copied for each run. An iterable dataset cannot be cut: every process that needs a
-    part of it reads all of it. Give it whole: a dataset that was split by node gives a warning.
+    The state of an iterable dataset is its own `state_dict` if it has one, as those of Hugging Face do. Without one, or
+    if a shuffle buffer makes it inexact, the state is a position: a resume iterates from the start and leaves out the
+    items before it. `set_epoch` is called if the dataset has it. A dataset with a `state_dict` or a `set_epoch` is
+    copied for each run. An iterable dataset cannot be cut: every process that needs a part of it reads all of it. Give
+    it whole: a dataset that was split by node gives a warning.
 
     In the dataset's code, `torch.utils.data.get_worker_info()` is None: feedpipe shards the items, not the dataset.
     Random draws of a dataset are not keyed, so they neither repeat nor resume: move them into

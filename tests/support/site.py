@@ -1,0 +1,14 @@
+"""What tests take from the generator of the documentation site, which is no part of the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(Path(__file__).parents[2]))
+    from docs._site import assemble as assemble
+    from docs._site import diagrams as diagrams
+    from docs._site import docstrings as docstrings
+    from docs._site import operators as operators
