@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import random
 import warnings
-import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import Dataset, IterableDataset, IterDataPipe, MapDataPipe, Sampler
 
 from ..core.cursor import Json
+from ..core.ending import Ending
 from ..core.graph import Node
 from ..core.process import memory_budget
 from ..engine.run import interrupted
@@ -342,7 +342,7 @@ class DataLoaderIterator(Generic[T_co]):
 
     def __init__(self, epoch: DataLoaderEpoch) -> None:
         self._epoch = epoch
-        weakref.finalize(self, epoch.end, LoaderError("the iterator of this epoch was dropped"))
+        Ending(self, partial(epoch.end, LoaderError("the iterator of this epoch was dropped")))
 
     def __iter__(self) -> DataLoaderIterator[T_co]:
         return self

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from ..core.code import value_code
+from ..core.ending import Ending
 from ..errors import ArgumentError, ArgumentTypeError, FeedpipeError, SourceError, text_of, with_call_site
 from .adbc import Adbc
 from .connection import StatementConnection, TableConnection
@@ -335,7 +335,7 @@ class Snapshot:
     def __init__(self, name: str, connected: Connected | None = None) -> None:
         self.name = name
         if connected is not None:
-            weakref.finalize(self, connected.close)
+            Ending(self, connected.close)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Snapshot, (self.name,)

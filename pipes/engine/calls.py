@@ -11,14 +11,13 @@ from queue import SimpleQueue
 from threading import Lock
 from types import CoroutineType
 from typing import NamedTuple, TypeVar, cast
-from weakref import finalize
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.block import nbytes
 from ..core.context import Context
-from ..core.ending import ProcessResources, RunEnded
+from ..core.ending import Ending, ProcessResources, RunEnded
 from ..core.rows import BlockRows
 from ..core.skips import Skipped
 from ..errors import LoaderError
@@ -178,7 +177,7 @@ class ThreadPool(CallPool):
     def __init__(self, concurrency: int, resources: ProcessResources) -> None:
         super().__init__()
         self._waiting: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._dropped = finalize(self, self._waiting.put, None)
+        Ending(self, partial(self._waiting.put, None))
         self._concurrency = concurrency
         self._started = 0
         self._resources = resources

@@ -10,9 +10,8 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, cast
-from weakref import finalize
 
-from ..core.ending import ProcessResources
+from ..core.ending import Ending, ProcessResources
 from .calls import CallPool, PendingCall
 
 
@@ -22,7 +21,7 @@ class CoroutinePool(CallPool):
     def __init__(self, concurrency: int, resources: ProcessResources) -> None:
         super().__init__()
         self._served = _Served(concurrency)
-        self._dropped = finalize(self, self._served.stop)
+        Ending(self, self._served.stop)
         served = self._served
         resources.start("feedpipe-calls", lambda: asyncio.run(served.run()), self.close)
         self._loop = served.loop.get()

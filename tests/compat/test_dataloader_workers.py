@@ -18,6 +18,7 @@ from torch.utils.data import Dataset, get_worker_info
 from feedpipe.compat import DataLoader
 from feedpipe.errors import ArgumentTypeError, LoaderError, WorkerError, WorkerWarning
 
+from ..support.core import end_dropped
 from .torch_datasets import Squares, forked
 
 
@@ -85,6 +86,7 @@ def test_worker_info_and_dropping_the_iterator() -> None:
     assert len(pids) == 2
     assert get_worker_info() is None
     del batches
+    end_dropped()
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 

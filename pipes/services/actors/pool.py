@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 
+from ...core.ending import Ending
 from ...core.graph import Node, walk
 from ...core.operator import Boundary
 from ...errors import LoaderError, WorkerError
@@ -86,7 +86,7 @@ class ActorPool:
         self._globals: CapturedGlobals | None = None
         self._has_dispatcher = False
         self._actors = _Actors()
-        self._end = weakref.finalize(self, self._actors.end)
+        self._end = Ending(self, self._actors.end)
 
     def ready(self, root: Node) -> list[ActorHandle]:
         """The actors, which have the graph of `root`. The first call starts them.

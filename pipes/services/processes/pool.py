@@ -19,6 +19,7 @@ from threading import Lock
 from time import perf_counter
 from typing import NamedTuple, cast
 
+from ...core.ending import Ending
 from ...core.graph import Node, walk
 from ...core.operator import Boundary
 from ...errors import LoaderError, WorkerError
@@ -111,7 +112,7 @@ class Pool:
         self._warned_of_full_memory = False
         self._orphans: set[int] = set()  # numbers of workers whose dispatcher has died
         self._resources = _Resources(STARTERS[settings.start_method](settings.threads, settings.io_threads))
-        self._end = weakref.finalize(self, self._resources.end)
+        self._end = Ending(self, self._resources.end)
         _pools.add(self)
 
     def ready(self, root: Node) -> list[WorkerHandle]:

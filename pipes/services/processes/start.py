@@ -16,8 +16,10 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Protocol, cast
 
+from ...core.ending import Ending
 from ...errors import WorkerError
 from .fork_server import (
     GRACE_SECONDS,
@@ -224,7 +226,7 @@ class ServerHandle:
             command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
             self._process = start_interpreter(command, [theirs.fileno()], threads, io_threads)
         self._root = ours
-        weakref.finalize(self, _end, ours, self._process, os.getpid())
+        Ending(self, partial(_end, ours, self._process, os.getpid()))
 
     @property
     def pid(self) -> int:

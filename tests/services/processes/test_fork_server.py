@@ -204,6 +204,7 @@ def test_what_a_server_cannot_change_needs_another_one(change, processes, monkey
     assert other == processes.server_pid() != server
     assert set(iterators[0]) == {server}  # the first loader goes on
     close([*loaders, *more])
+    processes.await_dropped()
     assert not processes.below(zombies=True)  # its server has ended with it; the last one is kept
 
 
@@ -241,6 +242,7 @@ def test_kinds_of_loaders_in_turn_have_one_each(processes):
     assert servers == servers[:2] * 3 and servers[0] != servers[1]
     for loaders, _, _ in pairs:
         close(loaders)
+    processes.await_dropped()
     assert not processes.below(zombies=True)
 
 
