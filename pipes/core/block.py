@@ -19,6 +19,7 @@ import numpy as np
 
 from ..errors import Origin
 from .cursor import Cursor
+from .records import fields_of
 from .rows import SKIPPED, BlockRows, Indices, Rows, column_names, concat, take
 from .skips import Skipped
 
@@ -337,6 +338,8 @@ def row_shape(element: object) -> int | tuple[()]:
             element = element[0]  # the columns of collated pairs
         elif isinstance(element, (dict, Mapping)):
             element = next(iter(element.values()), ())
+        elif names := fields_of(type(element)):
+            element = getattr(element, names[0])
         shape = getattr(element, "shape", None)
         if shape is None and isinstance(element, Sized) and not isinstance(element, (str, bytes)):
             return len(element)

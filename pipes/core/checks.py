@@ -218,8 +218,11 @@ class Package(NamedTuple):
     extra: str
     purpose: str
 
-    def check(self) -> None:
+    def check(self, otherwise: str = "") -> None:
         """Check that it is installed, without importing it.
+
+        Args:
+            otherwise: ends the error: what the user may do without the package.
 
         Raises:
             ArgumentError: it is not.
@@ -228,7 +231,7 @@ class Package(NamedTuple):
             raise ArgumentError(
                 with_call_site(
                     f"{self.purpose} with the package {self.name}, which is not installed; "
-                    f"`pip install 'feedpipe[{self.extra}]'` installs it"
+                    f"`pip install 'feedpipe[{self.extra}]'` installs it{otherwise}"
                 )
             )
 
@@ -242,9 +245,9 @@ class Package(NamedTuple):
         return import_module(self.module)
 
 
-def check_torch(purpose: str) -> None:
-    """Check that torch is installed, as `Package.check` does."""
-    Package("torch", "torch", "torch", purpose).check()
+def check_torch(purpose: str, otherwise: str = "") -> None:
+    """Check that torch is installed, as `Package.check` does; `otherwise` is what else the user may do."""
+    Package("torch", "torch", "torch", purpose).check(otherwise)
 
 
 # Plain values

@@ -646,3 +646,16 @@ class TensorData:
     """The values of a tensor, sent by a worker. Sending copies them, so they must not change before."""
 
     array: npt.NDArray[np.generic] | Stack
+
+
+@dataclass(frozen=True, slots=True)
+class JaggedData:
+    """The values of a nested tensor, whose rows differ in their first dimension. A worker sends it as it is.
+
+    Attributes:
+        values: of all rows, one after the other.
+        offsets: the first value of each row, and the end of the last.
+    """
+
+    values: npt.NDArray[np.generic]
+    offsets: npt.NDArray[np.int64]

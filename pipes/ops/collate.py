@@ -1,26 +1,41 @@
-"""`collate`: turns batches of rows into tensors."""
+"""`collate`: turns batches of rows into tensors, or into arrays."""
 
 from __future__ import annotations
 
 import copy
-import datetime
-import decimal
-import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import compress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
 
 import numpy as np
 
 from ..core.checks import check_choice, check_torch
 from ..core.code import value_code
 from ..core.operator import StageView
-from ..core.rows import Array, Column, Rows, Stack, TensorData, concat, grid, is_grid, to_arrow
-from ..errors import ArgumentError, UnfitError, with_call_site
+from ..core.records import fields_of, record_of
+from ..core.rows import Array, Column, JaggedData, Rows, Stack, TensorData, concat, to_arrow
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
+from ..formats.columns import suggest_name
+from ._collate_columns import (
+    REPAIR,
+    Form,
+    NoTensorError,
+    Rules,
+    check_agreement,
+    check_numbers,
+    column_arrays,
+    column_repair,
+    converted,
+    offsets_of,
+    path_to,
+    ragged_repair,
+    raise_difference,
+    type_name,
+    unfit,
+)
 from ._shared import as_rows, not_a_batch
 from .map import BatchMap
 
@@ -32,10 +47,41 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 
+Ragged = Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]]
+
 
 @overload
 def collate(
-    pipe: Pipe[Sequence[Mapping[str, object]]], /, *, nulls: Literal["error", "nan"] = "error"
+    pipe: Pipe[Sequence[Mapping[str, object]]],
+    /,
+    *,
+    nulls: Literal["error", "nan"] = "error",
+    format: Literal["numpy"],
+) -> Pipe[dict[str, np.ndarray[Any, Any]]]: ...
+@overload
+def collate(
+    pipe: Pipe[Sequence[float]] | Pipe[Sequence[np.ndarray[Any, Any]]],
+    /,
+    *,
+    nulls: Literal["error", "nan"] = "error",
+    format: Literal["numpy"],
+) -> Pipe[np.ndarray[Any, Any]]: ...
+@overload
+def collate(
+    pipe: Pipe[Sequence[object]],
+    /,
+    *,
+    nulls: Literal["error", "nan"] = "error",
+    format: Literal["numpy"],
+) -> Pipe[Any]: ...
+@overload
+def collate(
+    pipe: Pipe[Sequence[Mapping[str, object]]],
+    /,
+    *,
+    nulls: Literal["error", "nan"] = "error",
+    ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
+    format: Literal["torch"] = "torch",
 ) -> Pipe[dict[str, torch.Tensor]]: ...
 @overload
 def collate(
@@ -43,13 +89,27 @@ def collate(
     /,
     *,
     nulls: Literal["error", "nan"] = "error",
+    ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
+    format: Literal["torch"] = "torch",
 ) -> Pipe[torch.Tensor]: ...
 @overload
 def collate(
-    pipe: Pipe[Sequence[tuple[object, ...]]], /, *, nulls: Literal["error", "nan"] = "error"
+    pipe: Pipe[Sequence[tuple[object, ...]]],
+    /,
+    *,
+    nulls: Literal["error", "nan"] = "error",
+    ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
+    format: Literal["torch"] = "torch",
 ) -> Pipe[list[Any]]: ...
 @overload
-def collate(pipe: Pipe[Sequence[object]], /, *, nulls: Literal["error", "nan"] = "error") -> Pipe[Any]: ...
+def collate(
+    pipe: Pipe[Sequence[object]],
+    /,
+    *,
+    nulls: Literal["error", "nan"] = "error",
+    ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
+    format: Literal["torch"] = "torch",
+) -> Pipe[Any]: ...
 @overload
 def collate(pipe: Pipe[T], /, function: Callable[[T], U]) -> Pipe[U]: ...
 def collate(
@@ -58,6 +118,8 @@ def collate(
     function: Callable[[Any], object] | None = None,
     *,
     nulls: Literal["error", "nan"] = "error",
+    ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
+    format: Literal["torch", "numpy"] = "torch",
 ) -> Pipe[Any]:
     """Turn each batch of rows into tensors, or into what `function(batch)` returns.
 
@@ -66,8 +128,10 @@ def collate(
     batch of table rows becomes a dict of tensors, column by column, without a dict for any row: a tensor has the dtype
     of its column, and a column of arrays, or of lists of one length, becomes a tensor of more dimensions. A batch of
     windows of a table, such as those of `sliding`, becomes one too: its tensors have the batch and the window as their
-    first dimensions. Objects that torch can stack, such as a TensorDict, are stacked. Tensors can be written to and
-    share no memory. Order and length are the input's. Indexed if the input is. State: none.
+    first dimensions. Objects of a dataclass or an attrs class become one object of that class, which is called once
+    with the collated fields. Objects that torch can stack, such as a TensorDict, are stacked; so are sparse tensors of
+    the layout COO. Tensors can be written to and share no memory. Order and length are the input's. Indexed if the
+    input is. State: none.
 
     Args:
         function: called with each batch, a list of rows or a `feedpipe.Rows`; its errors come with file, line and row
@@ -75,12 +139,18 @@ def collate(
         nulls: "nan" turns a null among numbers into NaN, also inside lists and structs. Floats keep their dtype;
             integers and bools become float64 in the batches and fields that have a null. A null in place of a whole
             list or struct stays an error; a null among text becomes None.
+        ragged: "nested" makes nested tensors (`torch.nested`, jagged) of lists of numbers, arrays, tensors and windows,
+            which may differ in their first dimension; in every batch, also if they happen to agree. A dict names the
+            fields that become nested, as in `{"boxes": "nested"}`. Columns of a table have one form for all rows if
+            their type is an array or a list of one size; these are never nested.
+        format: "numpy" gives NumPy arrays in place of tensors, by the same rules, and needs no torch. Only dtypes that
+            differ within a batch are promoted by NumPy's rules.
 
     Raises:
         DataError: the rows of a batch do not fit together, or a null stands in place of a number; the error names the
             field and the row.
-        ArgumentError: both `function` and `nulls="nan"` are given; or there is no `function`, and torch is not
-            installed.
+        ArgumentError: `function` and another argument are given; `ragged="nested"` with `format="numpy"`, which has no
+            nested arrays; or there is no `function`, the format is "torch", and torch is not installed.
 
     Source: `torch.utils.data.default_collate`, which gives the same results.
 
@@ -92,85 +162,122 @@ def collate(
         3
         >>> fp.from_sequence([{"x": 1}, {"x": None}]).batch(2).collate(nulls="nan")[0]
         {'x': tensor([1., nan], dtype=torch.float64)}
+        >>> fp.from_sequence([{"x": 1}, {"x": 2}]).batch(2).collate(format="numpy")[0]
+        {'x': array([1, 2])}
+        >>> fp.from_sequence([[1, 2, 3], [4]]).batch(2).collate(ragged="nested")[0].offsets()
+        tensor([0, 3, 4])
     """
-    if function is None:
-        check_torch("`collate` makes tensors")
-    return pipe.then(Collate(tensors if function is None else function, nulls=nulls))
-
-
-def tensors(batch: object, *, nan: bool = False) -> object:
-    """Collate a batch by the rules of torch's `default_collate`. The first call imports torch."""
-    return _collate_batch(batch, Rules(_from_array(), nan))
-
-
-def tensor_data(batch: object, *, nan: bool = False) -> object:
-    """As `tensors`, with a `TensorData` in place of each. Imports torch only for values that need it."""
-    return _collate_batch(batch, Rules(_tensor_data_of, nan))
-
-
-@cache
-def _from_array() -> ToTensor:
-    from ..torch.tensors import from_array
-
-    return from_array
+    return pipe.then(Collate(function, nulls=nulls, ragged=ragged, format=format))
 
 
 @dataclass(frozen=True)
 class Collate(BatchMap):
     kind: ClassVar[str] = "collate"
 
-    function: Callable[..., object] = tensors
-    nulls: Literal["error", "nan"] = "error"
+    function: Callable[..., object] | None = None  # type: ignore[assignment]
+    nulls: Literal["error", "nan"] = field(default="error", kw_only=True)
+    ragged: Ragged = field(default="error", kw_only=True)
+    format: Literal["torch", "numpy"] = field(default="torch", kw_only=True)
+    is_sent: bool = field(default=False, kw_only=True, repr=False)
+    """Whether the results go to another process."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        if self.function is not None:
+            super().__post_init__()
+        self._check_ragged()
         check_choice("nulls", self.nulls, ("error", "nan"))
-        if self.nulls != "error" and not self._by_rules:
+        check_choice("format", self.format, ("torch", "numpy"))
+        given = [name for name, default in _DEFAULTS.items() if getattr(self, name) != default]
+        if self.function is not None and given:
             raise ArgumentError(
                 with_call_site(
-                    f"`nulls` must be left out if `function` is given but got: {self.nulls!r}; "
-                    "`function` itself decides what becomes of nulls"
+                    f"`{given[0]}` must be left out if `function` is given but got: {getattr(self, given[0])!r}; "
+                    "`function` itself decides what becomes of a batch"
                 )
             )
+        if self.format == "numpy" and self.rules_ragged:
+            raise ArgumentError(
+                with_call_site(
+                    '`ragged="nested"` needs `format="torch"`, because NumPy has no nested arrays; `.pad_batch()` '
+                    "makes rows equally long"
+                )
+            )
+        if self.function is None and self.format == "torch":
+            check_torch("`collate` makes tensors", ', and `format="numpy"` needs no torch')
+
+    def _check_ragged(self) -> None:
+        if not isinstance(self.ragged, Mapping):
+            check_choice("ragged", self.ragged, ("error", "nested"))
+            return
+        for name, value in self.ragged.items():
+            if not isinstance(name, str):
+                raise ArgumentTypeError(with_call_site(f"`ragged` must have names of fields but has: {name!r}"))
+            check_choice(f"ragged[{name!r}]", value, ("error", "nested"))
 
     @property
-    def _by_rules(self) -> bool:
-        """Whether torch's default rules make the tensors, and not a function of the user."""
-        return self.function in (tensors, tensor_data)
+    def rules_ragged(self) -> frozenset[str] | bool:
+        if isinstance(self.ragged, Mapping):
+            return frozenset(name for name, value in self.ragged.items() if value == "nested")
+        return self.ragged == "nested"
 
     @property
     def row_function(self) -> Callable[..., object]:
-        return partial(self.function, nan=True) if self.nulls == "nan" else self.function
+        if self.function is not None:
+            return self.function
+        return partial(
+            collate_batch, Rules(form_of(self.format, sent=self.is_sent), self.nulls == "nan", self.rules_ragged)
+        )
 
     def sent(self) -> Collate:
-        return replace(self, function=tensor_data) if self.function is tensors else self
+        return self if self.function is not None else replace(self, is_sent=True)
 
     def remark(self, stage: StageView) -> None:
         return None
 
     def call(self) -> str:
-        if not self._by_rules:
+        if self.function is not None:
             return f"collate({value_code(self.function)})"
-        return "collate()" if self.nulls == "error" else f"collate(nulls={self.nulls!r})"
+        given = [
+            f"{name}={getattr(self, name)!r}" for name, default in _DEFAULTS.items() if getattr(self, name) != default
+        ]
+        return f"collate({', '.join(given)})"
 
 
-# The rules of a collation.
+_DEFAULTS: dict[str, object] = {"nulls": "error", "ragged": "error", "format": "torch"}
 
 
-ToTensor: TypeAlias = Callable[[Array | Stack], object]
-"""Turns an array that nothing else refers to into a tensor, or into a `TensorData`."""
+def tensors(batch: object) -> object:
+    """Collate a batch by the rules of torch's `default_collate`. The first call imports torch."""
+    return collate_batch(Rules(form_of("torch")), batch)
 
 
-class Rules(NamedTuple):
-    """The rules of a collation.
+def tensor_data(batch: object) -> object:
+    """As `tensors`, with a `TensorData` in place of each. Imports torch only for values that need it."""
+    return collate_batch(Rules(form_of("torch", sent=True)), batch)
 
-    Attributes:
-        to_tensor: makes a tensor of an array.
-        nan: whether a null among numbers becomes NaN; otherwise it is an error.
-    """
 
-    to_tensor: ToTensor
-    nan: bool = False
+# The forms of the results.
+
+
+@cache
+def form_of(format: Literal["torch", "numpy"], *, sent: bool = False) -> Form:
+    """The form of the results; if they are sent, what becomes that form in the other process."""
+    if format == "numpy":
+        return Form("an array of numbers", _as_it_is if sent else np.asarray, _as_it_is, shares=sent, by_torch=False)
+    if sent:
+        return Form("a tensor", _tensor_data_of, _as_it_is, shares=True)
+    from ..torch.tensors import from_array, nested
+
+    return Form("a tensor", from_array, nested)
+
+
+def _here(rules: Rules) -> Rules:
+    """The rules that give the results at once, and not in the other process."""
+    return rules._replace(form=form_of("torch" if rules.form.by_torch else "numpy"))
+
+
+def _as_it_is(array: object) -> object:
+    return array
 
 
 _TORCH_DTYPES = frozenset("?bhilqBHILQefdFD")
@@ -186,11 +293,13 @@ def _tensor_data_of(array: Array | Stack) -> object:
     return from_array(array)
 
 
-def _with_tensors(collated: object, rules: Rules) -> object:
-    """Return `collated` with a tensor in place of each array."""
+def _formed(collated: object, rules: Rules) -> object:
+    """Return `collated` in the form of the results."""
     if isinstance(collated, dict):
-        return {name: _with_tensors(part, rules) for name, part in collated.items()}
-    return rules.to_tensor(collated) if isinstance(collated, np.ndarray) else collated
+        return {name: _formed(part, rules) for name, part in collated.items()}
+    if isinstance(collated, JaggedData):
+        return rules.form.of_jagged(collated)
+    return rules.form.of_array(collated) if isinstance(collated, np.ndarray) else collated
 
 
 # Batches and columns.
@@ -200,7 +309,7 @@ PLAIN_TYPES = frozenset(map(np.dtype, "?bBhHiIlLqQefdFD"))
 """Numbers in the byte order of this machine. Most columns have one of these types, and need no further look."""
 
 
-def _collate_batch(batch: object, rules: Rules) -> object:
+def collate_batch(rules: Rules, batch: object) -> object:
     """Collate a sequence of rows to tensors whose first dimension counts the rows."""
     if isinstance(batch, Rows):
         return _collate_columns(_own_columns(batch, rules), "", rules)
@@ -212,40 +321,57 @@ def _collate_batch(batch: object, rules: Rules) -> object:
 
 
 def _own_columns(rows: Rows, rules: Rules) -> Mapping[str, Column]:
-    # A worker copies each `TensorData` when it sends it.
-    return rows.columns if rules.to_tensor is _tensor_data_of else rows.copies()
+    return rows.columns if rules.form.shares else rows.copies()
 
 
 def _collate_columns(columns: Mapping[str, Column], field: str, rules: Rules) -> dict[str, object]:
-    return {name: _collate_column(columns, name, _path(field, name) if field else name, rules) for name in columns}
+    if not field:
+        _check_ragged_names(columns, rules)
+    return {name: _collate_column(columns, name, path_to(field, name) if field else name, rules) for name in columns}
+
+
+def _check_ragged_names(names: Mapping[Any, object], rules: Rules) -> None:
+    if isinstance(rules.ragged, bool):
+        return
+    listed = [*map(str, names)]
+    for name in rules.ragged:
+        if not any(name == each or name.startswith(f"{each}.") for each in listed):
+            raise UnfitError(f"`ragged` names {name!r}, and rows have no such field; {suggest_name(name, listed)}")
 
 
 def _collate_column(columns: Mapping[str, Column], name: str, field: str, rules: Rules) -> object:
     column = columns[name]
     if isinstance(column, np.ndarray) and column.dtype in PLAIN_TYPES:
-        return rules.to_tensor(column)
+        return rules.form.of_array(column)
     if not isinstance(column, np.ndarray):
         try:
-            return _with_tensors(_column_arrays(column, field, rules), rules)
+            return _formed(column_arrays(column, field, rules), rules)
         except NoTensorError as error:
-            raise UnfitError(f"{error}; {_column_repair([*columns].index(name), name, column.type)}") from error
+            raise UnfitError(f"{error}; {column_repair([*columns].index(name), name, column.type)}") from error
     if column.dtype.kind in "SU":
         return column.tolist()
     if column.dtype.kind == "O":
         return _collate_values(column.tolist(), field, rules)
     if column.dtype.kind not in "biufc":
-        raise UnfitError(f"{NoTensorError(field, column.dtype)}; turn it into numbers, or leave it out")
-    return rules.to_tensor(_native(column))
+        raise UnfitError(f"{NoTensorError(field, column.dtype, rules)}; turn it into numbers, or leave it out")
+    return rules.form.of_array(_native(column))
 
 
 def _collate_windows(windows: Sequence[object], field: str, rules: Rules) -> dict[str, object]:
     """Collate windows of a table, column by column, to tensors whose second dimension counts the rows of a window."""
-    _check_agreement("lengths", windows, len, field)  # type: ignore[arg-type]
-    width = len(cast("Rows", windows[0]))
-    if not width:
-        raise _unfit(field, "windows have no rows, and so no shape; leave them out with a `.filter` before `.batch`")
-    columns = _own_columns(as_rows(concat(cast("Sequence[Rows]", windows))), rules)
-    return _collate_columns({name: _windowed(column, width) for name, column in columns.items()}, field, rules)
+    raise_difference("types", windows, type_name, field)
+    tables = cast("Sequence[Rows]", windows)
+    columns = _own_columns(as_rows(concat(tables)), rules)
+    lengths = [len(table) for table in tables]
+    if not all(rules.is_ragged(path_to(field, name)) for name in columns):
+        check_agreement("lengths", tables, len, field, ragged_repair(rules))  # type: ignore[arg-type]
+        if not lengths[0]:
+            raise unfit(field, "windows have no rows, and so no shape; leave them out with a `.filter` before `.batch`")
+    windowed = {
+        name: _ragged(column, lengths) if rules.is_ragged(path_to(field, name)) else _windowed(column, lengths[0])
+        for name, column in columns.items()
+    }
+    return _collate_columns(windowed, field, rules)
 
 
 def _windowed(column: Column, width: int) -> Column:
@@ -255,6 +381,13 @@ def _windowed(column: Column, width: int) -> Column:
     import pyarrow as pa
 
     return cast("Column", pa.FixedSizeListArray.from_arrays(to_arrow(column), width))
+
+
+def _ragged(column: Column, lengths: Sequence[int]) -> Column:
+    """Return a column with as many values in each row."""
+    import pyarrow as pa
+
+    return cast("Column", pa.LargeListArray.from_arrays(cast("Any", pa.array(offsets_of(lengths))), to_arrow(column)))
 
 
 def _native(array: Array) -> Array:
@@ -280,7 +413,7 @@ def _collate_values(values: Sequence[object], field: str, rules: Rules) -> objec
         return _collate_arrays(values, field, rules)
     # If there is a tensor, torch has been imported. If not, another thread may be importing it just now.
     if isinstance(first, getattr(sys.modules.get("torch"), "Tensor", ())):
-        return _stack_tensors(values, field)
+        return _collate_tensors(values, field, rules)
     if isinstance(first, (str, bytes)):
         return values
     if isinstance(first, (np.number, np.bool_)):
@@ -290,26 +423,27 @@ def _collate_values(values: Sequence[object], field: str, rules: Rules) -> objec
     if isinstance(first, Rows):
         return _collate_windows(values, field, rules)
     if hasattr(type(first), "__torch_function__"):  # such as a TensorDict
-        from ..torch.tensors import stack_objects
-
-        return _convert(lambda: stack_objects(values), values, field)
+        return _collate_torch_objects(values, field, rules)
     if isinstance(first, Mapping):
         return _collate_mappings(first, values, field, rules)
+    if isinstance(first, list) and rules.is_ragged(field):
+        return _collate_by_arrow(values, field, rules)
     if isinstance(first, Sequence):
         return _collate_sequences(first, values, field, rules)
-    # The user may have registered the type in `default_collate_fn_map`; if not, torch raises a TypeError.
-    return _collate_by_torch(values, field)
+    return _collate_others(values, field, rules)
 
 
 def _collate_mappings(first: Mapping[object, object], rows: Sequence[object], field: str, rules: Rules) -> object:
+    if not field:
+        _check_ragged_names(first, rules)
     columns: dict[object, object] = {}
     for key in first:
-        name = _path(field, key)
+        name = path_to(field, key)
         try:
             values = [row[key] for row in rows]  # type: ignore[index]
         except (KeyError, TypeError) as error:
             position = next(i for i, row in enumerate(rows) if not (isinstance(row, Mapping) and key in row))
-            raise _unfit(name, f"missing at row {position + 1} of the batch; {REPAIR}") from error
+            raise unfit(name, f"missing at row {position + 1} of the batch; {REPAIR}") from error
         columns[key] = _collate_values(values, name, rules)
     if type(first) is dict:
         return columns
@@ -325,13 +459,14 @@ def _collate_mappings(first: Mapping[object, object], rows: Sequence[object], fi
 
 
 def _collate_sequences(first: Sequence[object], values: Sequence[object], field: str, rules: Rules) -> object:
-    _check_agreement("lengths", values, len, field)  # type: ignore[arg-type]
+    repair = ragged_repair(rules) if isinstance(first, list) else REPAIR
+    check_agreement("lengths", values, len, field, repair)  # type: ignore[arg-type]
     cls: Any = type(first)
     names: Sequence[str] | None = getattr(first, "_fields", None) if isinstance(first, tuple) else None
     parts: list[object] = []
     for place, items in enumerate(zip(*cast("Sequence[Sequence[object]]", values), strict=True)):
         name = names[place] if names else str(place)
-        parts.append(_collate_values(items, _path(field, name), rules))
+        parts.append(_collate_values(items, path_to(field, name), rules))
     if names:
         return cls(*parts)
     if isinstance(first, tuple) or type(first) is list:
@@ -347,146 +482,117 @@ def _collate_sequences(first: Sequence[object], values: Sequence[object], field:
         return parts
 
 
-def _stack_tensors(values: Sequence[object], field: str) -> object:
-    torch = sys.modules["torch"]
+def _collate_records(cls: type, names: Sequence[str], records: Sequence[object], field: str, rules: Rules) -> object:
+    raise_difference("types", records, type_name, field)
+    here = _here(rules)  # code of the class may use the values
+    values = {
+        name: _collate_values([getattr(record, name) for record in records], path_to(field, name), here)
+        for name in names
+    }
+    return converted(lambda: record_of(cls, values), records, field, rules)
+
+
+def _collate_tensors(values: Sequence[object], field: str, rules: Rules) -> object:
+    if not rules.form.by_torch:
+        return _collate_arrays(converted(lambda: _arrays_of_tensors(values), values, field, rules), field, rules)
+    from ..torch.tensors import cannot_stack, joined
+
     first: Any = values[0]
-    if first.is_nested or first.layout is not torch.strided:
-        return _collate_by_torch(values, field)
+    if problem := cannot_stack(first):
+        raise unfit(field, problem)
     try:
-        return torch.stack(values)
+        if rules.is_ragged(field) and first.ndim and not first.is_sparse:
+            return joined(cast("Any", values))
+        return sys.modules["torch"].stack(values)
     except (TypeError, RuntimeError) as error:
         # Only now, because reading the shapes takes torch longer than stacking the tensors.
-        _check_agreement("shapes", values, _shape, field)
-        raise _unfit(field, f"{error}; {REPAIR}") from error
+        _check_shapes(values, field, rules)
+        raise unfit(field, f"{error}; {REPAIR}") from error
+
+
+def _arrays_of_tensors(values: Sequence[Any]) -> list[Array]:
+    return [value.numpy(force=True) for value in values]
+
+
+def _collate_torch_objects(values: Sequence[object], field: str, rules: Rules) -> object:
+    if not rules.form.by_torch:
+        raise unfit(
+            field,
+            f'a {type_name(values[0])} is made of tensors, and `format="numpy"` has none; leave out `format`, or make '
+            "a dict of it with a `.map` before `.batch`",
+        )
+    from ..torch.tensors import stack_objects
+
+    return converted(lambda: stack_objects(values), values, field, rules)
 
 
 def _collate_arrays(values: Sequence[object], field: str, rules: Rules) -> object:
     first: Array = values[0]  # type: ignore[assignment]
-    _check_agreement("shapes", values, _shape, field)
+    if rules.is_ragged(field) and first.ndim:
+        return rules.form.of_jagged(_jagged(values, field, rules))
+    _check_shapes(values, field, rules)
     if len(set(map(_dtype, values))) > 1:
+        return converted(lambda: _stack_promoted(values, rules), values, field, rules)
+    _check_kind(first, values, field, rules)
+    return rules.form.of_array(Stack(cast("Sequence[Array]", values)))
+
+
+def _stack_promoted(arrays: Sequence[Any], rules: Rules) -> object:
+    if rules.form.by_torch:
         from ..torch.tensors import stack_promoted
 
-        return _convert(lambda: stack_promoted(values), values, field)
-    if first.dtype.kind not in "biufc":
-        _check_numbers(values, field)
-        raise _unfit(field, f"arrays of dtype {first.dtype} cannot become a tensor; {REPAIR}")
-    return rules.to_tensor(Stack(cast("Sequence[Array]", values)))
+        return stack_promoted(arrays)
+    stacked = np.stack(arrays)
+    if stacked.dtype.kind not in "biufc":
+        raise TypeError(f"arrays of dtype {stacked.dtype} cannot become {rules.form.noun}")
+    return rules.form.of_array(stacked)
 
 
-# Arrow columns, as arrays of numbers, dicts and lists.
+def _jagged(values: Sequence[object], field: str, rules: Rules) -> JaggedData:
+    check_agreement("dimensions", values, _ndim, field)
+    arrays = cast("Sequence[Array]", values)
+    check_agreement("shapes behind the first dimension", arrays, lambda array: _shape(array)[1:], field)
+    whole = _native(np.concatenate([array for array in arrays if len(array)] or arrays[:1]))  # empty ones have no dtype
+    _check_kind(whole, values, field, rules)
+    return JaggedData(whole, offsets_of([len(array) for array in arrays]))
 
 
-def _column_arrays(column: Any, field: str, rules: Rules, per_row: int = 1) -> object:
-    """Return an Arrow array as an array, as a dict of arrays, or, if it is text, as a list.
-
-    Args:
-        column: an Arrow array.
-        field: its name in errors.
-        rules: of the collation.
-        per_row: the number of values of `column` that belong to one row of the batch.
-    """
-    import pyarrow as pa
-
-    arrow_type: Any = column.type
-    if pa.types.is_dictionary(arrow_type):
-        return _column_arrays(column.dictionary_decode(), field, rules, per_row)
-    if isinstance(arrow_type, pa.BaseExtensionType) and not is_grid(column):
-        return _column_arrays(column.storage, field, rules, per_row)
-    if _is_text(arrow_type):
-        return cast("list[object]", column.to_pylist())
-    is_number = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_boolean(arrow_type)
-    can_be_nan = is_number or pa.types.is_null(arrow_type)
-    if not (can_be_nan or pa.types.is_struct(arrow_type) or _is_list(arrow_type) or is_grid(column)):
-        raise NoTensorError(field, arrow_type)
-    if column.null_count:
-        if rules.nan and can_be_nan:
-            return _with_nan(column, field)
-        raise _null_error(column, field, per_row, can_be_nan)
-    if is_grid(column):
-        return _grid_array(column, field, rules, per_row)
-    if pa.types.is_struct(arrow_type):
-        parts = zip(arrow_type, column.flatten(), strict=True)
-        return {part.name: _column_arrays(values, f"{field}.{part.name}", rules, per_row) for part, values in parts}
-    if _is_list(arrow_type):
-        return _list_array(column, field, rules, per_row)
-    # Arrow's memory is read-only, and tensors can be written to: hence a copy.
-    return np.array(column.to_numpy(zero_copy_only=False))
+def _check_kind(array: Array, values: Sequence[object], field: str, rules: Rules) -> None:
+    if array.dtype.kind not in "biufc":
+        check_numbers(values, field, rules)
+        raise unfit(field, f"arrays of dtype {array.dtype} cannot become {rules.form.noun}; {REPAIR}")
 
 
-def _with_nan(column: Any, field: str) -> Array:
-    """Return numbers with NaN for each null. Floats keep their dtype; other numbers become float64 if that is exact."""
-    import pyarrow as pa
-
-    if not pa.types.is_floating(column.type):
-        try:
-            column = column.cast(pa.float64())
-        except pa.ArrowInvalid as error:
-            raise _unfit(
-                field,
-                "there are nulls among integers beyond 2**53, which float64 does not represent exactly: "
-                f"{error}; fill the nulls before `.batch`",
-            ) from error
-    return np.array(column.to_numpy(zero_copy_only=False))
+def _check_shapes(values: Sequence[object], field: str, rules: Rules) -> None:
+    """Raise an error that names the first shape that differs, and its repair."""
+    shapes = {getattr(value, "shape", ()) for value in values}
+    is_ragged = len({(len(shape), *shape[1:]) for shape in shapes}) == 1 and () not in shapes
+    check_agreement("shapes", values, _shape, field, ragged_repair(rules) if is_ragged else REPAIR)
 
 
-def _null_error(column: Any, field: str, per_row: int, can_be_nan: bool) -> UnfitError:
-    row = next(compress(range(len(column)), column.is_null().to_pylist())) // per_row
-    nan = ', or turn nulls among numbers into NaN with `.collate(nulls="nan")`' if can_be_nan else ""
-    return _unfit(
-        field, f"null at row {row + 1} of the batch, and a tensor has no null; fill or drop it before `.batch`{nan}"
-    )
+def _ndim(value: object) -> int:
+    return cast("Array", value).ndim
 
 
-def _grid_array(column: Any, field: str, rules: Rules, per_row: int) -> Array:
-    values = column.storage.flatten()
-    if not values.null_count:
-        return np.array(grid(column))
-    shape = column.type.shape
-    if column.type.permutation is not None:  # the values are stored in another order than that of the axes
-        raise _null_error(values, field, per_row * math.prod(shape), can_be_nan=False)
-    numbers = cast("Array", _column_arrays(values, field, rules, per_row * math.prod(shape)))
-    return numbers.reshape(len(column), *shape)
+def _collate_others(values: Sequence[object], field: str, rules: Rules) -> object:
+    """Collate objects of other types: those with fields, and those for which the user has registered a function."""
+    cls = type(values[0])
+    names = fields_of(cls)
+    if names is not None and not (rules.form.by_torch and _is_registered(values[0])):
+        return _collate_records(cls, names, values, field, rules)
+    return _collate_otherwise(values, field, rules)
 
 
-def _list_array(column: Any, field: str, rules: Rules, per_row: int) -> object:
-    fixed: int | None = getattr(column.type, "list_size", None)
-    lengths = np.asarray(column.value_lengths()) if fixed is None else np.full(len(column), fixed)
-    width = int(lengths[0]) if len(lengths) else 0
-    different = np.flatnonzero(lengths != width)
-    if len(different):
-        row, other = int(different[0]) // per_row, int(lengths[different[0]])
-        raise _unfit(field, f"lengths {width} and {other} differ at row {row + 1} of the batch; {REPAIR}")
-    values = _column_arrays(column.flatten(), field, rules, per_row * max(width, 1))
-    return _in_lists(values, len(column), width)
+def _is_registered(value: object) -> bool:
+    """Whether the user has given torch's `default_collate` a function for this type."""
+    if "torch" not in sys.modules:
+        return False
+    from ..torch.tensors import is_registered
+
+    return is_registered(value)
 
 
-def _in_lists(values: Any, count: int, width: int) -> object:
-    """Divide the values of a column of lists of one length."""
-    if isinstance(values, dict):
-        return {name: _in_lists(part, count, width) for name, part in values.items()}
-    if isinstance(values, list):
-        return [values[number * width : (number + 1) * width] for number in range(count)]
-    return values.reshape(count, width, *values.shape[1:])
-
-
-def _is_list(arrow_type: Any) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_list(arrow_type) or types.is_large_list(arrow_type) or types.is_fixed_size_list(arrow_type))
-
-
-def _is_text(arrow_type: Any) -> bool:
-    """Return whether `arrow_type` is text or bytes, or a list of them."""
-    from pyarrow import types
-
-    if _is_list(arrow_type):
-        return _is_text(arrow_type.value_type)
-    is_string = (types.is_string, types.is_large_string, types.is_string_view)
-    is_binary = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
-    return any(test(arrow_type) for test in (*is_string, *is_binary))
-
-
-# Numbers that are Python objects, and nulls among them.
+# Numbers that are Python objects, lists of them, and nulls among them.
 
 
 _NULL = type(None)
@@ -497,29 +603,29 @@ _FLOATS = frozenset({float, int, bool})
 def _collate_numpy_scalars(values: Sequence[object], field: str, rules: Rules) -> object:
     types = set(map(type, values))
     if _NULL in types:
-        return _collate_with_nulls(values, field, rules)
+        return _collate_by_arrow(values, field, rules)
     if len(types) > 1 or np.timedelta64 in types:  # a timedelta64 is an np.number, but torch has no dtype for it
-        return _collate_by_torch(values, field)
-    return rules.to_tensor(np.array(values))
+        return _collate_otherwise(values, field, rules)
+    return rules.form.of_array(np.array(values))
 
 
 def _collate_numbers(values: Sequence[object], field: str, rules: Rules) -> object:
     """Collate Python's own numbers. Ints before a float go to torch, whose default dtype decides on theirs."""
     types = set(map(type, values))
     if _NULL in types:
-        return _collate_with_nulls(values, field, rules)
+        return _collate_by_arrow(values, field, rules)
     dtype: Any = None
     if isinstance(values[0], float):
         dtype = np.float64 if types <= _FLOATS else None
     elif types <= _INTS:
         dtype = np.int64 if int in types else np.bool_
     if dtype is None:
-        return _collate_by_torch(values, field)
+        return _collate_otherwise(values, field, rules)
     try:
         array = np.fromiter(values, dtype, len(values))
     except OverflowError:
-        return _collate_by_torch(values, field)
-    return rules.to_tensor(array)
+        return _collate_otherwise(values, field, rules)
+    return rules.form.of_array(array)
 
 
 def _collate_nulls(values: Sequence[object], field: str, rules: Rules) -> object:
@@ -528,135 +634,32 @@ def _collate_nulls(values: Sequence[object], field: str, rules: Rules) -> object
     if isinstance(first, (str, bytes)):
         return values
     if first is None or isinstance(first, (float, int, np.number, np.bool_)):
-        return _collate_with_nulls(values, field, rules)
-    return _collate_by_torch(values, field)
+        return _collate_by_arrow(values, field, rules)
+    return _collate_otherwise(values, field, rules)
 
 
-def _collate_by_torch(values: Sequence[object], field: str) -> object:
-    """Leave the values to torch, which calls a function that the user has registered for their type."""
+def _collate_otherwise(values: Sequence[object], field: str, rules: Rules) -> object:
+    """Leave the values to torch, which calls a function that the user has registered for their type, or to NumPy."""
+    if not rules.form.by_torch:
+        return rules.form.of_array(converted(lambda: _array_of(values, rules), values, field, rules))
     from ..torch.tensors import collate_by_default
 
-    return _convert(lambda: collate_by_default(values), values, field)
+    return converted(lambda: collate_by_default(values), values, field, rules)
 
 
-def _collate_with_nulls(values: Sequence[object], field: str, rules: Rules) -> object:
-    """Collate the values as a column of a table that has nulls."""
+def _array_of(values: Sequence[object], rules: Rules) -> Array:
+    array = np.array(values)
+    if array.ndim != 1 or array.dtype.kind not in "biufc":
+        raise TypeError(f"values of type {type_name(values[0])} cannot become {rules.form.noun}")
+    return array
+
+
+def _collate_by_arrow(values: Sequence[object], field: str, rules: Rules) -> object:
+    """Collate the values as a column of a table: numbers with nulls, or lists."""
     import pyarrow as pa
 
     try:
         column = pa.array(cast("Any", values))
     except (pa.ArrowException, OverflowError) as error:
-        raise _unfit(field, f"{error}; {REPAIR}") from error
-    return _with_tensors(_column_arrays(column, field, rules), rules)
-
-
-# Errors, each with its repair.
-
-
-REPAIR = "make them agree with a `.map` before `.batch`, or give `.collate` a function"
-
-# A datetime is a date too, and so comes first.
-_CONVERSIONS: tuple[tuple[type, str], ...] = (
-    (datetime.datetime, "value.timestamp()"),
-    (datetime.date, "value.toordinal()"),
-    (datetime.timedelta, "value.total_seconds()"),
-    (decimal.Decimal, "float(value)"),
-    (np.datetime64, "value.astype('int64')"),
-    (np.timedelta64, "value.astype('int64')"),
-)
-
-
-class NoTensorError(UnfitError):
-    """The type of a column, or of a part of it, has no counterpart in torch."""
-
-    def __init__(self, field: str, column_type: object) -> None:
-        super().__init__(f"{_prefix(field)}a column of type {column_type} cannot become a tensor")
-
-
-def _unfit(field: str, message: str) -> UnfitError:
-    """Return the error about `field`, which is empty if the rows themselves are the values."""
-    return UnfitError(f"{_prefix(field)}{message}")
-
-
-def _column_repair(position: int, name: str, column_type: Any) -> str:
-    """Return the repair of column `name`, at `position`, whose type has no tensor."""
-    from pyarrow import types
-
-    target = None
-    if types.is_decimal(column_type):
-        target = "float64"
-    elif types.is_time32(column_type) or types.is_date32(column_type):
-        target = "int32"  # the only cast that Arrow has for these
-    elif (
-        types.is_timestamp(column_type)
-        or types.is_date(column_type)
-        or types.is_time(column_type)
-        or types.is_duration(column_type)
-    ):
-        target = "int64"
-    action, call = "leave it out", f"b.drop_columns([{name!r}])"
-    if target is not None:
-        action, call = "make numbers of it", f"b.set_column({position}, {name!r}, b[{name!r}].cast({target!r}))"
-    return f"{action} before, with `.map_columns(lambda b: {call}, format='arrow')`"
-
-
-def _check_agreement(what: str, values: Sequence[object], of: Callable[[object], object], field: str) -> None:
-    """Raise an error that names the first value with another `of` than value 0, if there is one."""
-    try:
-        if len(set(map(of, values))) == 1:
-            return
-    except (AttributeError, TypeError):
-        _raise_difference("types", values, _type_name, field)
-    _raise_difference(what, values, of, field)
-
-
-def _convert(conversion: Callable[[], T], values: Sequence[object], field: str) -> T:
-    """Return the result of `conversion`, which collates `values`; if it fails, the error says why."""
-    try:
-        return conversion()
-    except (TypeError, ValueError, RuntimeError) as error:
-        _check_numbers(values, field)
-        _raise_difference("types", values, _type_name, field)
-        raise _unfit(field, f"{error}; {REPAIR}") from error
-
-
-def _check_numbers(values: Sequence[object], field: str) -> None:
-    """Raise an error if the values are times or decimals."""
-    first = next((value for value in values if value is not None), None)
-    code = _conversion_code(first)
-    if code is not None:
-        what = (
-            f"arrays of dtype {first.dtype}" if isinstance(first, np.ndarray) else f"values of type {_type_name(first)}"
-        )
-        raise _unfit(
-            field,
-            f"{what} cannot become a tensor; make numbers of them with a `.map` before `.batch`, such as `{code}`, or "
-            "give `.collate` a function",
-        )
-
-
-def _conversion_code(value: object) -> str | None:
-    """Return the code that turns a time or a decimal into a number; None for other values."""
-    if isinstance(value, np.ndarray):
-        return "value.astype('int64')" if value.dtype.kind in "Mm" else None
-    return next((code for cls, code in _CONVERSIONS if isinstance(value, cls)), None)
-
-
-def _raise_difference(what: str, values: Iterable[object], of: Callable[[object], object], field: str) -> None:
-    """Raise an error that names the first value that differs from value 0, if there is one."""
-    first, *others = map(of, values)
-    for row, other in enumerate(others, 2):
-        if other != first:
-            raise _unfit(field, f"{what} {first} and {other} differ at row {row} of the batch; {REPAIR}")
-
-
-def _type_name(value: object) -> str:
-    return type(value).__name__
-
-
-def _path(field: str, name: object) -> str:
-    return f"{field}.{name}" if field else str(name)
-
-
-def _prefix(field: str) -> str:
-    return f"field `{field}`: " if field else ""
+        raise unfit(field, f"{error}; {REPAIR}") from error
+    return _formed(column_arrays(column, field, rules), rules)

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import torch
 
+from ..core.records import fields_of, replaced
 from ..errors import ArgumentError, PlanWarning, warn, with_call_site
 
 I = TypeVar("I")  # noqa: E741 - an item that carries an element
@@ -165,7 +166,7 @@ def pinned(element: object) -> object:
 
 
 def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """`value` with each tensor in mappings and sequences replaced by `function(tensor)`; other objects unchanged.
+    """`value` with each tensor in containers and records replaced by `function(tensor)`; other objects unchanged.
 
     Containers keep their type, as in torch's own pinning.
     """
@@ -179,6 +180,8 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
         return _map_mapping(value, {name: map_tensors(part, function) for name, part in value.items()})
     if isinstance(value, Sequence):
         return _map_sequence(value, [map_tensors(part, function) for part in value])
+    if (names := fields_of(type(value))) is not None and not isinstance(value, type):
+        return replaced(value, {name: map_tensors(getattr(value, name), function) for name in names})
     return value
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from ..core.rows import Array, Stack
+from ..core.rows import Array, JaggedData, Stack
 
 _NUMPY_DTYPES = frozenset(
     getattr(torch, name)
@@ -41,6 +41,21 @@ def reducer(place: Callable[[Array], tuple[object, ...]]) -> Callable[[torch.Ten
             return _reduce_by_torch(tensor)
         arrays = plain_arrays((tensor,))
         return (tensor_at, place(arrays[0])) if arrays else _reduce_unusual(tensor, place)
+
+    return reduce
+
+
+def subclass_reducer(nested_of: Callable[..., object]) -> Callable[[torch.Tensor], tuple[object, ...]]:
+    """As `reducer`, for classes other than `torch.Tensor`: nested tensors travel as their values.
+
+    Args:
+        nested_of: makes a nested tensor of values and offsets.
+    """
+
+    def reduce(tensor: torch.Tensor) -> tuple[object, ...]:
+        if tensor.layout is not torch.jagged or tensor.requires_grad or cast("Any", tensor).lengths() is not None:
+            return _reduce_by_torch(tensor)
+        return nested_of, (tensor.values(), cast("Any", tensor).offsets())
 
     return reduce
 
@@ -130,6 +145,34 @@ def from_array(array: Array | Stack) -> torch.Tensor:
     return torch.from_numpy(np.asarray(array))
 
 
+def nested(data: JaggedData) -> torch.Tensor:
+    """The nested tensor of these values."""
+    return nested_of(from_array(data.values), from_array(data.offsets))
+
+
+def nested_of(values: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    """The nested tensor of the layout `torch.jagged` over `values`, whose row k begins at `offsets[k]`."""
+    return torch.nested.nested_tensor_from_jagged(values, offsets)
+
+
+def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Tensors that differ in their first dimension as a nested tensor."""
+    lengths = torch.tensor([0, *map(len, tensors)])
+    return nested_of(torch.cat([tensor for tensor in tensors if len(tensor)] or [tensors[0]]), lengths.cumsum(0))
+
+
+def cannot_stack(tensor: torch.Tensor) -> str | None:
+    """Why tensors like this one cannot be stacked, and the repair; None if they can."""
+    if tensor.is_nested:
+        return 'nested tensors cannot be stacked; give `.collate` the tensors they are made of, with `ragged="nested"`'
+    if tensor.layout in (torch.strided, torch.sparse_coo):
+        return None
+    return (
+        f"tensors of the layout {str(tensor.layout).removeprefix('torch.')} cannot be stacked; convert them with "
+        "`.to_sparse_coo()` in a `.map` before `.batch`"
+    )
+
+
 def collate_by_default(values: Sequence[object]) -> object:
     """The result of torch's own function, or its error."""
     return default_collate(list(values))
@@ -137,9 +180,14 @@ def collate_by_default(values: Sequence[object]) -> object:
 
 def stack_objects(values: Sequence[Any]) -> object:
     """Objects that torch can stack, such as TensorDicts, unless a function is registered for their type."""
-    if any(isinstance(values[0], kind) for kind in default_collate_fn_map):
+    if is_registered(values[0]):
         return collate_by_default(values)
     return torch.stack(list(values))
+
+
+def is_registered(value: object) -> bool:
+    """Whether torch has a function for values of this type, its own or the user's."""
+    return any(isinstance(value, kind) for kind in default_collate_fn_map)
 
 
 def stack_promoted(arrays: Sequence[object]) -> torch.Tensor:

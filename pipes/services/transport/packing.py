@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 
-from ...core.rows import Array, Column, Rows, Stack, TensorData
+from ...core.rows import Array, Column, JaggedData, Rows, Stack, TensorData
 from ...errors import CallSite, DataError, LoaderError, with_call_site
 from .memory import ALIGNMENT, Region, RegionPart, in_stream
 
@@ -188,6 +188,10 @@ class Packer:
             return self._reduce_array
         if cls is TensorData:
             return self._reduce_tensor_data
+        if cls is Stack:
+            return self._reduce_stack
+        if cls is JaggedData:
+            return _reduce_jagged_data
         if cls is Rows:
             return _reduce_rows
         if cls is io.TextIOWrapper:
@@ -196,15 +200,22 @@ class Packer:
             return _reduce_slots
         # A process that has not imported them has none of their objects.
         torch, arrow = sys.modules.get("torch"), sys.modules.get("pyarrow")
-        if torch and cls is getattr(torch, "Tensor", None):
+        if torch and issubclass(cls, getattr(torch, "Tensor", ())):
             from ...torch import tensors
 
-            return tensors.reducer(self._add_array)
+            return tensors.reducer(self._add_array) if cls is torch.Tensor else tensors.subclass_reducer(nested_of)
         if arrow and issubclass(cls, (arrow.RecordBatch, arrow.Table, arrow.Array, arrow.ChunkedArray)):
             from . import arrow_tables
 
             return arrow_tables.reducer(self._add_stream)
         return None
+
+    def _reduce_stack(self, stack: Stack) -> Reduced:
+        dtype: object = DTYPE_LETTERS.get(stack.dtype) or stack.dtype
+        if not stack.nbytes:
+            return np.ndarray, (stack.shape, dtype)
+        region = self._region(stack.nbytes)
+        return np.ndarray, (stack.shape, dtype, region, region.add(stack, stack.nbytes, False))
 
     def _reduce_array(self, array: Array) -> Reduced:
         if array.dtype.hasobject:
@@ -316,6 +327,17 @@ def _tensor_maker() -> Callable[..., object]:
     from ...torch import tensors
 
     return tensors.tensor_at
+
+
+def _reduce_jagged_data(data: JaggedData) -> Reduced:
+    return nested_of, (TensorData(data.values), TensorData(data.offsets))
+
+
+def nested_of(values: object, offsets: object) -> object:
+    """The nested tensor of these tensors. A worker can send it without torch, because this module has the function."""
+    from ...torch import tensors
+
+    return tensors.nested_of(cast("Any", values), cast("Any", offsets))
 
 
 def _reduce_slots(value: object) -> Reduced:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 
 import feedpipe as fp
 
-from ...support.core import TensorData, sent
+from ...support.core import sent
 from ...support.engine import bind, elements, resolve
+from ...support.services import Packer, unpack_body
 
 
 @dataclasses.dataclass
@@ -24,12 +22,10 @@ class Plain:
 
 
 def as_sent(pipe: Any) -> list[Any]:
-    """The elements that a worker sends for `pipe`, with a tensor in place of each `TensorData`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            TensorData, "__deepcopy__", lambda self, memo: torch.from_numpy(np.array(self.array)), raising=False
-        )
-        return [copy.deepcopy(batch) for batch in elements(bind(resolve(sent(pipe))))]
+    """The elements that arrive from a worker."""
+    packer = Packer()
+    packed = (packer.pack(batch) for batch in elements(bind(resolve(sent(pipe)))))
+    return [unpack_body(b"".join(each.body()), each.sizes) for each in packed]
 
 
 here_and_sent = pytest.mark.parametrize("run", [list, as_sent])
@@ -39,11 +35,11 @@ here_and_sent = pytest.mark.parametrize("run", [list, as_sent])
 Runs = Callable[[Any], list[Any]]
 
 
-def collated(rows: Sequence[Any], run: Runs = list) -> Any:
-    (batch,) = run(fp.from_sequence(rows).batch(len(rows)).collate())
+def collated(rows: Sequence[Any], run: Runs = list, **options: Any) -> Any:
+    (batch,) = run(fp.from_sequence(rows).batch(len(rows)).collate(**options))
     return batch
 
 
-def table(columns: dict[str, Any], size: int | None = None) -> Any:
+def table(columns: dict[str, Any], size: int | None = None, **options: Any) -> Any:
     data = pa.table(columns)
-    return fp.from_table(data).batch(size or data.num_rows).collate()
+    return fp.from_table(data).batch(size or data.num_rows).collate(**options)

@@ -31,12 +31,21 @@ WRONG: dict[str, tuple[Any, str]] = {
     "None for an array": ([{"x": None}, {"x": np.ones(2)}], r"field `x`: .*NoneType"),
     "None among numbers and text": ([{"x": 1}, {"x": None}, {"x": "a"}], r"field `x`: Could not convert 'a'"),
     "lengths": ([{"x": (1, [1])}, {"x": (1, [1, 2])}], r"field `x.1`: lengths 1 and 2 differ at row 2"),
-    "a dataclass": ([Plain(1), Plain(2)], r"Plain"),
+    "an object": ([object(), object()], r"object"),
+    "a dataclass among others": ([Plain(1), 2], r"types Plain and int differ at row 2"),
+    "fields of a dataclass": ([Plain(1), Plain(None)], r"field `x`: null at row 2"),  # type: ignore[arg-type]
     "text in an array": ([{"x": np.array(["a"])}] * 2, r"field `x`: arrays of dtype <U1 cannot become a tensor"),
     "objects in an array": ([{"x": np.array([None])}] * 2, r"field `x`: arrays of dtype object cannot become a tensor"),
     "an array among numbers": ([{"x": np.ones(2)}, {"x": 1.0}], r"field `x`: types ndarray and float differ at row 2"),
     "an int of 65 bits": ([{"x": 1}, {"x": 2**64}], r"field `x`: Overflow"),
-    "sparse tensors": ([{"x": torch.ones(2).to_sparse()}] * 2, r"field `x`: Batches of sparse tensors"),
+    "sparse tensors": (
+        [{"x": torch.ones(n).to_sparse()} for n in (2, 3)],
+        r"field `x`: shapes torch.Size\(\[2\]\) and torch.Size\(\[3\]\) differ at row 2",
+    ),
+    "nested tensors": (
+        [{"x": torch.nested.nested_tensor([torch.ones(1)], layout=torch.jagged)}] * 2,
+        r"field `x`: nested tensors cannot be stacked",
+    ),
 }
 
 
@@ -48,6 +57,15 @@ def test_rows_that_do_not_fit_are_named(rows: list[Any], message: str, run: Runs
     assert "`.collate()`" in str(caught.value)
     assert "batch that begins at from_sequence, row 1" in str(caught.value)
     assert "collating.py" in str(caught.value)  # where the chain is written
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_compressed_sparse_tensors_are_named_with_their_repair() -> None:
+    rows = fp.from_sequence([torch.eye(2)] * 2).map(lambda x: {"x": x.to_sparse_csr()})
+    with pytest.raises(DataError, match=r"field `x`: tensors of the layout sparse_csr cannot .* `.to_sparse_coo\(\)`"):
+        list(rows.batch(2).collate())
+    repaired = rows.map(lambda row: {"x": row["x"].to_sparse_coo()})
+    assert torch.equal(repaired.batch(2).collate()[0]["x"].to_dense(), torch.stack([torch.eye(2)] * 2))
 
 
 WRONG_COLUMNS: dict[str, tuple[Any, str]] = {

@@ -1,0 +1,198 @@
+"""`collate(format="numpy")`: the rules of `collate`, with arrays in place of tensors; it needs no torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, DataError
+from feedpipe.testing import check_operator
+
+from ...support.examples import examples
+from .collating import Runs, as_sent, collated, here_and_sent, table
+from .test_collate import CASES, Stackable
+from .test_collate_nulls import NULLS
+
+PROMOTED = {"ints and floats", "arrays of two dtypes", "tensors of two dtypes"}
+"""Cases in which dtypes differ, which torch and NumPy promote by other rules."""
+
+
+def assert_like(ours: Any, tensors: Any, *, dtypes: bool = True) -> None:
+    """Both are the same but for arrays where the other has tensors."""
+    if isinstance(tensors, torch.Tensor):
+        assert type(ours) is np.ndarray and ours.flags.writeable
+        np.testing.assert_array_equal(ours, tensors.numpy())
+        assert not dtypes or ours.dtype == tensors.numpy().dtype
+        return
+    assert type(ours) is type(tensors)
+    if isinstance(tensors, Mapping):
+        assert list(ours) == list(tensors)
+        for key in tensors:
+            assert_like(ours[key], tensors[key], dtypes=dtypes)
+    elif isinstance(tensors, (list, tuple)) and not hasattr(tensors, "maxlen"):
+        assert len(ours) == len(tensors)
+        for one, other in zip(ours, tensors, strict=True):
+            assert_like(one, other, dtypes=dtypes)
+    else:
+        assert str(ours) == str(tensors) or all(map(np.array_equal, ours, tensors))
+
+
+@here_and_sent
+@pytest.mark.parametrize("name", CASES.keys() - {"bfloat16"})
+def test_gives_what_tensors_hold(name: str, run: Runs) -> None:
+    rows = CASES[name]
+    assert_like(collated(rows, run, format="numpy"), collated(rows, run), dtypes=name not in PROMOTED)
+
+
+@here_and_sent
+@pytest.mark.parametrize(("column", "expected"), NULLS.values(), ids=NULLS.keys())
+def test_columns_with_nulls(column: pa.Array, expected: torch.Tensor, run: Runs) -> None:
+    (batch,) = run(table({"x": column}, nulls="nan", format="numpy"))
+    assert_like(batch["x"], expected)
+
+
+@here_and_sent
+def test_columns_windows_and_byte_orders(run: Runs) -> None:
+    arrays = fp.from_arrays({"x": np.arange(24.0).reshape(12, 2), "y": np.arange(12, dtype=">i4")})
+    for pipe in (arrays.batch(5), arrays.shuffle().batch(5), arrays.sliding(3).batch(4)):
+        for ours, theirs in zip(run(pipe.collate(format="numpy")), run(pipe.collate()), strict=True):
+            assert_like(ours, theirs)
+
+
+columns = st.dictionaries(
+    st.sampled_from("abc"), st.sampled_from(["i2", "f4", "text", "list", "struct", "bool"]), min_size=1
+)
+
+
+@settings(max_examples=examples(300))
+@given(columns, st.integers(1, 12), st.integers(1, 5))
+def test_tables_dicts_and_workers_agree(kinds: dict[str, str], count: int, size: int) -> None:
+    values: dict[str, pa.Array] = {
+        "i2": pa.array(range(count), pa.int16()),
+        "f4": pa.array([i / 2 for i in range(count)], pa.float32()),
+        "text": pa.array([str(i) for i in range(count)]),
+        "list": pa.array([[i, i + 1] for i in range(count)]),
+        "struct": pa.array([{"u": i, "v": [0.5]} for i in range(count)]),
+        "bool": pa.array([i % 3 == 0 for i in range(count)]),
+    }
+    rows = fp.from_table(pa.table({name: values[kind] for name, kind in kinds.items()})).batch(size)
+    expected = list(rows.collate())
+    for run in (list, as_sent):
+        for ours, theirs in zip(run(rows.collate(format="numpy")), expected, strict=True):
+            assert_like(ours, theirs)
+
+
+def test_arrays_can_be_written_to_and_share_no_memory() -> None:
+    source = np.arange(12.0).reshape(6, 2)
+    for rows in (fp.from_arrays({"x": source}), fp.from_sequence([{"x": row} for row in source])):
+        for pipe in (rows, rows.shuffle()):
+            for batch in pipe.batch(2).collate(format="numpy"):
+                batch["x"][:] = 0
+    assert source.sum() == 66
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loaders_give_the_same_elements(workers: int) -> None:
+    rows = fp.from_arrays({"x": np.arange(40.0).reshape(20, 2), "y": np.arange(20)}).shuffle()
+    images = fp.from_sequence([np.full((2, 3), i) for i in range(9)])
+    for pipe in (rows.batch(6), images.batch(4)):
+        with fp.Loader(pipe.collate(format="numpy"), seed=2, workers=workers) as loader:
+            ours = list(loader)
+        for batch, theirs in zip(ours, fp.Loader(pipe.collate(), seed=2), strict=True):
+            assert_like(batch, theirs)
+
+
+WRONG: dict[str, tuple[list[Any], str]] = {
+    "shapes": ([np.ones(1), np.ones(2)], r"shapes .* differ at row 2 of the batch; .* or give `.collate` a function$"),
+    "null": ([1, None], "null at row 2 of the batch, and an array of numbers has no null"),
+    "text": ([np.array(["a"]), np.array(["b"])], "arrays of dtype <U1 cannot become an array of numbers"),
+    "text among numbers": ([np.array([1]), np.array(["b"])], "arrays of dtype .* cannot become an array of numbers"),
+    "times": ([np.datetime64("2020")] * 2, "values of type datetime64 cannot become an array of numbers"),
+    "objects": ([object()] * 2, "values of type object cannot become an array of numbers"),
+    "an int of 65 bits": ([1, 2**64], "values of type int cannot become an array of numbers"),
+    "a number among arrays": ([np.ones(1), 1.0], "types ndarray and float differ at row 2"),
+    "bfloat16": ([torch.ones(1, dtype=torch.bfloat16)] * 2, "BFloat16"),
+    "sparse tensors": ([torch.ones(2).to_sparse()] * 2, "Sparse layout"),
+    "objects of tensors": ([Stackable(torch.ones(1))] * 2, "a Stackable is made of tensors, .* leave out `format`"),
+}
+
+
+@here_and_sent
+@pytest.mark.parametrize(("rows", "message"), WRONG.values(), ids=WRONG.keys())
+def test_values_that_do_not_fit(rows: list[Any], message: str, run: Runs) -> None:
+    with pytest.raises(DataError, match="field `x`: ") as caught:
+        collated([{"x": row} for row in rows], run, format="numpy")
+    first_line = str(caught.value).splitlines()[0]
+    import re
+
+    assert re.search(message, first_line), first_line
+
+
+def test_a_column_without_an_array() -> None:
+    with pytest.raises(
+        DataError, match=r"a column of type timestamp\[us\] cannot become an array of numbers; make num"
+    ):
+        list(table({"x": pa.array([0], pa.timestamp("us"))}, format="numpy"))
+
+
+def test_the_argument_is_checked() -> None:
+    pipe: Any = fp.from_sequence([1]).batch(1)
+    with pytest.raises(ArgumentError, match="`format` must be one of 'torch', 'numpy' but got: 'jax'"):
+        pipe.collate(format="jax")
+    with pytest.raises(ArgumentError, match="`format` must be left out if `function` is given but got: 'numpy'"):
+        pipe.collate(list, format="numpy")
+    assert repr(pipe.collate(format="numpy")).endswith(".batch(1).collate(format='numpy')")
+
+
+def test_keeps_the_law_of_cursors() -> None:
+    check_operator(fp.from_arrays({"x": np.arange(46).reshape(23, 2)}).shuffle().batch(5).collate(format="numpy"))
+
+
+WITHOUT_TORCH = """
+import importlib.util, sys
+from importlib.machinery import PathFinder
+
+class NoTorch:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NoTorch)
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torch" else real(name, *rest)
+
+import numpy as np
+import feedpipe as fp
+
+if __name__ == "__main__":
+    pipe = fp.from_arrays({"x": np.arange(6.0)}).shuffle().batch(4)
+    for workers in (0, 1):
+        with fp.Loader(pipe.collate(format="numpy"), workers=workers) as loader:
+            print(sorted(value for batch in loader for value in batch["x"].tolist()))
+    assert "torch" not in sys.modules
+    try:
+        pipe.collate()
+    except fp.errors.ArgumentError as error:
+        print(str(error).splitlines()[0])
+"""
+
+
+def test_the_package_is_whole_without_torch(tmp_path: Any) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(WITHOUT_TORCH)
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    *rows, error = done.stdout.splitlines()
+    assert rows == ["[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]"] * 2
+    assert error.endswith("`pip install 'feedpipe[torch]'` installs it, and `format=\"numpy\"` needs no torch")
