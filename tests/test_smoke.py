@@ -161,16 +161,21 @@ for write in (
     except fp.errors.ArgumentError as error:
         print(error.args[0].splitlines()[0])
 print(list(pipe.collate(sum)))
+print(pipe.collate(format="numpy")[0].tolist())
 """
 
 
 def test_chains_that_need_torch_say_what_to_install() -> None:
     completed = subprocess.run([sys.executable, "-c", CHAINS], capture_output=True, text=True, check=False)
-    needs = ["`collate` makes tensors", "`map_columns` makes tensors", "`map_batches` makes tensors"]
+    needs = ["`map_columns` makes tensors", "`map_batches` makes tensors"]
     needs += ["`device` moves tensors", "`pin_memory` moves tensors"]
     needs += ["`as_map_dataset` makes a dataset", "`as_iterable_dataset` makes a dataset"]
     rest = "with the package torch, which is not installed; `pip install 'feedpipe[torch]'` installs it"
-    assert completed.stdout.splitlines() == [*(f"{need} {rest}" for need in needs), "[1, 5]"], completed.stderr
+    lines = [
+        f'`collate` makes tensors {rest}, and `format="numpy"` needs no torch',
+        *(f"{need} {rest}" for need in needs),
+    ]
+    assert completed.stdout.splitlines() == [*lines, "[1, 5]", "[0, 1]"], completed.stderr
 
 
 def test_importing_the_package_imports_nothing_that_takes_long() -> None:
