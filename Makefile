@@ -18,7 +18,7 @@ DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(D
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dataset test test-slow test-clients test-lowest databases test-databases test-gpu test-python soak check format docs bench clean
+.PHONY: help setup demo dataset test test-slow test-browser test-clients test-lowest databases test-databases test-gpu test-python soak check format docs docs-test chromium bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
@@ -58,7 +58,7 @@ dataset:
 	fi
 
 # A test that takes longer than a minute ends its process, with the stacks of all threads; pytest-xdist starts another.
-test test-slow test-gpu test-lowest test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
+test test-slow test-browser docs-test test-gpu test-lowest test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
 # A job of several processes that import a trainer takes longer than that on a busy machine.
 test-clients test-databases: export PYTEST_ADDOPTS += -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
@@ -84,6 +84,20 @@ databases:
 		{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
 			postgresql mariadb-server galera-4 rsync; } \
 		|| echo "PostgreSQL or MariaDB could not be installed; the tests that need them will say so"; \
+	fi
+
+test-browser: $(READY) docs chromium  ## look at pages in a real browser, with its driver in an environment of its own
+	.ci/test_browser
+
+docs-test: $(READY) docs chromium  ## look at the documentation site alone
+	.ci/test_browser tests/browser/test_site.py
+
+chromium:
+	@if ! { [ -n "$$CHROMIUM" ] || command -v chromium || command -v chromium-headless-shell; } >/dev/null \
+		&& [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+			chromium-headless-shell; } \
+		|| echo "chromium-headless-shell could not be installed; the tests that need it will say so"; \
 	fi
 
 test-gpu: $(READY)  ## run the tests that need a CUDA GPU, and a build of torch for it

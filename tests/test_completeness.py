@@ -29,7 +29,7 @@ PACKAGE = TESTS.parent / "pipes"
 PUBLIC = {"accelerate", "compat", "errors", "extensions", "lightning", "stats", "testing", "torch", "transformers"}
 
 # Folders of tests whose files are programs of their own, or run without the other tests.
-OWN_ENVIRONMENT = ("clients", "databases", "gpu", "soak", "third_party", "typing")
+OWN_ENVIRONMENT = ("browser", "clients", "databases", "gpu", "soak", "third_party", "typing")
 
 Function = Callable[..., Any]
 

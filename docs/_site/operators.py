@@ -17,14 +17,16 @@ from .docstrings import Docstring, DocstringError
 # What a reader of another library looks for, as entries of the index of the search.
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "batch": ("batch_size", "drop_remainder"),
-    "collate": ("collate_fn", "default_collate"),
+    "collate": ("collate_fn", "default_collate", "tensors"),
+    "drop_null": ("dropna",),
+    "fill_null": ("missing values", "fillna", "NaN"),
     "from_dataset": ("map-style dataset", "load_dataset"),
     "map": ("num_parallel_calls", "transform", "augment"),
     "mix": ("interleave_datasets", "sample_from_datasets", "weighted sampler"),
     "pad_batch": ("padding", "pad_sequence", "padded_batch"),
     "prefetch": ("prefetch_factor", "AUTOTUNE"),
     "read_images": ("ImageFolder", "imagenet"),
-    "read_tar": ("webdataset", "wds"),
+    "read_tar": ("webdataset", "wds", "tar files"),
     "resample": ("oversampling", "class imbalance"),
     "sample": ("WeightedRandomSampler",),
     "shuffle": ("buffer_size", "shuffler", "RandomSampler"),
@@ -96,7 +98,8 @@ def _operator_page(entry: Entry, listed: list[Entry], links: Mapping[str, str], 
     link = _Linker(entry.name, links, "../../")
     lines = [f"# `{entry.name}`", ""]
     if aliases := ALIASES.get(entry.name):
-        lines += [f"```{{index}} {', '.join(aliases)}", "```", ""]
+        # The exclamation mark makes an entry count like a title.
+        lines += [f"```{{index}} {', '.join(f'!{alias}' for alias in aliases)}", "```", ""]
     lines += [link(doc.summary), ""]
     if doc.diagram:
         try:

@@ -1,0 +1,214 @@
+"""The documentation site as a reader meets it: links, search, themes, widths, keyboard. `make docs` builds it first."""
+
+from __future__ import annotations
+
+import os
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, unquote, urlsplit
+
+import pytest
+
+from .browser import Browser, contrasts, overhang
+
+SITE = Path(os.environ.get("FEEDPIPE_SITE", Path(__file__).parents[2] / ".site" / "dev")).resolve()
+PAGES = sorted(path for path in SITE.rglob("*.html") if path.parent.name not in ("_static", "_modules"))
+
+Scheme = Literal["light", "dark"]
+
+# What a reader types, and a page that is among the first five then.
+SEARCHES = {
+    "batch": "reference/operators/batch",
+    "drop_last": "reference/operators/batch",
+    "batch_size": "reference/operators/batch",
+    "shuffle": "reference/operators/shuffle",
+    "buffer_size": "reference/operators/shuffle",
+    "shuffle window": "reference/operators/shuffle",
+    "mix": "reference/operators/mix",
+    "interleave_datasets": "reference/operators/mix",
+    "weights proportions": "reference/operators/mix",
+    "ImageFolder": "reference/operators/read_images",
+    "webdataset": "reference/operators/read_tar",
+    "tfrecord": "reference/operators/read_tfrecord",
+    "parquet": "reference/operators/read_parquet",
+    "read csv": "reference/operators/read_csv",
+    "json lines": "reference/operators/read_jsonl",
+    "hugging face": "reference/operators/from_dataset",
+    "padding": "reference/operators/pad_batch",
+    "pack tokens": "reference/operators/pack",
+    "collate_fn": "reference/operators/collate",
+    "tensors": "reference/operators/collate",
+    "random_split": "reference/operators/split",
+    "stratify": "reference/operators/split",
+    "WeightedRandomSampler": "reference/operators/sample",
+    "class imbalance": "reference/operators/resample",
+    "one hot": "reference/operators/one_hot",
+    "missing values": "reference/operators/fill_null",
+    "standard deviation": "reference/operators/standardize",
+    "prefetch_factor": "reference/operators/prefetch",
+    "cache": "reference/operators/cache",
+    "sliding window": "reference/operators/sliding",
+    "postgresql": "databases",
+    "sql query": "reference/operators/read_sql",
+    "StateError": "epochs-and-state",
+    "state_dict": "reference/loader",
+    "skip bad rows": "errors",
+    "Quarantine": "reference/rows",
+    "dropna": "reference/operators/drop_null",
+    "tar files": "reference/operators/read_tar",
+    "lightning": "trainers",
+    "ray cluster": "ray",
+    "S3": "storage",
+    "curriculum": "recipes",
+    "workers threads": "workers",
+    "world size": "ranks",
+}
+
+
+class Links(HTMLParser):
+    """Where a page leads to, what it loads, and its anchors."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.anchors |= {given.get("id", ""), given.get("name", "")}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        self.loads += [given[name] for name in ("src", "srcset") if name in given]
+        if tag == "link" and given.get("rel") in ("stylesheet", "preload", "icon"):
+            self.loads.append(given["href"])
+
+
+def test_every_link_leads_somewhere() -> None:
+    pages = {path: Links(path) for path in PAGES}
+    assert len(pages) > 100
+    broken = []
+    for path, page in pages.items():
+        assert not [load for load in page.loads if urlsplit(load).scheme in ("http", "https")]
+        for link in page.links + page.loads:
+            parts = urlsplit(link)
+            if parts.scheme:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            anchors = pages[target].anchors if target in pages else {""}
+            if not target.exists() or unquote(parts.fragment) not in anchors | {""}:
+                broken.append(f"{path.relative_to(SITE)}: {link}")
+    assert not broken, "\n".join(broken[:20])
+
+
+def test_pages_fit_into_the_window(browser: Browser) -> None:
+    tab = browser.open(SITE / "index.html")
+    wide = []
+    for path in PAGES:
+        tab.goto(path.as_uri())
+        for width in (1280, 390):
+            tab.set_viewport_size({"width": width, "height": 900})
+            if (pixels := overhang(tab)) > 0:
+                wide.append(f"{path.relative_to(SITE)} is {pixels} pixels wider than {width}")
+    assert not wide, "\n".join(wide)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("page", ["reference/operators/mix.html", "reference/operators/pack.html", "start.html"])
+def test_text_can_be_read(browser: Browser, page: str, scheme: Scheme) -> None:
+    """WCAG's 4.5 : 1, for text, code and marbles."""
+    tab = browser.open(SITE / page, scheme=scheme)
+    found = contrasts(tab, "article :is(p, li, td, th, h1, h2, code, pre, pre span, text)")
+    assert len(found) > 100
+    assert [one for one in found if one.ratio < 4.5] == []
+
+
+def test_a_page_has_the_colours_of_the_system(browser: Browser) -> None:
+    def brightness(scheme: Scheme) -> int:
+        colour = browser.open(SITE / "index.html", scheme=scheme).evaluate(
+            "getComputedStyle(document.body).backgroundColor"
+        )
+        return sum(map(int, colour[4:-1].split(",")))
+
+    assert brightness("light") > 600 and brightness("dark") < 150
+
+
+def test_the_theme_can_be_chosen(browser: Browser) -> None:
+    tab = browser.open(SITE / "index.html")
+    assert tab.evaluate("document.body.dataset.theme") == "auto"
+    tab.click(".theme-toggle-content")
+    chosen = tab.evaluate("document.body.dataset.theme")
+    assert chosen in ("light", "dark")
+    tab.goto((SITE / "start.html").as_uri())
+    assert tab.evaluate("document.body.dataset.theme") == chosen
+
+
+def test_searches_find_their_pages(browser: Browser) -> None:
+    tab = browser.open(SITE / "search.html")
+    missed = []
+    for words, page in SEARCHES.items():
+        tab.goto(f"{(SITE / 'search.html').as_uri()}?q={quote(words)}")
+        tab.wait_for_selector("#search-results li a")
+        tab.wait_for_function("document.querySelector('#search-results .search-summary').innerText.includes('found')")
+        found = tab.eval_on_selector_all("#search-results li a", "all => all.map(a => new URL(a.href).pathname)")
+        first = [Path(unquote(link)).relative_to(SITE).with_suffix("").as_posix() for link in found[:5]]
+        if page not in first:
+            missed.append(f"{words}: {first}")
+    assert len(SEARCHES) >= 40
+    assert not missed, "\n".join(missed)
+
+
+def test_the_keyboard_reaches_the_search(browser: Browser) -> None:
+    tab = browser.open(SITE / "start.html")
+    tab.keyboard.press("/")
+    tab.keyboard.type("drop_last")
+    tab.keyboard.press("Enter")
+    tab.wait_for_selector("#search-results li a")
+
+
+def test_a_phone_has_a_menu_with_the_search(browser: Browser) -> None:
+    tab = browser.open(SITE / "index.html", width=390)
+    outside = "document.querySelector('.sidebar-search').getBoundingClientRect().right <= 0"
+    assert tab.evaluate(outside)
+    tab.click("label[for=__navigation]:visible >> nth=0")
+    tab.wait_for_function(f"!({outside})")
+    tab.fill(".sidebar-search", "drop_last")
+    tab.press(".sidebar-search", "Enter")
+    tab.wait_for_selector("#search-results li a")
+
+
+def test_code_is_copied_without_prompts_and_outputs(browser: Browser) -> None:
+    tab = browser.open(SITE / "reference/operators/batch.html")
+    example = tab.locator(".highlight-pycon")
+    example.hover()
+    example.locator("button.copybtn").click()
+    tab.wait_for_selector("button.copybtn.success")
+    assert tab.evaluate("navigator.clipboard.readText()") == (
+        "import feedpipe as fp\nlist(fp.from_sequence(range(5)).batch(2))"
+    )
+
+
+@pytest.fixture
+def versions(tmp_path: Path) -> Path:
+    """A folder with the site as two versions; the older one lacks a page."""
+    for name in ("0.2", "0.1"):
+        (tmp_path / name).mkdir()
+        for path in SITE.iterdir():
+            (tmp_path / name / path.name).symlink_to(path)
+    (tmp_path / "versions.js").write_text(
+        'window.FEEDPIPE_VERSIONS = [{"name": "0.2", "pages": ["index.html", "start.html"]},'
+        ' {"name": "0.1", "pages": ["index.html"]}];'
+    )
+    return tmp_path
+
+
+def test_a_reader_goes_to_the_same_page_of_another_version(browser: Browser, versions: Path) -> None:
+    tab = browser.open(versions / "0.1" / "start.html")
+    tab.select_option(".fp-versions", label="0.2")
+    tab.wait_for_url((versions / "0.2" / "start.html").as_uri())
+    assert tab.locator(".fp-old").count() == 0
+    tab.select_option(".fp-versions", label="0.1")
+    tab.wait_for_url((versions / "0.1" / "index.html").as_uri())
+    assert tab.inner_text(".fp-old") == "This is version 0.1. Go to 0.2."
