@@ -370,7 +370,8 @@ class _Queue:
         end: _Failed | None = None
         try:
             rows = 0
-            for block in make(context):
+            blocks = make(context)  # kept until it is closed below: an iterator that is dropped runs its `finally` late
+            for block in blocks:
                 rows += len(block)
                 self._ready.put(block)
                 del block  # it is the consumer's now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
@@ -105,18 +106,20 @@ class ZipByKey(Operator):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source, token = cast("tuple[Json, Json]", at.token or (None, None))
         left, right = stage.inputs
-        partners = _Partners(right, self.other_key or self.key, self.window, token, context)
-        row = at.row
-        for block in left.blocks(Cursor.of(source), context):
-            start = Cursor([block.at.plain, partners.token()], 0, row)
-            pairs, places, tested, error = self._pairs(block, partners)
-            row += len(pairs)
-            after = block.end if tested == len(block) else block.at.advance(tested)
-            if pairs:
-                origins = block.origins and [block.origins[place] for place in places]
-                yield Block(pairs, start, Cursor([after.plain, partners.token()], 0, row), origins)
-            if error is not None:
-                raise data_error(self, stage.failed_on(error, _origin(stage, after, context)))
+        inner = context.part()
+        with closing(inner.running):  # the second input may go on when the first has ended
+            partners = _Partners(right, self.other_key or self.key, self.window, token, inner)
+            row = at.row
+            for block in left.blocks(Cursor.of(source), context):
+                start = Cursor([block.at.plain, partners.token()], 0, row)
+                pairs, places, tested, error = self._pairs(block, partners)
+                row += len(pairs)
+                after = block.end if tested == len(block) else block.at.advance(tested)
+                if pairs:
+                    origins = block.origins and [block.origins[place] for place in places]
+                    yield Block(pairs, start, Cursor([after.plain, partners.token()], 0, row), origins)
+                if error is not None:
+                    raise data_error(self, stage.failed_on(error, _origin(stage, after, context)))
 
     def _pairs(self, block: Block, partners: _Partners) -> tuple[list[object], list[int], int, Exception | None]:
         """The pairs of the rows of a block, the places of these rows, the number of rows looked at, and the error."""

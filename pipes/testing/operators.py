@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import cast
+from itertools import islice, pairwise
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -17,11 +18,12 @@ from ..core.context import Context, Key, Pacing, ProcessContext
 from ..core.cursor import START, Cursor, Json
 from ..core.ending import ProcessResources
 from ..core.graph import Node, node_code, walk, with_inputs
-from ..core.operator import Operator, Order
+from ..core.operator import Operator, Order, StageView
 from ..core.rows import BlockRows, Rows, signature
 from ..core.skips import Skipped
 from ..engine.skips import remaining_blocks
 from ..engine.stage import Stage, bind, resolve
+from ..ops._shared import PassThrough
 from ..ops.placement import ShardByRank
 from ..pipe import Pipe
 from ..plan.plan import Plan, Position
@@ -40,7 +42,7 @@ def check_operator(
     of them, or `samples` drawn at random) that have gone through JSON, and resumes it again from the resumed run: the
     rows must be exactly those that follow. A cursor beyond the end must give no row. If the pipe is indexed, `rows`
     must agree with `blocks`, and at no positions give no rows, of the same columns; if its length is known, that many
-    rows must come.
+    rows must come. An operator that leaves a streamed input before its end must close it.
 
     Unless the last operator is `Order.GLOBAL`, 2 and 3 shards of the pipe together must give the same rows, in any
     order. The rows of `Order.REGROUPS` are those of its groups. If the operator draws at random by key, or leaves out
@@ -73,6 +75,7 @@ def check_operator(
 
     check_lookback(root)
     check_first_block(stage, Context(seed=seed, epoch=epoch))
+    check_ends(root, seed=seed, epoch=epoch)
     whole = run(START)
     rows = [_copied(row) for row in whole.rows]  # an operator that changes its input's rows changes those of all runs
     count = len(rows)
@@ -205,6 +208,52 @@ def check_first_block(stage: Stage, context: Context) -> None:
     close(blocks)
     if block is not None:
         check_block(stage, block, 0)
+
+
+def check_ends(root: Node, *, seed: int = 0, epoch: int = 0) -> None:
+    """Checks that no streamed input of the last operator is left to the garbage collector, where Ctrl-C is lost."""
+    dropped: list[Cursor] = []
+    inputs = [node if node.indexed else Node(_Watched(dropped), (node,), node.call_site) for node in root.inputs]
+    stage = bind(with_inputs(root, tuple(inputs)))
+    for count in (None, 1):
+        context = Context(seed=seed, epoch=epoch)
+        blocks = stage.blocks(START, context)
+        try:
+            for _ in islice(blocks, count):
+                pass
+        finally:
+            context.close()
+            close(blocks)
+        assert not dropped, (
+            f"`{node_code(root)}` has left its input to the garbage collector before its end; close it in a `finally`: "
+            "`inner = context.part()`, then `with closing(inner.running)` around what reads `stage.input.blocks(at, "
+            "inner)`"
+        )
+
+
+@dataclass(frozen=True)
+class _Watched(PassThrough):
+    """Passes all rows on, and notes each run that is dropped before its end."""
+
+    kind: ClassVar[str] = "watched"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+    transparent: ClassVar[bool] = True
+
+    dropped: list[Cursor]  # where each of them began
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        def watched() -> Iterator[Block]:
+            try:
+                yield from blocks
+            except GeneratorExit:
+                if run() is None:  # Python clears the references to a generator that it drops, then ends it
+                    self.dropped.append(at)
+                raise
+
+        blocks = stage.input.blocks(at, context)
+        generator = watched()
+        run = weakref.ref(generator)
+        return generator
 
 
 def check_block(stage: Stage, block: object, position: int) -> None:

@@ -84,7 +84,7 @@ class CudaBackend:
 def on_device(items: Iterator[I], backend: Backend, moved: Callable[[I, Move], I]) -> Iterator[I]:
     """The items with their elements on a device. The next one is copied before the consumer gets this one.
 
-    An error is raised after the items before it.
+    An error, of the items or of a copy, is raised after the items before it.
 
     Args:
         items: carry the elements.
@@ -94,15 +94,14 @@ def on_device(items: Iterator[I], backend: Backend, moved: Callable[[I, Move], I
     ready: deque[tuple[I, object, list[torch.Tensor]]] = deque()
     failure: Exception | None = None
     while failure is None:
+        tensors: list[torch.Tensor] = []
         try:
-            item = next(items)
+            item = moved(next(items), _Mover(backend, tensors))
         except StopIteration:
             break
         except Exception as error:
             failure = error
             break
-        tensors: list[torch.Tensor] = []
-        item = moved(item, _Mover(backend, tensors))
         ready.append((item, backend.record(), tensors))
         del item, tensors  # only the consumer holds what it gets
         if len(ready) > 1:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+import subprocess
+import sys
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -40,6 +43,118 @@ def test_another_stream_of_the_consumer() -> None:
         sums = [element["x"].double().sum() for element in fp.Loader(fp.from_sequence(range(9)).map(big), device=0)]
     stream.synchronize()
     assert [round(float(total) / SIZE) for total in sums] == list(range(9))
+
+
+def test_memory_of_workers_is_used_again_only_after_its_copy() -> None:
+    """The regions of the shared memory hold two elements, so workers write them again while the copies lag behind."""
+    service = fp.MultiProcess(2, memory=4 * 4 * SIZE)
+    with fp.Loader(fp.from_sequence(range(ROWS)).map(big), service, device="cuda") as loader:
+        sums = []
+        for element in loader:
+            torch.cuda._sleep(3_000_000)
+            sums.append(element["x"].double().sum())
+    assert [round(float(total) / SIZE) for total in sums] == list(range(ROWS))
+
+
+@pytest.mark.parametrize("index", range(torch.cuda.device_count()))
+def test_a_device_by_its_index(index: int) -> None:
+    """The current device stays as it was."""
+    before = torch.cuda.current_device()
+    for number, element in enumerate(fp.Loader(fp.from_sequence(range(4)).map(big), device=f"cuda:{index}")):
+        assert element["x"].device == torch.device("cuda", index)
+        assert float(element["x"].double().mean()) == number
+    assert torch.cuda.current_device() == before
+
+
+class Pair(NamedTuple):
+    ids: torch.Tensor
+    text: str
+
+
+def nested(number: int) -> dict[str, Any]:
+    return {
+        "lists": [torch.tensor([number]), torch.tensor([number + 1.5])],
+        "pair": Pair(torch.tensor([number], dtype=torch.int32), str(number)),
+        "ints": torch.arange(number, number + 5, dtype=torch.int16),
+        "bits": torch.tensor([number % 2 == 0]),
+        "empty": torch.empty(0, 3),
+        "text": [f"row {number}"],
+        "none": None,
+    }
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.shape, value.tolist()
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nested_elements(workers: int) -> None:
+    with fp.Loader(fp.from_sequence(range(9)).map(nested), workers=workers, device="cuda") as loader:
+        elements = list(loader)
+    assert all(element["pair"].ids.is_cuda and element["lists"][1].is_cuda for element in elements)
+    assert [plain(element) for element in elements] == [plain(nested(number)) for number in range(9)]
+
+
+def test_an_error_of_a_copy_comes_after_the_elements_before_it() -> None:
+    def row(number: int) -> torch.Tensor:
+        return torch.ones(3, device="meta" if number == 2 else "cpu")  # `meta` has no data to pin
+
+    elements = iter(fp.Loader(fp.from_sequence(range(4)).map(row), device="cuda"))
+    assert [next(elements).tolist() for _ in range(2)] == [[1, 1, 1]] * 2
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        next(elements)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_that_is_closed_during_a_copy(workers: int) -> None:
+    pipe = fp.from_sequence(range(ROWS)).map(big)
+    for _ in range(5):
+        with fp.Loader(pipe, workers=workers, device="cuda") as loader:
+            torch.cuda._sleep(10_000_000)
+            first = next(iter(loader))
+        assert float(first["x"].double().mean()) == 0
+    torch.cuda.synchronize()
+
+
+def test_data_parallel() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 2)
+    rows = np.random.default_rng(0).normal(size=(64, 8)).astype(np.float32)
+    pipe = fp.from_arrays({"x": rows}).batch(16).collate()
+    expected = [model(batch["x"]) for batch in fp.Loader(pipe)]
+    parallel = torch.nn.DataParallel(model.cuda())
+    for batch, before in zip(fp.Loader(pipe, device="cuda"), expected, strict=True):
+        torch.testing.assert_close(parallel(batch["x"]).cpu(), before, rtol=1e-3, atol=1e-3)
+
+
+SANITIZED = """
+import torch
+import feedpipe as fp
+
+pipe = fp.from_sequence(range(30)).map(lambda number: {"x": torch.full((1 << 16,), float(number))})
+with fp.Loader(pipe, workers=2, device="cuda") as loader:
+    for element in loader:
+        element["x"].add_(1).sum()
+torch.cuda.synchronize()
+"""
+
+
+def test_the_sanitizer_of_torch_finds_no_race() -> None:
+    environment = {**os.environ, "TORCH_CUDA_SANITIZER": "1"}
+    ended = subprocess.run([sys.executable, "-c", SANITIZED], env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "CSAN detected" not in ended.stderr
+
+
+def test_decoding_on_the_device() -> None:
+    """What comes after `remote()` runs in the training process, so it may use the device."""
+    pipe = fp.from_sequence(range(8)).map(big).remote().map(lambda row: row["x"].to("cuda").mul(2))
+    with fp.Loader(pipe, workers=2) as loader:
+        assert [float(element.mean()) for element in loader] == [2.0 * number for number in range(8)]
 
 
 def test_pinning_alone() -> None:

@@ -118,7 +118,10 @@ def test_a_wrong_number_of_rows_is_refused_even_where_rows_are_drawn():
         def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
             context.key(stage.name)
             if at.row == 0:
-                block = next(iter(stage.input.blocks(Cursor.of(None), context)))
+                inner = context.part()
+                blocks = stage.input.blocks(Cursor.of(None), inner)
+                block = next(blocks)
+                inner.running.close()
                 yield Block([block.rows[0]], Cursor(None, 0, 0), Cursor(None, 0, 1))
 
     with pytest.raises(AssertionError, match="2 shards together give 2 rows, and one run without shards gives 1"):
@@ -239,3 +242,36 @@ def test_tokens_must_be_plain_json():
         check_operator(streamed().then(Tokens(lambda cursor: cursor)))
     with pytest.raises(AssertionError, match="a cursor that is no plain JSON: .*int64"):
         check_operator(streamed().then(Tokens(lambda cursor: [cursor.token, np.int64(cursor.skip), cursor.row])))
+
+
+@dataclass(frozen=True)
+class FirstBlock(Operator):
+    """Gives one block, and leaves its input there."""
+
+    kind: ClassVar[str] = "first_block"
+    order: ClassVar[Order] = Order.GLOBAL
+
+    closes: bool
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        if at.row or at.token is not None:
+            return
+        inner = context.part() if self.closes else context
+        blocks = stage.input.blocks(Cursor.of(None), inner)
+        try:
+            for block in blocks:
+                rows = block.rows[:1]
+                yield Block(rows, Cursor(None, 0, 0), Cursor("over", 0, len(rows)))
+                return
+        finally:
+            if self.closes:
+                inner.running.close()
+
+
+def test_an_operator_closes_an_input_that_it_leaves():
+    source = fp.from_sequence(range(9)).filter(lambda x: True)
+    assert check_operator(source.then(FirstBlock(True))) == [0]
+    with pytest.raises(
+        AssertionError, match=r"`.then\(FirstBlock\(False\)\)` has left its input to the garbage collector"
+    ):
+        check_operator(source.then(FirstBlock(False)))

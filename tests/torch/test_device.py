@@ -68,6 +68,19 @@ def test_an_error_comes_after_the_elements_before_it() -> None:
         next(elements)
 
 
+def test_an_error_of_a_copy_comes_after_the_elements_before_it() -> None:
+    class Full(Recorder):
+        def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+            if int(tensor) == 103:
+                raise MemoryError("the device is full")
+            return super().copy(tensor)
+
+    elements = run(iter(tensors(1, 2, 3)), Full())
+    assert [int(next(elements)) for _ in range(2)] == [1101, 1102]
+    with pytest.raises(MemoryError, match="the device is full"):
+        next(elements)
+
+
 Pair = namedtuple("Pair", ["x", "y"])
 
 
