@@ -337,7 +337,8 @@ def row_shape(element: object) -> int | tuple[()]:
                 return len(element) if isinstance(element, list) else ()
             element = element[0]  # the columns of collated pairs
         elif isinstance(element, (dict, Mapping)):
-            element = next(iter(element.values()), ())
+            while isinstance(element, (dict, Mapping)):  # the parts of a struct are the columns of a dict within
+                element = next(iter(element.values()), ())
         elif names := fields_of(type(element)):
             element = getattr(element, names[0])
         shape = getattr(element, "shape", None)

@@ -142,7 +142,10 @@ class Rows(Sequence[Row]):
     def __getitem__(self, index: str) -> Column: ...
     def __getitem__(self, index: SupportsIndex | slice | str) -> Row | Rows | Column:
         if isinstance(index, slice):
-            return cast("Rows", take(self, range(*index.indices(self._length))))
+            start, stop, step = index.indices(self._length)
+            if step == 1 and start < stop:
+                return self if stop - start == self._length else self._part(start, stop)
+            return cast("Rows", take(self, range(start, stop, step)))
         if isinstance(index, str):
             return self._column(index)
         try:
@@ -152,6 +155,19 @@ class Rows(Sequence[Row]):
                 with_call_site(f"`rows[...]` takes an int, a slice or the name of a column but got: {index!r:.80}")
             ) from None
         return cast("Row", next(iter(take(self, range(at, at + 1)))))
+
+    def _part(self, start: int, stop: int) -> Rows:
+        """Rows `start` to `stop` (exclusive). Batches are cut by it, so it calls as little as it can."""
+        columns, selection = self._columns_and_selection
+        part = Rows.__new__(Rows)
+        if selection is None:
+            columns = {name: column[start:stop] for name, column in columns.items()}
+        else:
+            selection = selection[start:stop]
+        part._tables_and_selection = (columns,), selection
+        part._length = stop - start
+        part._signature = self._signature
+        return part
 
     def _column(self, name: str) -> Column:
         columns, selection = self._columns_and_selection
@@ -236,6 +252,8 @@ def _slice(rows: BlockRows, indices: range) -> BlockRows:
     cut = slice(indices.start, stop, indices.step)
     if isinstance(rows, list):
         return rows[cut]
+    if indices.step == 1:
+        return rows._part(indices.start, indices.stop)
     columns, selection = rows._columns_and_selection
     if selection is not None:
         return rows._alike(Rows.selected(columns, selection[cut]))
@@ -498,6 +516,10 @@ def scalars(column: Column) -> list[object]:
             return cast("list[object]", column.to_numpy(zero_copy_only=False).tolist())
         if is_grid(column):
             return list(grid(column))
+    if hasattr(column, "dictionary_decode"):
+        column = cast(
+            "ArrowArray", column.dictionary_decode()
+        )  # else each value is looked up by itself, which takes 40 times as long
     return cast("list[object]", column.to_pylist())
 
 

@@ -43,11 +43,13 @@ class Rules(NamedTuple):
         form: of the results.
         nan: whether a null among numbers becomes NaN; otherwise it is an error.
         ragged: the fields that become nested tensors, or whether all do that can.
+        codes: whether a dictionary column stays codes, with its vocabulary.
     """
 
     form: Form
     nan: bool = False
     ragged: frozenset[str] | bool = False
+    codes: bool = False
 
     def is_ragged(self, field: str) -> bool:
         return self.ragged if isinstance(self.ragged, bool) else field in self.ragged
@@ -69,6 +71,8 @@ def _arrays(column: Any, field: str, rules: Rules, row_of: RowOf) -> object:
     import pyarrow as pa
 
     arrow_type: Any = column.type
+    if pa.types.is_dictionary(arrow_type) and rules.codes:
+        return {"codes": _arrays(column.indices, field, rules, row_of), "vocabulary": column.dictionary}
     if pa.types.is_dictionary(arrow_type):
         return _arrays(column.dictionary_decode(), field, rules, row_of)
     if isinstance(arrow_type, pa.BaseExtensionType) and not is_grid(column):
@@ -168,7 +172,9 @@ def _in_lists(values: Any, count: int, width: int) -> object:
         return {name: _in_lists(part, count, width) for name, part in values.items()}
     if isinstance(values, list):
         return [values[number * width : (number + 1) * width] for number in range(count)]
-    return values.reshape(count, width, *values.shape[1:])
+    if isinstance(values, np.ndarray):
+        return values.reshape(count, width, *values.shape[1:])
+    return values  # a vocabulary
 
 
 def _in_ragged_lists(values: Any, offsets: npt.NDArray[np.int64]) -> object:
@@ -178,7 +184,7 @@ def _in_ragged_lists(values: Any, offsets: npt.NDArray[np.int64]) -> object:
     if isinstance(values, list):
         bounds: list[int] = offsets.tolist()
         return [values[start:stop] for start, stop in pairwise(bounds)]
-    return JaggedData(values, offsets)
+    return JaggedData(values, offsets) if isinstance(values, np.ndarray) else values
 
 
 def _is_list(arrow_type: Any) -> bool:

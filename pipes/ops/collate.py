@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overloa
 
 import numpy as np
 
-from ..core.checks import check_choice, check_torch
+from ..core.checks import check_bool, check_choice, check_torch
 from ..core.code import value_code
 from ..core.operator import StageView
 from ..core.records import fields_of, record_of
@@ -56,6 +56,7 @@ def collate(
     /,
     *,
     nulls: Literal["error", "nan"] = "error",
+    codes: bool = False,
     format: Literal["numpy"],
 ) -> Pipe[dict[str, np.ndarray[Any, Any]]]: ...
 @overload
@@ -64,6 +65,7 @@ def collate(
     /,
     *,
     nulls: Literal["error", "nan"] = "error",
+    codes: bool = False,
     format: Literal["numpy"],
 ) -> Pipe[np.ndarray[Any, Any]]: ...
 @overload
@@ -72,6 +74,7 @@ def collate(
     /,
     *,
     nulls: Literal["error", "nan"] = "error",
+    codes: bool = False,
     format: Literal["numpy"],
 ) -> Pipe[Any]: ...
 @overload
@@ -81,6 +84,7 @@ def collate(
     *,
     nulls: Literal["error", "nan"] = "error",
     ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
+    codes: bool = False,
     format: Literal["torch"] = "torch",
 ) -> Pipe[dict[str, torch.Tensor]]: ...
 @overload
@@ -90,6 +94,7 @@ def collate(
     *,
     nulls: Literal["error", "nan"] = "error",
     ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
+    codes: bool = False,
     format: Literal["torch"] = "torch",
 ) -> Pipe[torch.Tensor]: ...
 @overload
@@ -99,6 +104,7 @@ def collate(
     *,
     nulls: Literal["error", "nan"] = "error",
     ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
+    codes: bool = False,
     format: Literal["torch"] = "torch",
 ) -> Pipe[list[Any]]: ...
 @overload
@@ -108,6 +114,7 @@ def collate(
     *,
     nulls: Literal["error", "nan"] = "error",
     ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
+    codes: bool = False,
     format: Literal["torch"] = "torch",
 ) -> Pipe[Any]: ...
 @overload
@@ -119,6 +126,7 @@ def collate(
     *,
     nulls: Literal["error", "nan"] = "error",
     ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
+    codes: bool = False,
     format: Literal["torch", "numpy"] = "torch",
 ) -> Pipe[Any]:
     """Turn each batch of rows into tensors, or into what `function(batch)` returns.
@@ -143,6 +151,8 @@ def collate(
             which may differ in their first dimension; in every batch, also if they happen to agree. A dict names the
             fields that become nested, as in `{"boxes": "nested"}`. Columns of a table have one form for all rows if
             their type is an array or a list of one size; these are never nested.
+        codes: True leaves a dictionary column its codes and makes no text of them: `{"codes": tensor, "vocabulary":
+            array}`, where code k stands for value k of a `pyarrow.Array`. Each batch has a vocabulary of its own.
         format: "numpy" gives NumPy arrays in place of tensors, by the same rules, and needs no torch. Only dtypes that
             differ within a batch are promoted by NumPy's rules.
 
@@ -167,7 +177,7 @@ def collate(
         >>> fp.from_sequence([[1, 2, 3], [4]]).batch(2).collate(ragged="nested")[0].offsets()
         tensor([0, 3, 4])
     """
-    return pipe.then(Collate(function, nulls=nulls, ragged=ragged, format=format))
+    return pipe.then(Collate(function, nulls=nulls, ragged=ragged, codes=codes, format=format))
 
 
 @dataclass(frozen=True)
@@ -177,6 +187,7 @@ class Collate(BatchMap):
     function: Callable[..., object] | None = None  # type: ignore[assignment]
     nulls: Literal["error", "nan"] = field(default="error", kw_only=True)
     ragged: Ragged = field(default="error", kw_only=True)
+    codes: bool = field(default=False, kw_only=True)
     format: Literal["torch", "numpy"] = field(default="torch", kw_only=True)
     is_sent: bool = field(default=False, kw_only=True, repr=False)
     """Whether the results go to another process."""
@@ -186,6 +197,7 @@ class Collate(BatchMap):
             super().__post_init__()
         self._check_ragged()
         check_choice("nulls", self.nulls, ("error", "nan"))
+        check_bool("codes", self.codes)
         check_choice("format", self.format, ("torch", "numpy"))
         given = [name for name, default in _DEFAULTS.items() if getattr(self, name) != default]
         if self.function is not None and given:
@@ -224,9 +236,8 @@ class Collate(BatchMap):
     def row_function(self) -> Callable[..., object]:
         if self.function is not None:
             return self.function
-        return partial(
-            collate_batch, Rules(form_of(self.format, sent=self.is_sent), self.nulls == "nan", self.rules_ragged)
-        )
+        form = form_of(self.format, sent=self.is_sent)
+        return partial(collate_batch, Rules(form, self.nulls == "nan", self.rules_ragged, self.codes))
 
     def sent(self) -> Collate:
         return self if self.function is not None else replace(self, is_sent=True)
@@ -243,7 +254,7 @@ class Collate(BatchMap):
         return f"collate({', '.join(given)})"
 
 
-_DEFAULTS: dict[str, object] = {"nulls": "error", "ragged": "error", "format": "torch"}
+_DEFAULTS: dict[str, object] = {"nulls": "error", "ragged": "error", "codes": False, "format": "torch"}
 
 
 def tensors(batch: object) -> object:
@@ -325,9 +336,16 @@ def _own_columns(rows: Rows, rules: Rules) -> Mapping[str, Column]:
 
 
 def _collate_columns(columns: Mapping[str, Column], field: str, rules: Rules) -> dict[str, object]:
-    if not field:
+    if not field and rules.ragged:
         _check_ragged_names(columns, rules)
-    return {name: _collate_column(columns, name, path_to(field, name) if field else name, rules) for name in columns}
+    of_array = rules.form.of_array
+    collated: dict[str, object] = {}
+    for name, column in columns.items():
+        if isinstance(column, np.ndarray) and column.dtype in PLAIN_TYPES:
+            collated[name] = of_array(column)
+        else:
+            collated[name] = _collate_column(columns, name, path_to(field, name), rules)
+    return collated
 
 
 def _check_ragged_names(names: Mapping[Any, object], rules: Rules) -> None:
@@ -341,8 +359,6 @@ def _check_ragged_names(names: Mapping[Any, object], rules: Rules) -> None:
 
 def _collate_column(columns: Mapping[str, Column], name: str, field: str, rules: Rules) -> object:
     column = columns[name]
-    if isinstance(column, np.ndarray) and column.dtype in PLAIN_TYPES:
-        return rules.form.of_array(column)
     if not isinstance(column, np.ndarray):
         try:
             return _formed(column_arrays(column, field, rules), rules)
@@ -434,7 +450,7 @@ def _collate_values(values: Sequence[object], field: str, rules: Rules) -> objec
 
 
 def _collate_mappings(first: Mapping[object, object], rows: Sequence[object], field: str, rules: Rules) -> object:
-    if not field:
+    if not field and rules.ragged:
         _check_ragged_names(first, rules)
     columns: dict[object, object] = {}
     for key in first:

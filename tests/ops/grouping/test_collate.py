@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import default_collate
 
 import feedpipe as fp
-from feedpipe.errors import DataError
+from feedpipe.errors import ArgumentError, DataError
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
@@ -145,6 +145,45 @@ def test_columns_of_a_table(column: pa.Array, expected: Any, run: Runs) -> None:
     # A slice must not see its parent's values.
     padded = pa.concat_arrays([column, column])
     assert_same(run(table({"x": padded}, size=3))[1]["x"], expected)
+
+
+CODED: dict[str, tuple[pa.Array, Any]] = {
+    "text": (pa.array(["a", "b", "a"]).dictionary_encode(), torch.tensor([0, 1, 0], dtype=torch.int32)),
+    "small codes": (
+        pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.uint8()), pa.array(["b", "a"])),
+        torch.tensor([1, 0, 1], dtype=torch.uint8),
+    ),
+    "in lists": (
+        pa.array([["a", "b"], ["b", "a"], ["a", "a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        torch.tensor([[0, 1], [1, 0], [0, 0]], dtype=torch.int8),
+    ),
+}
+
+
+@here_and_sent
+@pytest.mark.parametrize(("column", "codes"), CODED.values(), ids=CODED.keys())
+def test_codes_of_a_dictionary_column(column: pa.Array, codes: torch.Tensor, run: Runs) -> None:
+    (batch,) = run(table({"x": column, "n": [1, 2, 3], "s": pa.StructArray.from_arrays([column], ["a"])}, codes=True))
+    assert torch.equal(batch["x"]["codes"], codes) and torch.equal(batch["s"]["a"]["codes"], codes)
+    vocabulary = np.array(batch["x"]["vocabulary"].to_pylist())
+    assert vocabulary[codes.numpy()].tolist() == column.to_pylist()
+    assert batch["n"].tolist() == [1, 2, 3]
+    (arrays,) = run(table({"x": column}, codes=True, format="numpy"))
+    assert arrays["x"]["codes"].dtype == codes.numpy().dtype
+
+
+def test_codes_of_joined_vocabularies_and_of_lists() -> None:
+    one, other = (pa.table({"x": pa.array(text).dictionary_encode()}) for text in (["a", "b"], ["c", "a"]))
+    joined = fp.from_table(one).concat(fp.from_table(other)).batch(4).collate(codes=True)[0]["x"]
+    assert [joined["vocabulary"][code].as_py() for code in joined["codes"].tolist()] == ["a", "b", "c", "a"]
+    lists = pa.array([["a"], [], ["b", "a"]], pa.list_(pa.dictionary(pa.int8(), pa.string())))
+    (ragged,) = table({"x": lists}, codes=True, ragged="nested")
+    assert [part.tolist() for part in ragged["x"]["codes"].unbind()] == [[0], [], [1, 0]]
+    assert ragged["x"]["vocabulary"].to_pylist() == ["a", "b"]
+    with pytest.raises(DataError, match="field `x`: null at row 2 of the batch"):
+        list(table({"x": pa.array(["a", None]).dictionary_encode()}, codes=True))
+    with pytest.raises(ArgumentError, match="`codes` must be left out if `function` is given but got: True"):
+        fp.from_sequence([1]).batch(1).collate(list, codes=True)  # type: ignore[call-overload]
 
 
 WINDOWED: dict[str, Any] = {
