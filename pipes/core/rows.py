@@ -530,12 +530,14 @@ def is_grid(column: ArrowArray) -> bool:
 
 def grid(column: Any) -> Array:
     """A column of tensors of one shape, without nulls, as one array."""
-    import pyarrow as pa
-
-    if not pa.types.is_boolean(column.type.value_type) or column.type.permutation is not None:
+    kind = column.type
+    dtype = number_dtype(kind.value_type)
+    axes = kind.permutation or range(len(kind.shape))
+    if dtype is not None and dtype.kind != "b" and list(axes) == sorted(axes):
         return cast("Array", column.to_numpy_ndarray())
-    flat = column.storage.flatten().to_numpy(zero_copy_only=False)  # Arrow refuses bools
-    return cast("Array", flat.reshape(len(column), *column.type.shape))
+    # Arrow makes no tensors of bools and times, and wrong ones of three axes in some other order.
+    flat = column.storage.flatten().to_numpy(zero_copy_only=False)
+    return cast("Array", flat.reshape(len(column), *kind.shape).transpose(0, *(axis + 1 for axis in axes)))
 
 
 def read_only(array: Array) -> Array:

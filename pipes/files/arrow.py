@@ -18,24 +18,15 @@ from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, Rows, index_array
 from ..errors import DataError, FeedpipeError, Origin, SourceError
 from ..formats.columns import read_error
-from ..formats.table_format import TableFormat
 from ..storage.file import WHOLE, File, Stream
 from ..storage.filesystem import Cancellation
 from ..storage.mapping import local_path, map_file
 from ..storage.tasks import Task, in_threads
-from .arrow_ipc import (
-    STREAM,
-    ArrowFooter,
-    ArrowHead,
-    BatchHead,
-    RecordBatch,
-    ipc_errors,
-    open_stream,
-    read_arrow_head,
-)
-from .open_files import OpenFileCache, OpenTask, at_call_site, check_fixed_order, has_fixed_order
+from .arrow_ipc import ArrowFooter, ArrowHead, BatchHead, ipc_errors, open_stream, read_arrow_head
+from .footers import UNKNOWN, CountedFormat, FileContents, FileUnit, FileUnitReader, FileUnits
+from .open_files import OpenFileCache, OpenTask, at_call_site, check_fixed_order
 from .records import extend_rows
-from .units import UNKNOWN, CountedUnits, FileContents, FileUnits, ParseCounted, Piece, Place, UnitReader, row_origins
+from .units import Piece, Place, Units, parse, row_origins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +87,7 @@ def parse_arrow(
         >>> list(fp.list_files("a.arrow").open_files().parse_arrow(columns=["said"], row_column="row"))
         [{'said': 'well', 'row': 0}, {'said': 'yes', 'row': 1}, {'said': None, 'row': 2}]
     """
-    options = ArrowIpc(
+    form = ArrowIpc(
         columns=columns,
         path_column=path_column,
         row_column=row_column,
@@ -105,38 +96,32 @@ def parse_arrow(
     )
     if indexed:
         check_fixed_order(pipe, "parse_arrow")
-    parser = IndexedArrow(options) if indexed else ParseArrow(options)
-    return pipe.then(RecordBatches(options, has_fixed_order(pipe))).then(parser)
+        return pipe.then(Units(form, has_fixed_order=True)).then(IndexedArrow(form))
+    return parse(pipe, form)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ArrowIpc(TableFormat):
-    """The arguments of `parse_arrow`."""
+class ArrowIpc(CountedFormat):
+    """The arguments of `parse_arrow`. A unit is a record batch, or a stream."""
 
     kind: ClassVar[str] = "parse_arrow"
     arguments: ClassVar[tuple[str, ...]] = ("columns", "indexed", "path_column", "row_column", "unify_schemas")
+    units: ClassVar[str] = "record_batches"
+    fields: ClassVar[tuple[str, ...]] = ("file", "number", "rows", "first", "seal", "compressed")
 
     indexed: bool = False
 
-
-@dataclass(frozen=True, eq=False)
-class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
-    """A handle for each record batch of each file, from the footers, and one for each stream."""
-
-    kind: ClassVar[str] = "record_batches"
-    fields: ClassVar[tuple[str, ...]] = RecordBatch._fields
-
-    def head(self, file: File) -> ArrowHead:
+    def head_of(self, file: File) -> ArrowHead:
         with file.open() as stream:
             return read_arrow_head(stream, file.path)
 
     def contents(self, file: File) -> FileContents:
         with file.open() as stream:
             head = read_arrow_head(stream, file.path)
-            fixed = self.format.require_fixed_schema(file.path)
+            fixed = self.require_fixed_schema(file.path)
             fixed.constants(file.path, fixed.columns_in(head))
             if not isinstance(head, ArrowFooter):
-                if self.format.indexed:
+                if self.indexed:
                     raise DataError(
                         f"{file.name} is a stream or is compressed as a whole, so its rows have no positions; "
                         "`list_files(...).open_files().parse_arrow()` reads it in order"
@@ -147,19 +132,21 @@ class RecordBatches(CountedUnits[ArrowIpc, RecordBatch]):
         return FileContents(head.schema, head.seal, rows, compressed)
 
     def can_use(self, units: FileUnits) -> bool:
-        return not self.format.indexed or not (units.rows == UNKNOWN).any()  # streams are refused by their footers
+        return not self.indexed or not (units.rows == UNKNOWN).any()  # streams are refused by their footers
 
-    def unit(self, file: File, *numbers: int) -> RecordBatch:
-        number, rows, first, seal, compressed = numbers
-        return RecordBatch(file, number, rows, first, seal, bool(compressed))
+    def open(self, batch: FileUnit) -> ArrowFile:
+        """Open the file of a record batch. Local ones are mapped into memory."""
+        from .arrow_file import ArrowFile
 
+        file = batch.file
+        fixed, path = self.require_fixed_schema(file.name), local_path(file)
+        if path is None:
+            return ArrowFile(file, fixed, batch.seal, None)
+        file.open(None).close()  # it is there, and has the size that was listed
+        return ArrowFile(file, fixed, batch.seal, map_file(path, file.name))
 
-@dataclass(frozen=True, eq=False)
-class ParseArrow(ParseCounted[ArrowIpc, RecordBatch]):
-    kind: ClassVar[str] = "parse_arrow"
-
-    def reader(self, context: Context, block_size: BlockSize) -> RecordBatchReader:
-        return RecordBatchReader(self.format, context)
+    def reader(self, context: Context, block_size: BlockSize) -> _RecordBatchReader:
+        return _RecordBatchReader(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,10 +171,10 @@ class IndexedArrow(Operator):
     def resolve(self, stage: StageView) -> Operator:
         if self.bounds is not None:
             return self
-        batches = cast("RecordBatches", stage.input.op)
+        batches = cast("Units", stage.input.op)
         bounds = np.cumsum([0, *batches.resolved_table.column("rows")], dtype=np.int64)
         # A new memory: open files belong to these record batches, and other batches may be found next time.
-        return replace(self, format=batches.format, bounds=bounds, memory=PerProcess())
+        return replace(self, format=cast("ArrowIpc", batches.format), bounds=bounds, memory=PerProcess())
 
     def length(self, stage: StageView) -> int:
         return int(self._bounds()[-1])
@@ -223,7 +210,8 @@ class IndexedArrow(Operator):
 
             fixed = self.format.require_fixed_schema("")
             lengths = np.diff(self._bounds()).tolist()
-            return ArrowRows(fixed, lengths, lambda numbers: _handles(stage, numbers), _file_cache(self.format))
+            files = OpenFileCache(self.format.open, lambda file: file.close())
+            return ArrowRows(fixed, lengths, lambda numbers: _handles(stage, numbers), files)
 
         return self.memory.get(make)
 
@@ -232,15 +220,15 @@ class IndexedArrow(Operator):
         return self.bounds
 
 
-def _handles(stage: StageView, numbers: Indices) -> list[RecordBatch]:
-    return cast("list[RecordBatch]", stage.input.rows(numbers, Context()))
+def _handles(stage: StageView, numbers: Indices) -> list[FileUnit]:
+    return cast("list[FileUnit]", stage.input.rows(numbers, Context()))
 
 
 _Opened: TypeAlias = "OpenTask | Task[ArrowFile]"
 """A stream, or the file of a record batch."""
 
 
-class RecordBatchReader(UnitReader[RecordBatch, _Opened]):
+class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
     """Reads record batches and streams.
 
     A place is [number of the batch in the stream, rows of the batch before it]; the number is 0 for a batch of a file.
@@ -249,24 +237,20 @@ class RecordBatchReader(UnitReader[RecordBatch, _Opened]):
 
     beginning: ClassVar[Place] = (0, 0)
 
-    def __init__(self, format: ArrowIpc, context: Context) -> None:
-        self._format = format
-        self._context = context
-        self._files = _file_cache(format)
+    def __init__(self, form: ArrowIpc) -> None:
+        super().__init__(form.open, lambda file: file.close())
+        self._form = form
 
-    def start_reading(self, unit: RecordBatch, early: bool) -> _Opened:
-        return OpenTask(unit.file, WHOLE if early else None) if unit.number == STREAM else self._files.task(unit)
+    def start_reading(self, unit: FileUnit, early: bool) -> _Opened:
+        return OpenTask(unit.file, WHOLE if early else None) if unit.rows == UNKNOWN else self.files.task(unit)
 
-    def pieces(self, unit: RecordBatch, opened: _Opened, place: Place) -> Iterator[Piece]:
+    def pieces(self, unit: FileUnit, opened: _Opened, place: Place) -> Iterator[Piece]:
         number, before = place
         if isinstance(opened, OpenTask):
             yield from self._of_stream(unit.file, opened, number, before)
             return
         batch = opened.result().read_batch(unit.number, unit.rows, unit.compressed)
         yield self._piece(unit.file, batch.slice(before), unit.first + before, (0, before), None)
-
-    def close(self) -> None:
-        self._files.close()
 
     def _of_stream(self, file: File, opened: OpenTask, begin: int, before: int) -> Iterator[Piece]:
         """Read the rows of a stream behind the first `before` of batch `begin`."""
@@ -278,7 +262,7 @@ class RecordBatchReader(UnitReader[RecordBatch, _Opened]):
                 for number, batch in enumerate(open_stream(stream)):
                     count = batch.num_rows
                     if number >= begin and count > before:
-                        types = self._format.require_fixed_schema(file.name).file_types
+                        types = self._form.require_fixed_schema(file.name).file_types
                         selected = validated(batch.select([name for name in types if name in batch.schema.names]))
                         at, end = (number, before), (number + 1, 0)
                         yield self._piece(file, selected.slice(before), first + before, at, end)
@@ -293,8 +277,8 @@ class RecordBatchReader(UnitReader[RecordBatch, _Opened]):
     def _piece(self, file: File, batch: pa.RecordBatch, first: int, at: Place, end: Place | None) -> Piece:
         """The rows of a batch; `first` is the number of the first one in the file."""
         numbers = range(first, first + batch.num_rows)
-        rows = self._format.to_rows(batch, file.path, numbers)
-        return Piece(rows, at, end, row_origins(file.path, numbers, self._context))
+        rows = self._form.to_rows(batch, file.path, numbers)
+        return Piece(rows, at, end, partial(row_origins, file.path, numbers))
 
 
 def _read_batch_heads(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:
@@ -306,18 +290,3 @@ def _read_batch_heads(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:
         return stream.read(size)
 
     return footer.batch_heads(read)
-
-
-def _file_cache(format: ArrowIpc) -> OpenFileCache[RecordBatch, ArrowFile]:
-    """Open the files of record batches. Local ones are mapped into memory."""
-    return OpenFileCache(partial(_open, format), lambda file: file.close())
-
-
-def _open(format: ArrowIpc, unit: RecordBatch) -> ArrowFile:
-    from .arrow_file import ArrowFile
-
-    fixed, path = format.require_fixed_schema(unit.file.name), local_path(unit.file)
-    if path is None:
-        return ArrowFile(unit.file, fixed, unit.seal, None)
-    unit.file.open(None).close()  # it is there, and has the size that was listed
-    return ArrowFile(unit.file, fixed, unit.seal, map_file(path, unit.file.name))

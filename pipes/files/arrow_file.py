@@ -17,7 +17,8 @@ from ..formats.columns import read_error
 from ..formats.streams import OpenableFile
 from ..formats.table_format import FixedSchema
 from ..storage.mapping import local_path, room_for_mappings
-from .arrow_ipc import ArrowFooter, RecordBatch, ipc_errors, read_arrow_head
+from .arrow_ipc import ArrowFooter, ipc_errors, read_arrow_head
+from .footers import FileUnit
 from .open_files import OpenFileCache, changed_error
 
 MAX_KEPT_BYTES = 2**28
@@ -132,8 +133,8 @@ class ArrowRows:
         self,
         fixed: FixedSchema,
         rows: Sequence[int],
-        handles: Callable[[range], list[RecordBatch]],
-        files: OpenFileCache[RecordBatch, ArrowFile],
+        handles: Callable[[range], list[FileUnit]],
+        files: OpenFileCache[FileUnit, ArrowFile],
     ) -> None:
         self._handles = handles
         self._lock = threading.Lock()

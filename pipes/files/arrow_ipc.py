@@ -20,37 +20,12 @@ from ..formats.streams import read_tail, seal_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..storage.file import File
-
-
 _MAGIC = b"ARROW1"
 _CONTINUATION = b"\xff\xff\xff\xff"
 """The beginning of each message of a stream, since Arrow 0.15."""
-STREAM = -1
-"""The number of a unit that is a whole stream."""
 _BLOCK = np.dtype([("offset", "<i8"), ("head", "<i4"), ("", "<i4"), ("body", "<i8")])
 _TAIL_BYTES = 2**16  # read at once: most footers are shorter
 _MAX_BATCH_ROWS = 2**48
-
-
-class RecordBatch(NamedTuple):
-    """A handle on a record batch of a file, or on a whole stream.
-
-    Attributes:
-        file: the file or stream.
-        number: of the batch in the file; `STREAM` for a stream.
-        rows: their number; -1 for a stream.
-        first: the number of its first row in the file.
-        seal: of the footer that lists it.
-        compressed: whether its columns are.
-    """
-
-    file: File
-    number: int
-    rows: int
-    first: int
-    seal: int
-    compressed: bool
 
 
 class BatchHead(NamedTuple):

@@ -14,19 +14,19 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, islice, takewhile
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias, cast
 
 from ..core.checks import Package
-from ..core.code import value_code
 from ..core.cursor import Json
-from ..core.operator import Columns
 from ..core.skips import OnError
-from ..errors import DataError, FeedpipeError, redacted
+from ..errors import DataError, FeedpipeError, Origin, redacted
 from ..formats.protobuf import read_varint, write_varint
-from ..formats.streams import MAX_ROW_BYTES, ChunkSize, MalformedRecord, Place, RangePart, StreamWindow
-from .open_files import check_path_column, has_fixed_order
-from .ranges import ByteRanges, ParseRecords
+from ..formats.streams import MAX_ROW_BYTES, ChunkSize, StreamWindow
+from .open_files import check_path_column
+from .ranges import ByteRange, RecordFormat
+from .units import Malformed, Piece, Place, byte_origins, parse
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -77,18 +77,11 @@ def parse_avro(
         >>> list(fp.list_files("a.avro").open_files().parse_avro())
         [{'id': 1}, {'id': 2}]
     """
-    options = Avro(path_column)
-    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseAvro(options, on_error=on_error))
-
-
-@dataclass(frozen=True, eq=False)
-class ParseAvro(ParseRecords):
-    kind: ClassVar[str] = "parse_avro"
-    columns: ClassVar[Columns] = Columns.LOSES
+    return parse(pipe, Avro(path_column), on_error)
 
 
 @dataclass(frozen=True)
-class Avro:
+class Avro(RecordFormat):
     """The arguments of `parse_avro`.
 
     Attributes:
@@ -98,6 +91,7 @@ class Avro:
     """
 
     kind: ClassVar[str] = "parse_avro"
+    arguments: ClassVar[tuple[str, ...]] = ("path_column",)
 
     path_column: str | None = None
     schema: str | None = None
@@ -106,13 +100,6 @@ class Avro:
     def __post_init__(self) -> None:
         PACKAGE.check()
         check_path_column(self.path_column)
-
-    @property
-    def unify_schemas(self) -> bool:
-        return False
-
-    def call(self) -> str:
-        return f"{self.kind}({'' if self.path_column is None else f'path_column={value_code(self.path_column)}'})"
 
     def identity(self) -> dict[str, Json]:
         return {"call": self.call(), "schema": self.schema}
@@ -124,14 +111,8 @@ class Avro:
         first = next(iter(heads), None)
         return self if first is None else replace(self, schema=first[0], source=first[1])
 
-    def why_not_split(self) -> None:
-        return None
-
-    def parts(
-        self, stream: BinaryIO, path: str, unit: range, place: Place, chunk_size: ChunkSize
-    ) -> Iterator[RangePart]:
-        """The rows of the blocks that begin in a range of a file, from a place on: [byte, rows before it]."""
-        offset, before = place
+    def pieces(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Piece]:
+        (offset, before), path = place, unit.file.path
         window = StreamWindow(stream, path)
         blocks = _BlockReader(window, path, unit.stop)
         decode = _Decoder(self, blocks.head, path)
@@ -140,14 +121,20 @@ class Avro:
             return
         for group, error in blocks.groups(at, chunk_size):
             while group:
-                rows, offsets, malformed, rest = decode.rows(group)
+                rows, malformed, rest = decode.rows(group)
                 begin, at = (at, before), rest[0].at if rest else group[-1].end
                 before += len(rows) + (malformed is not None)
                 is_last = blocks.ended and not rest
-                yield RangePart(rows, begin, None if is_last else (at, before), offsets, malformed)
+                origins = partial(_origins, path, group, len(rows))
+                yield Piece(rows, begin, None if is_last else (at, before), origins, malformed)
                 group = rest
             if error is not None:
-                yield RangePart([], (at, before), (at, before), [], None, error)
+                yield Piece([], (at, before), (at, before), error=error)
+
+
+def _origins(path: str, blocks: list[_Block], count: int) -> list[Origin]:
+    """The origins of the first records of some blocks: the byte of the block of each."""
+    return byte_origins(path, islice((block.at for block in blocks for _ in range(block.records)), count))
 
 
 _Skip: TypeAlias = Callable[[bytes, int], int]
@@ -285,8 +272,8 @@ class _EmptyValues:
         self._empty: dict[str, bool] = {}
         self._count = 0
         self._in_arrays = False
-        parse: Any = PACKAGE.load().parse_schema
-        self._skip, self._are_empty = self._compile(parse(json.loads(schema)))
+        parse_schema: Any = PACKAGE.load().parse_schema
+        self._skip, self._are_empty = self._compile(parse_schema(json.loads(schema)))
 
     def check(self, data: bytes, records: int) -> None:
         """Raise an error if a block is damaged or has too many values without bytes."""
@@ -385,12 +372,12 @@ class _Decoder:
         self._schema: Any = json.loads(cast("str", form.schema)) if other else None
         self._resolved = f", in the schema of {form.source}," if other else ""
 
-    def rows(self, group: list[_Block]) -> tuple[list[object], list[int], MalformedRecord | None, list[_Block]]:
+    def rows(self, group: list[_Block]) -> tuple[list[object], Malformed | None, list[_Block]]:
         """Decode blocks up to the first record that cannot be read.
 
         Returns:
-            the rows; the byte of the block of each; that record; the blocks behind its own. Only decoding tells where a
-            record of a block ends, so the rest of its block is lost with it.
+            the rows; that record; the blocks behind its own. Only decoding tells where a record of a block ends, so the
+            rest of its block is lost with it.
         """
         sound = list(takewhile(lambda block: block.error is None, group))
         bad: int | None = len(sound) if len(sound) < len(group) else None
@@ -407,10 +394,9 @@ class _Decoder:
         except Exception as error:  # fastavro raises many kinds for damaged bytes
             bad = self._block_of(len(rows), sound)
             problem = _error(self._path, sound[bad].at, f"a record of the block here{self._resolved} {_reason(error)}")
-        offsets = list(islice((block.at for block in sound for _ in range(block.records)), len(rows)))
         if bad is None or problem is None:
-            return rows, offsets, None, []
-        return rows, offsets, MalformedRecord(problem, group[bad].at), group[bad + 1 :]
+            return rows, None, []
+        return rows, Malformed(problem, Origin(self._path, group[bad].at, "byte")), group[bad + 1 :]
 
     def _records(self, blocks: list[_Block]) -> Iterator[object]:
         parts = [

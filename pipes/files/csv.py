@@ -34,8 +34,8 @@ from ..formats.text import (
     shorten,
 )
 from .csv_parser import CsvParser, Dialect, infer_types, last_record_end, split_record
-from .open_files import has_fixed_order
-from .ranges import ByteRanges, TextTableParser
+from .ranges import TextFormat
+from .units import parse
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -114,7 +114,7 @@ def parse_csv(
         >>> list(fp.list_files("a.csv").open_files().parse_csv())
         [{'id': 1, 'said': 'well, yes'}, {'id': 2, 'said': 'no'}]
     """
-    options = Csv(
+    form = Csv(
         schema=schema,
         columns=columns,
         delimiter=delimiter,
@@ -128,16 +128,11 @@ def parse_csv(
         row_column=row_column,
         unify_schemas=unify_schemas,
     )
-    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseCsv(options, on_error=on_error))
-
-
-@dataclass(frozen=True, eq=False)
-class ParseCsv(TextTableParser):
-    kind: ClassVar[str] = "parse_csv"
+    return parse(pipe, form, on_error)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Csv(TextTable):
+class Csv(TextTable, TextFormat):
     """The arguments of `parse_csv`."""
 
     kind: ClassVar[str] = "parse_csv"
@@ -183,8 +178,8 @@ class Csv(TextTable):
             )
         check_encoding(self.encoding)
 
-    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
-        return stream if is_utf8(self.encoding) else io.BufferedReader(Utf8Stream(stream, name, self.encoding))
+    def as_utf8(self, stream: BinaryIO, path: str) -> BinaryIO:
+        return stream if is_utf8(self.encoding) else io.BufferedReader(Utf8Stream(stream, path, self.encoding))
 
     def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
         reader = ChunkReader(self.as_utf8(stream, path), path, self.last_record_end)
@@ -195,7 +190,7 @@ class Csv(TextTable):
         if not names:  # an empty file, and no argument names its columns
             return None
         selected = names if self.columns is None else [name for name in self.columns if name in names]
-        return infer_types(self._dialect, names, selected, check_schema(self.schema), chunk, reader.name)
+        return infer_types(self._dialect, names, selected, check_schema(self.schema), chunk, reader.path)
 
     def check_names(self, source: str, names: Sequence[str]) -> None:
         for name in check_schema(self.schema):
@@ -218,17 +213,17 @@ class Csv(TextTable):
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
         whole = reader.whole()
         start, names = self._read_names(whole)
-        fixed = self.require_fixed_schema(reader.name)
+        fixed = self.require_fixed_schema(reader.path)
         if names is None and self.unify_schemas:
             names = self._numbered_names(whole.peek(start, ChunkSize.FIRST_BYTES))
         if names is None:
             names = list(fixed.all_columns)
-        self._check_same_names(names, fixed, reader.name)
+        self._check_same_names(names, fixed, reader.path)
         existing = frozenset(names)
         types = {name: kind for name, kind in fixed.file_types.items() if name in existing}
         inferred = frozenset(types) - frozenset(check_schema(self.schema))
         parser = CsvParser(self._dialect, names, types, inferred, fixed.origin, self.encoding, reader)
-        return start, self.with_extra_columns(parser.parse, reader.name, types, fixed)
+        return start, self.with_extra_columns(parser.parse, reader.path, types, fixed)
 
     def row_lines(self, chunk: Chunk) -> list[int]:
         return [line for line, _, _ in self._dialect.records(chunk)]
@@ -245,9 +240,9 @@ class Csv(TextTable):
             return TextPlace(), names
         for chunk in reader.chunks(TextPlace(), ChunkSize()):
             for line, start, end in self._dialect.records(chunk):
-                return chunk.place(end), self._parse_header(chunk.data[start:end], f"{reader.name}, line {line}")
+                return chunk.place(end), self._parse_header(chunk.data[start:end], f"{reader.path}, line {line}")
         raise DataError(
-            f"{reader.name} is empty: it has no line with the names of its columns; leave the file out, or give "
+            f"{reader.path} is empty: it has no line with the names of its columns; leave the file out, or give "
             "`header=False` if the files have no such line"
         )
 

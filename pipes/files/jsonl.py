@@ -36,13 +36,12 @@ from ..formats.text import (
     TextPlace,
     all_failing,
     first_failing,
-    last_line_end,
     line_ends,
     parse_parts,
     shorten,
 )
-from .open_files import has_fixed_order
-from .ranges import ByteRanges, TextTableParser
+from .ranges import TextFormat
+from .units import parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,19 +129,14 @@ def parse_jsonl(
         >>> list(fp.list_files("a.jsonl").open_files().parse_jsonl())
         [{'id': 1, 'tags': ['x']}, {'id': 2, 'tags': None}]
     """
-    options = Jsonl(
+    form = Jsonl(
         schema=schema, columns=columns, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas
     )
-    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseJsonl(options, on_error=on_error))
-
-
-@dataclass(frozen=True, eq=False)
-class ParseJsonl(TextTableParser):
-    kind: ClassVar[str] = "parse_jsonl"
+    return parse(pipe, form, on_error)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Jsonl(TextTable):
+class Jsonl(TextTable, TextFormat):
     """The arguments of `parse_jsonl`."""
 
     kind: ClassVar[str] = "parse_jsonl"
@@ -153,7 +147,7 @@ class Jsonl(TextTable):
         chunk = reader.peek(TextPlace(), HEAD_BYTES)
         if chunk is None or not chunk.data.strip():
             return None
-        return SampledHead(reader.name, _infer_types(chunk.data, check_schema(self.schema)), has_rows=True)
+        return SampledHead(reader.path, _infer_types(chunk.data, check_schema(self.schema)), has_rows=True)
 
     def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
         origin = "all files" if self.unify_schemas else source
@@ -178,13 +172,10 @@ class Jsonl(TextTable):
             unified=False,
         )
 
-    def last_record_end(self, data: bytes) -> int:
-        return last_line_end(data)
-
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
-        fixed = self.require_fixed_schema(reader.name)
+        fixed = self.require_fixed_schema(reader.path)
         parser = _JsonlParser(self, fixed, reader)
-        return TextPlace(), self.with_extra_columns(parser.parse, reader.name, fixed.file_types, fixed)
+        return TextPlace(), self.with_extra_columns(parser.parse, reader.path, fixed.file_types, fixed)
 
     def row_lines(self, chunk: Chunk) -> list[int]:
         return [chunk.at.line + i for i, line in enumerate(chunk.data.split(b"\n")) if line.strip()]

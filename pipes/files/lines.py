@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import codecs
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 from ..core.block import Block
-from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.operator import Columns, CursorOfInput, Order, StageView
@@ -29,14 +28,14 @@ from ..formats.text import (
     ParsedPart,
     TextPlace,
     check_encoding,
-    last_line_end,
     line_ends,
     parse_parts,
     shorten,
 )
 from ..storage.file import File
-from .open_files import OpenTask, at_call_site, check_file, has_fixed_order, read_whole_files
-from .ranges import ByteRanges, TextParser
+from .open_files import OpenTask, at_call_site, check_file, read_whole_files
+from .ranges import TextFormat
+from .units import parse
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -67,21 +66,15 @@ def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8", on_error: OnErr
         >>> list(fp.list_files("a.txt").open_files().parse_lines())
         ['one', 'two']
     """
-    options = Lines(encoding)
-    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseLines(options, on_error=on_error))
-
-
-@dataclass(frozen=True, eq=False)
-class ParseLines(TextParser):
-    kind: ClassVar[str] = "parse_lines"
-    columns: ClassVar[Columns] = Columns.LOSES
+    return parse(pipe, Lines(encoding), on_error)
 
 
 @dataclass(frozen=True)
-class Lines:
+class Lines(TextFormat):
     r"""The arguments of `parse_lines`. Lines end with `\n` or `\r\n`; the last may lack its end."""
 
     kind: ClassVar[str] = "parse_lines"
+    arguments: ClassVar[tuple[str, ...]] = ("encoding",)
 
     encoding: str = "utf-8"
 
@@ -95,30 +88,11 @@ class Lines:
                 )
             )
 
-    @property
-    def unify_schemas(self) -> bool:
-        return False
-
-    def call(self) -> str:
-        return f"{self.kind}({'' if self.encoding == 'utf-8' else f'encoding={value_code(self.encoding)}'})"
-
     def identity(self) -> dict[str, Json]:
         return {"call": self.call(), "types": None}
 
-    def head(self, stream: BinaryIO, path: str) -> None:
-        return None
-
-    def fix(self, heads: Iterable[None], paths: Iterable[str]) -> Lines:
-        return self
-
-    def why_not_split(self) -> None:
-        return None
-
-    def last_record_end(self, data: bytes) -> int:
-        return last_line_end(data)
-
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
-        def parse(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
+        def parse_chunk(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
             return parse_parts(
                 chunk,
                 self._split,
@@ -127,11 +101,7 @@ class Lines:
                 lambda line: self._explain(line, reader),
             )
 
-        return TextPlace(), parse
-
-    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
-        """The stream itself: lines are decoded when they are parsed."""
-        return stream
+        return TextPlace(), parse_chunk
 
     def row_lines(self, chunk: Chunk) -> list[int]:
         return list(range(chunk.at.line, chunk.end.line + (not chunk.data.endswith(b"\n"))))

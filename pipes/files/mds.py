@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, TypeAlias
 
@@ -22,7 +23,7 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView
 from ..core.process import PerProcess
-from ..core.skips import OnError, check_on_error
+from ..core.skips import OnError
 from ..errors import (
     ArgumentError,
     DataError,
@@ -33,9 +34,9 @@ from ..errors import (
 from ..formats.streams import MAX_CONTENT_BYTES, STREAM_ERRORS, ChunkSize, StreamWindow
 from ..storage.file import WHOLE, File, Stream
 from ..storage.tasks import in_threads
-from .open_files import OpenTask, changed_error, check_file, check_fixed_order, check_path_column
+from .open_files import OpenTask, changed_error, check_fixed_order, check_path_column
 from .records import IndexedRecords, Numbers, ParsedRecords, RecordBytes, RecordSource, RecordTable
-from .units import Malformed, ParseUnits, Piece, Place, UnitReader, row_origins
+from .units import Format, Malformed, Piece, Place, UnitReader, parse, row_origins
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -92,37 +93,34 @@ def parse_mds(
         >>> fp.list_files("shard.00000.mds").open_files().parse_mds(indexed=True)[-1]
         {'x': 6}
     """
-    check_path_column(path_column)
+    form = Mds(path_column)
     if indexed:
         check_fixed_order(pipe, "parse_mds")
         return pipe.then(IndexedSamples(path_column=path_column, on_error=on_error))
-    return pipe.then(ParseMds(path_column, on_error=on_error))
+    return parse(pipe, form, on_error)
 
 
-@dataclass(frozen=True, eq=False)
-class ParseMds(ParseUnits[File]):
+@dataclass(frozen=True)
+class Mds(Format):
+    """The arguments of `parse_mds` without `indexed`."""
+
     kind: ClassVar[str] = "parse_mds"
-    columns: ClassVar[Columns] = Columns.LOSES
+    arguments: ClassVar[tuple[str, ...]] = ("path_column",)
 
     path_column: str | None = None
-    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
-        check_on_error(self.on_error)
-
-    def check_unit(self, stage: StageView, value: object) -> File:
-        return check_file(stage, self.kind, value)
+        check_path_column(self.path_column)
 
     def reader(self, context: Context, block_size: BlockSize) -> _ShardFileReader:
-        return _ShardFileReader(self.path_column, context)
+        return _ShardFileReader(self.path_column)
 
 
 class _ShardFileReader(UnitReader[File, OpenTask]):
     """A place is [samples of the shard before it]."""
 
-    def __init__(self, path_column: str | None, context: Context) -> None:
+    def __init__(self, path_column: str | None) -> None:
         self._path_column = path_column
-        self._context = context
 
     def start_reading(self, unit: File, early: bool) -> OpenTask:
         return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
@@ -131,12 +129,7 @@ class _ShardFileReader(UnitReader[File, OpenTask]):
         (number,) = place
         extra = {} if self._path_column is None else {self._path_column: redacted(unit.path)}
         with opened.result() as stream:
-            for rows, first, last, bad, content, error in MdsReader(stream, unit.path, extra).rows(number):
-                stop = first + len(rows)
-                origins = row_origins(unit.path, range(first, stop), self._context)
-                malformed = None if bad is None else Malformed(bad, Origin(unit.path, stop + 1), content)
-                end = None if last else (stop + (bad is not None),)
-                yield Piece(rows, (first,), end, origins, malformed, error)
+            yield from MdsReader(stream, unit.path, extra).pieces(number)
 
 
 def _no_numbers() -> Numbers:
@@ -238,26 +231,6 @@ def _read_indexed_head(file: File) -> tuple[str, MdsHead]:
     return file.name, head
 
 
-class MdsRows(NamedTuple):
-    """Samples of a shard that follow each other.
-
-    Attributes:
-        rows: the samples.
-        first: the number of the first one, from 0.
-        last: whether the shard ends behind them.
-        malformed: the error of the next one, if those behind it can be read.
-        content: the first bytes of the malformed one.
-        error: why nothing behind these samples can be read.
-    """
-
-    rows: list[object]
-    first: int
-    last: bool
-    malformed: DataError | None = None
-    content: bytes | None = None
-    error: FeedpipeError | None = None
-
-
 class _ShardColumn(NamedTuple):
     """A column: its name, the size of its values if all have the same, and their decoder."""
 
@@ -301,7 +274,7 @@ class MdsReader:
         self._parser = MdsParser(description, name, extra)
         self._window.advance(int(self._offsets[0]))
 
-    def rows(self, first: int) -> Iterator[MdsRows]:
+    def pieces(self, first: int) -> Iterator[Piece]:
         """Read the samples from number `first` on. If the shard fails, the samples before come first."""
         count, size = len(self._offsets) - 1, ChunkSize()
         while first < count:
@@ -310,29 +283,36 @@ class MdsReader:
             stop = min(max(stop, first + 1), count)
             self._window.advance(begin)
             self._window.fill(int(self._offsets[stop]) - begin)
-            some = self._decode(first, stop, begin)
-            yield some
-            if some.error is not None:
+            piece = self._decode(first, stop, begin)
+            yield piece
+            if piece.error is not None:
                 return
-            first += len(some.rows) + (some.malformed is not None)
+            first += len(piece.rows) + (piece.malformed is not None)
 
-    def _decode(self, first: int, stop: int, begin: int) -> MdsRows:
+    def _decode(self, first: int, stop: int, begin: int) -> Piece:
         """Decode the samples from number `first` up to `stop`, or up to the first that is malformed."""
-        count = len(self._offsets) - 1
         data, rows = self._window.data, list[object]()
+        malformed: Malformed | None = None
+        error: FeedpipeError | None = None
         bounds = (self._offsets[first : stop + 1] - begin).tolist()
-        for number in range(stop - first):
-            start, end = bounds[number], bounds[number + 1]
+        for start, end in pairwise(bounds):
+            number = first + len(rows)
             if end > len(data):
-                cut = sample_error(self._name, first + number, "it is cut short: the file ends within it")
-                return MdsRows(rows, first, last=False, error=self._window.error or cut)
+                cut = sample_error(self._name, number, "it is cut short: the file ends within it")
+                error = self._window.error or cut
+                break
             try:
                 rows.append(self._parser.row(data[start:end], self._extra))
-            except ValueError as error:
-                malformed = sample_error(self._name, first + number, str(error))
+            except ValueError as problem:
                 content = data[start:end][:MAX_CONTENT_BYTES]
-                return MdsRows(rows, first, first + number + 1 == count, malformed, content)
-        return MdsRows(rows, first, stop == count)
+                malformed = Malformed(
+                    sample_error(self._name, number, str(problem)), Origin(self._name, number + 1), content
+                )
+                break
+        behind = first + len(rows) + (malformed is not None)
+        is_last = error is None and behind == len(self._offsets) - 1
+        origins = partial(row_origins, self._name, range(first, first + len(rows)))
+        return Piece(rows, (first,), None if is_last else (behind,), origins, malformed, error)
 
 
 class MdsParser:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 
 from ..core.block import BlockSize
 from ..core.context import Context
@@ -16,11 +16,11 @@ from ..errors import DataError, FeedpipeError
 from ..formats.columns import FlatHead, arrow_errors, read_error
 from ..formats.protobuf import read_fields, read_varint
 from ..formats.streams import read_tail, seal_of
-from ..formats.table_format import TableFormat
 from ..storage.file import File
 from ..storage.tasks import Task
-from .open_files import OpenFileCache, changed_error, has_fixed_order
-from .units import CountedUnits, FileContents, ParseCounted, Piece, Place, UnitReader, row_origins
+from .footers import CountedFormat, FileContents, FileUnit, FileUnitReader
+from .open_files import changed_error
+from .units import Piece, Place, parse, row_origins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,63 +74,68 @@ def parse_orc(
         >>> list(fp.list_files("a.orc").open_files().parse_orc(columns=["said"], row_column="row"))
         [{'said': 'well', 'row': 0}, {'said': 'yes', 'row': 1}, {'said': None, 'row': 2}]
     """
-    options = Orc(columns=columns, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas)
-    return pipe.then(Stripes(options, has_fixed_order(pipe))).then(ParseOrc(options))
+    return parse(
+        pipe, Orc(columns=columns, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas)
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Orc(TableFormat):
+class Orc(CountedFormat):
     """The arguments of `parse_orc`."""
 
     kind: ClassVar[str] = "parse_orc"
     arguments: ClassVar[tuple[str, ...]] = ("columns", "path_column", "row_column", "unify_schemas")
+    units: ClassVar[str] = "stripes"
 
-
-class Stripe(NamedTuple):
-    """A handle on a stripe.
-
-    Attributes:
-        file: the file.
-        number: of the stripe in the file.
-        rows: their number.
-        first: the number of its first row in the file.
-        seal: of the footer that lists it.
-    """
-
-    file: File
-    number: int
-    rows: int
-    first: int
-    seal: int
-
-
-@dataclass(frozen=True, eq=False)
-class Stripes(CountedUnits[Orc, Stripe]):
-    """A handle for each stripe of each file, from the footers."""
-
-    kind: ClassVar[str] = "stripes"
-    fields: ClassVar[tuple[str, ...]] = Stripe._fields
-
-    def head(self, file: File) -> OrcFooter:
+    def head_of(self, file: File) -> OrcFooter:
         with file.open(None) as stream:
             return OrcFile(stream, file.path).footer
 
     def contents(self, file: File) -> FileContents:
-        footer = self.head(file)
-        fixed = self.format.require_fixed_schema(file.name)
+        footer = self.head_of(file)
+        fixed = self.require_fixed_schema(file.name)
         fixed.constants(file.path, fixed.columns_in(footer))
         return FileContents(footer.schema, footer.seal, footer.stripe_rows, [False] * len(footer.stripe_rows))
 
-    def unit(self, file: File, *numbers: int) -> Stripe:
-        return Stripe(file, *numbers)
+    def open(self, stripe: FileUnit) -> OrcFile:
+        """Open the file of a stripe, which must be the one that lists it."""
+        stream = stripe.file.open(None)
+        try:
+            file = OrcFile(stream, stripe.file.path)
+            if file.footer.seal != stripe.seal:
+                raise changed_error(stripe.file.path)
+            self.require_fixed_schema(stripe.file.path).columns_in(file.footer)
+        except BaseException:
+            stream.close()
+            raise
+        return file
+
+    def reader(self, context: Context, block_size: BlockSize) -> _StripeReader:
+        return _StripeReader(self)
 
 
-@dataclass(frozen=True, eq=False)
-class ParseOrc(ParseCounted[Orc, Stripe]):
-    kind: ClassVar[str] = "parse_orc"
+class _StripeReader(FileUnitReader[Task["OrcFile"], "OrcFile"]):
+    """Reads stripes. A place is [rows of the stripe before it]; a resume reads the stripe again."""
 
-    def reader(self, context: Context, block_size: BlockSize) -> StripeReader:
-        return StripeReader(self.format, context)
+    def __init__(self, form: Orc) -> None:
+        super().__init__(form.open, lambda file: file.close())
+        self._form = form
+
+    def start_reading(self, unit: FileUnit, early: bool) -> Task[OrcFile]:
+        return self.files.task(unit)
+
+    def pieces(self, unit: FileUnit, opened: Task[OrcFile], place: Place) -> Iterator[Piece]:
+        (before,) = place
+        file, path = opened.result(), unit.file.path
+        fixed = self._form.require_fixed_schema(path)
+        names = [name for name in fixed.file_types if name in file.footer.names]
+        # A batch without columns does not know its length.
+        batch = file.read_stripe(unit.number, unit.rows, names or file.footer.names[:1])
+        numbers = range(unit.first + before, unit.first + unit.rows)
+        rows = self._form.to_rows(batch.select(names).slice(before), path, numbers)
+        pieces = [Piece(rows, (before,), None, partial(row_origins, path, numbers))]
+        del batch, rows
+        yield pieces.pop()
 
 
 class OrcFooter(FlatHead):
@@ -202,47 +207,6 @@ class OrcFile:
 
     def close(self) -> None:
         self.stream.close()
-
-
-class StripeReader(UnitReader[Stripe, Task[OrcFile]]):
-    """Reads stripes. A place is [rows of the stripe before it]; a resume reads the stripe again."""
-
-    def __init__(self, options: Orc, context: Context) -> None:
-        self._options = options
-        self._context = context
-        self._files = OpenFileCache(partial(_open, options), lambda file: file.close())
-
-    def start_reading(self, unit: Stripe, early: bool) -> Task[OrcFile]:
-        return self._files.task(unit)
-
-    def pieces(self, unit: Stripe, opened: Task[OrcFile], place: Place) -> Iterator[Piece]:
-        (before,) = place
-        file, path = opened.result(), unit.file.path
-        fixed = self._options.require_fixed_schema(path)
-        names = [name for name in fixed.file_types if name in file.footer.names]
-        # A batch without columns does not know its length.
-        batch = file.read_stripe(unit.number, unit.rows, names or file.footer.names[:1])
-        numbers = range(unit.first + before, unit.first + unit.rows)
-        rows = self._options.to_rows(batch.select(names).slice(before), path, numbers)
-        pieces = [Piece(rows, (before,), None, row_origins(path, numbers, self._context))]
-        del batch, rows
-        yield pieces.pop()
-
-    def close(self) -> None:
-        self._files.close()
-
-
-def _open(options: Orc, stripe: Stripe) -> OrcFile:
-    stream = stripe.file.open(None)
-    try:
-        file = OrcFile(stream, stripe.file.path)
-        if file.footer.seal != stripe.seal:
-            raise changed_error(stripe.file.path)
-        options.require_fixed_schema(stripe.file.path).columns_in(file.footer)
-    except BaseException:
-        stream.close()
-        raise
-    return file
 
 
 def _orc_errors() -> tuple[type[Exception], ...]:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
-from ..core.block import BlockSize
+import numpy as np
+import numpy.typing as npt
+
+from ..core.block import BlockSize, row_width
 from ..core.context import Context
-from ..core.operator import StageView
-from ..core.rows import Row
-from ..errors import DataError
+from ..core.cursor import Json
+from ..core.rows import Row, Rows, RowSignature, sharing
+from ..errors import DataError, FeedpipeError
+from ..formats.columns import TableHead, UnifiedSchema, arrow_errors, read_error, to_column
+from ..formats.expressions import filter_problem, matching_rows, used_columns
 from ..storage.file import File, Stream, TableFile
 from ..storage.mapping import open_version
 from ..storage.remote import RemoteRanges
 from ..storage.tasks import Task
-from .open_files import OpenFileCache, changed_error, has_fixed_order
-from .parquet_file import BatchSize, Parquet, ParquetFile, ParquetFooter, parquet_footer
-from .units import CountedUnits, FileContents, FileUnits, ParseCounted, Piece, Place, UnitReader, row_origins
+from .footers import CountedFormat, FileContents, FileUnit, FileUnitReader, FileUnits
+from .open_files import changed_error
+from .parquet_footer import ParquetFooter, check_filter, columns_in_filter, filter_identity, parquet_footer
+from .units import Piece, Place, UnitTable, parse, row_origins
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     from ..pipe import Pipe
 
+MAX_FETCH_BYTES = 2**26
+"""The largest part of a row group that is fetched at once from remote storage; a larger one is read bit by bit."""
 _LOCAL_READ_BYTES, _REMOTE_READ_BYTES = 2**16, 2**22
 """The part of a column that Arrow reads at a time, by the cost of a request, if the row group is not fetched whole."""
 
@@ -82,77 +91,324 @@ def parse_parquet(
         >>> list(fp.list_files("a.parquet").open_files().parse_parquet(filter=pc.field("id") > 1, row_column="row"))
         [{'id': 2, 'said': 'yes', 'row': 1}, {'id': 3, 'said': None, 'row': 2}]
     """
-    options = Parquet(
+    form = Parquet(
         columns=columns, filter=filter, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas
     )
-    return pipe.then(RowGroups(options, has_fixed_order(pipe))).then(ParseParquet(options))
+    return parse(pipe, form)
 
 
-class RowGroup(NamedTuple):
-    """A handle on a row group.
+class LaterChoice(NamedTuple):
+    """The columns that a `select` keeps, which follows in the chain, and the filters between."""
 
-    Attributes:
-        file: the file.
-        number: of the row group in the file.
-        rows: their number.
-        first: the number of its first row in the file.
-        seal: of the footer that lists it.
-        footer_bytes: the length of that footer.
-    """
-
-    file: File
-    number: int
-    rows: int
-    first: int
-    seal: int
-    footer_bytes: int
+    columns: tuple[str, ...]
+    filters: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class RowGroups(CountedUnits[Parquet, RowGroup]):
-    """A handle for each row group of each file, from the footers."""
+class LaterFilter(NamedTuple):
+    """A filter that follows in the chain. It tests all rows itself, so here it only leaves out row groups."""
 
-    kind: ClassVar[str] = "row_groups"
-    fields: ClassVar[tuple[str, ...]] = RowGroup._fields
+    expression: Any
+    columns: tuple[str, ...] = ()
 
-    def head(self, file: File) -> ParquetFooter:
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Parquet(CountedFormat):
+    """The arguments of `parse_parquet`."""
+
+    kind: ClassVar[str] = "parse_parquet"
+    arguments: ClassVar[tuple[str, ...]] = ("columns", "filter", "path_column", "row_column", "unify_schemas")
+    units: ClassVar[str] = "row_groups"
+    fields: ClassVar[tuple[str, ...]] = ("file", "number", "rows", "first", "seal", "footer_bytes")
+    int96_unit: ClassVar[str | None] = None
+    """The unit of timestamps of 96 bits; None for nanoseconds."""
+
+    filter: Any = None
+    later_filters: tuple[LaterFilter, ...] = ()
+    """Filters that follow in the chain; once names and types are fixed, those that fit the columns."""
+    later_choice: LaterChoice | None = None
+    """What follows in the chain and uses some columns only."""
+    used_names: tuple[str, ...] | None = None
+    """These columns, once names and types are fixed; the others are not read. None for all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_filter(self.filter)
+
+    def argument_code(self, name: str) -> str | None:
+        if name != "filter":
+            return super().argument_code(name)
+        return None if self.filter is None else " ".join(str(self.filter).split())
+
+    def identity(self) -> dict[str, Json]:
+        return {**super().identity(), "filter": filter_identity(self.filter)}
+
+    def filters(self) -> Iterator[tuple[Any, dict[str, pa.DataType]]]:
+        """The filter and those that follow in the chain, each with its columns. Names and types are fixed."""
+        fixed = self.require_fixed_schema(self.kind)
+        own = [] if self.filter is None else [LaterFilter(self.filter, fixed.filter_columns)]
+        for expression, columns in [*own, *self.later_filters]:
+            yield expression, {name: fixed.types[name] for name in columns}
+
+    def with_later_filter(self, expression: Any) -> Parquet:
+        """With a further filter that follows in the chain."""
+        return replace(self, later_filters=(*self.later_filters, LaterFilter(expression)))
+
+    def with_later_choice(self, choice: LaterChoice) -> Parquet:
+        """With a `select` that follows in the chain. Columns that the user named are read in any case."""
+        return self if self.columns is not None else replace(self, later_choice=choice)
+
+    def names_to_read(self) -> tuple[str, ...]:
+        """The columns of the rows, without path and row number, that something uses. Names and types are fixed."""
+        return self.require_fixed_schema(self.kind).names if self.used_names is None else self.used_names
+
+    def row_bytes(self) -> int | None:
+        """The bytes of each row in the columns of a file; None if rows differ in size."""
+        import pyarrow as pa
+
+        fixed = self.require_fixed_schema(self.kind)
+        names = {*self.names_to_read(), *fixed.filter_columns}
+        return row_width(pa.schema([(name, kind) for name, kind in fixed.file_types.items() if name in names]))
+
+    def row_schema(self) -> pa.Schema | None:
+        schema = super().row_schema()
+        if schema is None or self.used_names is None:
+            return schema
+        import pyarrow as pa
+
+        names = {*self.used_names, *self.lineage}
+        return pa.schema([field for field in schema if field.name in names])
+
+    def fix(self, heads: Iterable[TableHead | None], paths: Iterable[str]) -> Parquet:
+        fixed = super().fix(heads, paths)
+        if fixed.fixed_schema is None:
+            return fixed
+        types = fixed.fixed_schema.row_types
+        fitting = (later for later in self.later_filters if filter_problem(later.expression, types) is None)
+        filters = tuple(LaterFilter(later.expression, (*used_columns(later.expression, types),)) for later in fitting)
+        return replace(fixed, later_filters=filters, used_names=self._used_names(types))
+
+    def _used_names(self, types: Mapping[str, pa.DataType]) -> tuple[str, ...] | None:
+        """The columns, given their types, that something uses; None for all, also if what follows does not fit them."""
+        if self.later_choice is None:
+            return None
+        used = {*self.later_choice.columns}
+        for expression in self.later_choice.filters:
+            if filter_problem(expression, types) is not None:
+                return None
+            used.update(used_columns(expression, types))
+        if not used <= {*types, *self.lineage}:
+            return None
+        # A batch without columns does not know its length.
+        return tuple(name for name in types if name in used) or (*types,)[:1]
+
+    def head_of(self, file: File) -> ParquetFooter:
         stream, version = open_version(file)
         with stream:
             return parquet_footer(file, stream, version)
 
     def contents(self, file: File) -> FileContents:
-        footer = self.head(file)
+        footer = self.head_of(file)
         rows = footer.row_counts()
-        selected = ParquetFile(self.format, footer, _values(file)).matching_row_groups(footer)
+        selected = ParquetFile(self, footer, _values(file)).matching_row_groups(footer)
         return FileContents(footer.schema, footer.seal, rows, [False] * len(rows), selected, footer.length)
 
     def can_use(self, units: FileUnits) -> bool:
         # Only a footer knows the fields in a column of structs, as Parquet has them, and the statistics of a filter.
-        nested = [name for name in self.format.columns or () if "." in name]
-        return not self.format.uses_statistics and all(
-            name in schema.names for name in nested for schema in units.schemas
-        )
+        uses_statistics = self.filter is not None or bool(self.later_filters)
+        nested = [name for name in self.columns or () if "." in name]
+        return not uses_statistics and all(name in schema.names for name in nested for schema in units.schemas)
 
-    def unit(self, file: File, *numbers: int) -> RowGroup:
-        return RowGroup(file, *numbers)
+    def length(self, units: UnitTable) -> int | None:
+        return super().length(units) if self.filter is None else None
 
-
-@dataclass(frozen=True, eq=False)
-class ParseParquet(ParseCounted[Parquet, RowGroup]):
-    kind: ClassVar[str] = "parse_parquet"
-
-    def length(self, stage: StageView) -> int | None:
-        return super().length(stage) if self.format.filter is None else None
-
-    def remark(self, stage: StageView) -> str | None:
-        fixed = self.format.fixed_schema
-        names = () if fixed is None else self.format.names_to_read()
+    def remark(self) -> str | None:
+        fixed = self.fixed_schema
+        names = () if fixed is None else self.names_to_read()
         if fixed is None or names == fixed.names:
             return None
         return f"reads {len(names)} of {len(fixed.names)} columns, because a later `select` keeps no others"
 
-    def reader(self, context: Context, block_size: BlockSize) -> RowGroupReader:
-        return RowGroupReader(self.format, context)
+    def reader(self, context: Context, block_size: BlockSize) -> _RowGroupReader:
+        return _RowGroupReader(self, threads=context.process.threads)
+
+    def filter_columns(
+        self, source: str, types: Mapping[str, pa.DataType], whole: UnifiedSchema, folders: Mapping[str, pa.DataType]
+    ) -> Sequence[str]:
+        return (
+            () if self.filter is None else columns_in_filter(self.filter, types, {**whole.types(), **folders}, source)
+        )
+
+
+class BatchSize:
+    """The rows of a batch: by the types of the columns, else by the rows read, as compressed sizes tell little.
+
+    Args:
+        columns: the number of columns that are read.
+        row_bytes: the bytes of each row; None if rows differ in size.
+    """
+
+    FIRST_ROWS, MAX_ROWS = 256, 2**17
+    BATCH_BYTES = 2**22
+    COLUMN_BYTES = 2**13  # more for each column, because Arrow takes as long to begin a column as to read half as much
+
+    def __init__(self, columns: int, row_bytes: int | None) -> None:
+        self.learned = self._certain = row_bytes is not None
+        self._bytes = self.BATCH_BYTES + self.COLUMN_BYTES * columns
+        self._row_bytes = 1.0 if row_bytes is None else float(row_bytes)
+
+    def rows(self) -> int:
+        return int(min(self.MAX_ROWS, max(1, self._bytes / self._row_bytes))) if self.learned else self.FIRST_ROWS
+
+    def learn(self, batch: pa.RecordBatch) -> None:
+        if not self._certain:
+            self.learned = True
+            # Not `nbytes`, which takes ten times as long.
+            self._row_bytes = max(self._row_bytes, batch.get_total_buffer_size() / max(1, batch.num_rows))
+
+
+class ParquetFile:
+    """Reads a file, given what is fixed for all files.
+
+    It keeps no reference to the footer, which may take much memory: each call is given it.
+
+    Args:
+        options: with names and types fixed.
+        footer: of the file.
+        values: of columns that the file does not hold, from the log of a table; None if its folders say them.
+
+    Raises:
+        DataError: its columns do not fit those fixed.
+    """
+
+    def __init__(self, options: Parquet, footer: ParquetFooter, values: Mapping[str, Any] | None = None) -> None:
+        self._options = options
+        self._fixed = options.require_fixed_schema(footer.name)
+        self._name = footer.name
+        columns = self._fixed.columns_in(footer)
+        self._names = options.names_to_read()
+        read = self._fixed.read_columns
+        if self._names != self._fixed.names:
+            read = [name for name in self._fixed.file_types if name in {*self._names, *self._fixed.filter_columns}]
+        self._read = None if read is None else footer.existing(read)
+        self._constants = self._fixed.constants(footer.name, columns, values)
+        self._signature = RowSignature()
+
+    def matching_row_groups(self, footer: ParquetFooter) -> Sequence[int]:
+        """The row groups that may have rows for the filter and for those that follow."""
+        groups: Sequence[int] = range(footer.metadata.num_row_groups)
+        for expression, types in self._options.filters():
+            constants = {name: value for name, value in self._constants.items() if name in types}
+            matching = footer.matching_row_groups(expression, types, constants)
+            groups = groups if matching is None else sorted({*groups}.intersection(matching))
+        return groups
+
+    def byte_ranges(self, footer: ParquetFooter, group: int) -> list[tuple[int, int]] | None:
+        """Where the columns to read of a row group begin and end; None if they are too large to fetch at once."""
+        ranges = footer.byte_ranges(group, self._read)
+        return ranges if sum(end - begin for begin, end in ranges) <= MAX_FETCH_BYTES else None
+
+    def read_row_group(
+        self,
+        footer: ParquetFooter,
+        stream: object,
+        group: FileUnit,
+        skip: int,
+        size: BatchSize,
+        *,
+        buffer: int,
+        threads: bool,
+    ) -> Iterator[Piece]:
+        """Read the rows of a row group without the first `skip`.
+
+        Args:
+            footer: of the file.
+            stream: the file, as Arrow reads it.
+            group: the row group.
+            skip: the number of its rows to leave out.
+            size: the number of rows to read at a time.
+            buffer: the bytes of a column to read at a time; 0 for all of a row group.
+            threads: whether Arrow may use its threads.
+
+        Raises:
+            SourceError, DataError: the rows cannot be read; those before come first.
+        """
+        place, expected = 0, group.rows
+        while True:
+            learning = not size.learned
+            for batch in self._batches(footer, stream, group.number, size.rows(), buffer, threads=threads):
+                size.learn(batch)
+                start, stop = place, place + batch.num_rows
+                place = stop
+                if stop > skip:
+                    at = max(start, skip)
+                    rows, numbers = self._rows(batch.slice(at - start), group.first + at)
+                    end = None if stop == expected else (stop,)
+                    pieces = [Piece(rows, (at,), end, partial(row_origins, group.file.path, numbers))]
+                    # Arrow then writes the next batch into memory that is in the cache, which saves 20 % of the time.
+                    del batch, rows
+                    yield pieces.pop()
+                if learning:
+                    break
+            if not (learning and 0 < place < expected):
+                break
+            skip, place = max(skip, place), 0  # read again, with batches of the size now learned
+        if place != expected:
+            raise DataError(
+                f"{self._name}, row group {group.number}, should have {expected} rows and has {place}: it is damaged"
+            )
+
+    def _batches(
+        self, footer: ParquetFooter, stream: object, group: int, rows: int, buffer: int, *, threads: bool
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        try:
+            # Not mapped into memory: that is no faster, and kills the process if a file is cut short meanwhile.
+            file = parquet.ParquetFile(
+                cast("Any", stream),
+                metadata=footer.metadata,
+                pre_buffer=False,
+                buffer_size=buffer,
+                page_checksum_verification=True,
+                coerce_int96_timestamp_unit=self._options.int96_unit,
+            )
+            # A single thread of Arrow's would do the same work, but in the cache of another core.
+            use_threads = threads and pa.cpu_count() > 1
+            batches = file.iter_batches(rows, row_groups=[group], columns=self._read, use_threads=use_threads)
+            while (batch := next(batches, None)) is not None:
+                batch.validate(full=True)  # Arrow does not check that text is UTF-8
+                validated = [batch]
+                del batch
+                yield validated.pop()
+        except (FeedpipeError, GeneratorExit):  # while Python exits, `arrow_errors` can import nothing
+            raise
+        except arrow_errors() as error:
+            raise read_error(error, f"{self._name}, row group {group},") from error
+
+    def _rows(self, batch: pa.RecordBatch, first: int) -> tuple[Rows, npt.NDArray[np.int64] | range]:
+        """The rows of a batch that match the filter, and their numbers in the file; `first` is that of the first."""
+        import pyarrow as pa
+
+        fixed, length = self._fixed, batch.num_rows
+        arrays: dict[str, Any] = {}
+        for name, array in zip(batch.schema.names, batch.columns, strict=True):
+            arrays[name] = fixed.cast(array, name, self._name)
+        for name, value in self._constants.items():
+            arrays[name] = pa.repeat(value, length)
+        numbers: npt.NDArray[np.int64] | range = range(first, first + length)
+        if self._options.filter is not None:
+            matches = matching_rows(self._options.filter, {n: arrays[n] for n in fixed.filter_columns}, length)
+            if not matches.all():
+                places = np.flatnonzero(matches)
+                arrays = {name: arrays[name].take(places) for name in self._names}
+                numbers, length = places + first, len(places)
+        columns = {name: to_column(arrays[name]) for name in self._names}
+        lineage = self._options.lineage.columns_for(self._name, numbers)
+        return sharing(self._signature, Rows({**columns, **lineage}, length)), numbers
+
+
+# Row groups
 
 
 class _OpenFile(NamedTuple):
@@ -182,17 +438,17 @@ class _OpenSource(Task[_Source]):
             source.stream.fetch(needed=False)
 
 
-class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
+class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
     """Reads row groups. A place is [rows of the row group before it]; a resume reads the row group up to there."""
 
-    def __init__(self, options: Parquet, context: Context) -> None:
-        self._context = context
-        self._options = options
+    def __init__(self, form: Parquet, *, threads: bool) -> None:
+        super().__init__(partial(_open, form), lambda opened: opened.stream.close())
+        self._form = form
+        self._threads = threads
         self._batch_size: BatchSize | None = None
-        self._files = OpenFileCache(partial(_open, options), lambda opened: opened.stream.close())
 
-    def start_reading(self, unit: RowGroup, early: bool) -> _OpenSource:
-        opening = self._files.task(unit)
+    def start_reading(self, unit: FileUnit, early: bool) -> _OpenSource:
+        opening = self.files.task(unit)
 
         def source() -> _Source:
             opened = opening.result()
@@ -208,38 +464,21 @@ class RowGroupReader(UnitReader[RowGroup, _OpenSource]):
 
         return _OpenSource(source)
 
-    def pieces(self, unit: RowGroup, opened: _OpenSource, place: Place) -> Iterator[Piece]:
+    def pieces(self, unit: FileUnit, opened: _OpenSource, place: Place) -> Iterator[Piece]:
         (before,) = place
-        (file, file_stream, version), stream, buffer_bytes = opened.result()
+        (file, file_stream, version), stream, buffer = opened.result()
         footer = _unchanged_footer(unit, file_stream, version)
-        threads = self._context.process.threads
         if self._batch_size is None:
-            self._batch_size = BatchSize(len(self._options.names_to_read()), self._options.row_bytes())
+            self._batch_size = BatchSize(len(self._form.names_to_read()), self._form.row_bytes())
         if isinstance(stream, RemoteRanges):
             stream.fetch(needed=True)
         try:
-            for part in file.read_row_group(
-                footer,
-                stream,
-                unit.number,
-                unit.first,
-                before,
-                self._batch_size,
-                buffer=buffer_bytes,
-                threads=threads,
-            ):
-                end = None if part.stop == unit.rows else (part.stop,)
-                origins = row_origins(unit.file.path, part.numbers, self._context)
-                pieces = [Piece(part.rows, (before,), end, origins)]
-                before = part.stop
-                del part
-                yield pieces.pop()
+            yield from file.read_row_group(
+                footer, stream, unit, before, self._batch_size, buffer=buffer, threads=self._threads
+            )
         finally:
             if isinstance(stream, RemoteRanges):
                 stream.close()
-
-    def close(self) -> None:
-        self._files.close()
 
 
 def _values(file: File) -> Mapping[str, Any] | None:
@@ -247,17 +486,17 @@ def _values(file: File) -> Mapping[str, Any] | None:
     return file.values if isinstance(file, TableFile) else None
 
 
-def _open(options: Parquet, group: RowGroup) -> _OpenFile:
+def _open(form: Parquet, group: FileUnit) -> _OpenFile:
     stream, version = open_version(group.file)
     try:
-        file = ParquetFile(options, _unchanged_footer(group, stream, version), _values(group.file))
+        file = ParquetFile(form, _unchanged_footer(group, stream, version), _values(group.file))
         return _OpenFile(file, stream, version)
     except BaseException:
         stream.close()
         raise
 
 
-def _unchanged_footer(group: RowGroup, stream: Stream, version: object) -> ParquetFooter:
+def _unchanged_footer(group: FileUnit, stream: Stream, version: object) -> ParquetFooter:
     """The footer of an open file, if it is the one that the row group was found in."""
     reason = "its footer is a different one now"
     try:

@@ -1,34 +1,35 @@
-"""Byte ranges of files: the units of text, of TFRecord and of Avro, and the bases of their parsers."""
+"""Byte ranges of files: the units of text, of TFRecord and of Avro, and their readers."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, ClassVar, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.block import BlockSize
-from ..core.code import value_code
 from ..core.context import Context
-from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView, Weights
-from ..core.skips import OnError, check_on_error
+from ..core.operator import Weights
 from ..errors import Origin, SourceError
-from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize, RangedFormat, RecordFormat
-from ..formats.text import LAST_RECORD_BYTES, TO_END, ChunkReader, ParsedPart, TextFormat, TextPlace, shown
+from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize
+from ..formats.text import (
+    LAST_RECORD_BYTES,
+    TO_END,
+    Chunk,
+    ChunkReader,
+    ParseChunk,
+    ParsedPart,
+    TextPlace,
+    last_line_end,
+    shown,
+)
 from ..storage.file import File, Stream
 from ..storage.tasks import in_threads
 from .open_files import FileVersions, OpenTask
-from .units import Malformed, Numbers, ParseUnits, Piece, Place, UnitReader, Units, UnitTable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from ..formats.table_format import TextTable
+from .units import Malformed, Numbers, Piece, Place, UnitFormat, UnitReader, UnitTable
 
 MAX_RANGE_BYTES = 2**25
 """The longest range. Each range costs two requests, which is little beside 32 MiB."""
@@ -55,28 +56,35 @@ class ByteRange(NamedTuple):
     compressed: bool
 
 
-@dataclass(frozen=True, eq=False)
-class ByteRanges(Units[RangedFormat[Any], ByteRange]):
-    """A handle for each range of each file; a single one for a file that is small, compressed, or cannot be split.
+class RangedFormat(UnitFormat):
+    """A format whose files are cut into ranges of bytes, since their bytes show where a record begins.
 
-    It does not declare that it expands, since there may be no more ranges than files. So if shards divide files, they
-    divide the rows of the parser for the files left over.
+    A file that is small, compressed, or cannot be split is a single range. Ranges do not count rows, since there may be
+    no more of them than files. So if shards divide files, they divide the rows of the parser for the files left over.
     """
 
-    kind: ClassVar[str] = "byte_ranges"
+    units: ClassVar[str] = "byte_ranges"
     fields: ClassVar[tuple[str, ...]] = ByteRange._fields
 
-    def head(self, file: File) -> object:
+    def head(self, stream: BinaryIO, path: str) -> Any:
+        """The columns that the beginning of a file shows."""
+        return None
+
+    def why_not_split(self) -> str | None:
+        """Why files are not split into ranges; None if they are."""
+        return None
+
+    def head_of(self, file: File) -> Any:
         with file.open() as stream:
-            return self.format.head(stream, file.path)
+            return self.head(stream, file.path)
 
-    def find_units(self, files: Iterator[File]) -> UnitTable:
-        sizes, compressed = self._look_up(files)
-        return self._table(sizes, compressed, range_bytes(int(sizes[sizes > 0].sum())))
+    def find_units(self, files: Iterable[File]) -> UnitTable:
+        sizes, compressed = self._look_up(iter(files))
+        return self.cut_files(sizes, compressed, range_bytes(int(sizes[sizes > 0].sum())))
 
-    def units_in(self, file: File) -> list[ByteRange]:
+    def units_in(self, file: File) -> list[tuple[Any, ...]]:
         # The files come in another order each time, and shards divide them whole.
-        table = self._table(*self._look_up(iter([file])), MAX_RANGE_BYTES)
+        table = self.cut_files(*self._look_up(iter([file])), MAX_RANGE_BYTES)
         return [self.unit(file, *numbers) for _, *numbers in table.numbers.tolist()]
 
     def unit(self, file: File, *numbers: int) -> ByteRange:
@@ -86,41 +94,29 @@ class ByteRanges(Units[RangedFormat[Any], ByteRange]):
     def start(self, unit: ByteRange) -> Origin:
         return Origin(unit.file.path, unit.start, "byte")
 
-    def weights(self, stage: StageView, context: Context) -> Weights:
-        start, stop, size = (self.resolved_table.column(name) for name in ("start", "stop", "size"))
+    def weights(self, units: UnitTable) -> Weights:
+        start, stop, size = (units.column(name) for name in ("start", "stop", "size"))
         return Weights(np.where(size < 0, -1, np.minimum(stop, size) - start))
 
     def cut(self, unit: object, first: int, stop: int, slots: int) -> ByteRange | None:
         part = cast("ByteRange", unit)
-        if part.size < 0 or part.compressed or self.format.why_not_split() is not None:
+        if part.size < 0 or part.compressed or self.why_not_split() is not None:
             return None
         length = min(part.stop, part.size) - part.start
         begin, end = (part.start + length * slot // slots for slot in (first, stop))
         return part._replace(start=begin, stop=part.stop if stop == slots else end)
 
-    def remark(self, stage: StageView) -> str | None:
-        reason = self.format.why_not_split()
-        if self.table is None or reason is None:
-            return None
-        large = int(((self.table.column("size") > MAX_RANGE_BYTES) & (self.table.column("compressed") == 0)).sum())
-        if not large:
+    def unit_remark(self, units: UnitTable) -> str | None:
+        reason = self.why_not_split()
+        large = int(((units.column("size") > MAX_RANGE_BYTES) & (units.column("compressed") == 0)).sum())
+        if reason is None or not large:
             return None
         return f"{large} large file{'s are' if large > 1 else ' is'} not split: {reason}"
 
-    def _look_up(self, files: Iterator[File]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-        """The sizes of files, and which of them are compressed."""
-        sizes: list[int] = []
-        compressed: list[bool] = []
-        while part := list(islice(files, _FILES_AT_A_TIME)):
-            asks = self.format.why_not_split() is None and any(file.listed is None for file in part)
-            sizes.extend(in_threads(_size, part) if asks else [_listed_size(file) for file in part])
-            compressed.extend([file.is_compressed() for file in part])
-        return np.array(sizes, np.int64), np.array(compressed, np.bool_)
-
-    def _table(self, sizes: Numbers, compressed: npt.NDArray[np.bool_], length: int) -> UnitTable:
+    def cut_files(self, sizes: Numbers, compressed: npt.NDArray[np.bool_], length: int) -> UnitTable:
         """The ranges of files of these sizes, cut into equal parts of at most `length` bytes."""
         counts = np.maximum(1, -(-sizes // length))
-        counts[compressed | (self.format.why_not_split() is not None)] = 1
+        counts[compressed | (self.why_not_split() is not None)] = 1
         files = np.repeat(np.arange(len(sizes)), counts)
         numbers = np.arange(len(files)) - np.repeat(np.cumsum(counts) - counts, counts)
 
@@ -132,6 +128,16 @@ class ByteRanges(Units[RangedFormat[Any], ByteRange]):
         stops = np.where(numbers + 1 == counts[files], TO_END, before(numbers + 1))
         columns = [files, before(numbers), stops, sizes[files], compressed[files].astype(np.int64)]
         return UnitTable(self.fields, np.stack(columns, axis=1))
+
+    def _look_up(self, files: Iterator[File]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+        """The sizes of files, and which of them are compressed."""
+        sizes: list[int] = []
+        compressed: list[bool] = []
+        while part := list(islice(files, _FILES_AT_A_TIME)):
+            asks = self.why_not_split() is None and any(file.listed is None for file in part)
+            sizes.extend(in_threads(_size, part) if asks else [_listed_size(file) for file in part])
+            compressed.extend([file.is_compressed() for file in part])
+        return np.array(sizes, np.int64), np.array(compressed, np.bool_)
 
 
 def range_bytes(total: int) -> int:
@@ -152,38 +158,7 @@ def _size(file: File) -> int:
         return -1
 
 
-F = TypeVar("F", bound="RangedFormat[Any]")
-
-
-def call_with_policy(form: RangedFormat[Any], on_error: OnError | None) -> str:
-    """The call of a chain function with its options and `on_error`, as code."""
-    call = form.call()
-    if on_error is None:
-        return call
-    return f"{call[:-1]}{'' if call.endswith('()') else ', '}on_error={value_code(on_error)})"
-
-
-@dataclass(frozen=True, eq=False)
-class ParseRanges(ParseUnits[ByteRange], Generic[F]):
-    """The base of parsers of byte ranges: a subclass names its kind and its columns, and makes a reader."""
-
-    format: F = field(repr=False)
-    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
-
-    def __post_init__(self) -> None:
-        check_on_error(self.on_error)
-
-    def call(self) -> str:
-        return call_with_policy(self.format, self.on_error)
-
-    def identity(self) -> Json:
-        return self.format.identity()
-
-    def resolve(self, stage: StageView) -> Operator:
-        return replace(self, format=cast("F", cast("ByteRanges", stage.input.op).format))
-
-
-class ByteRangeReader(UnitReader[ByteRange, OpenTask]):
+class _RangeReader(UnitReader[ByteRange, OpenTask]):
     """The base of readers of byte ranges: a subclass reads the rows of an open file."""
 
     bytes_before: ClassVar[int] = 0
@@ -191,6 +166,7 @@ class ByteRangeReader(UnitReader[ByteRange, OpenTask]):
 
     def __init__(self) -> None:
         self._versions = FileVersions()
+        self._chunk_size = ChunkSize()
 
     def start_reading(self, unit: ByteRange, early: bool) -> OpenTask:
         # A user may look at the first rows of a run only, so all of the first file is not requested at once. The last
@@ -209,81 +185,76 @@ class ByteRangeReader(UnitReader[ByteRange, OpenTask]):
         """Read the rows of a unit of an open file from `place` on."""
 
 
-@dataclass(frozen=True, eq=False)
-class ParseRecords(ParseRanges[RecordFormat[Any]]):
-    """The base of parsers of records, such as those of TFRecord and Avro: a subclass names its kind and its columns.
+class RecordFormat(RangedFormat):
+    """A format of records in bytes, such as TFRecord and Avro.
 
     A place is [byte at which a record or a block of records begins, rows before the place]. A resume seeks to it; in a
     compressed file it reads up to there.
     """
 
+    @abstractmethod
+    def pieces(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Piece]:
+        """The rows that begin in a range of an open file, from a place on; `chunk_size` is that of the run."""
+
     def reader(self, context: Context, block_size: BlockSize) -> _RecordReader:
-        return _RecordReader(self.format, origins=context.tracing.origins)
+        return _RecordReader(self)
 
 
-class _RecordReader(ByteRangeReader):
+class _RecordReader(_RangeReader):
     beginning: ClassVar[Place] = (0, 0)
 
-    def __init__(self, format: RecordFormat[Any], *, origins: bool) -> None:
+    def __init__(self, format: RecordFormat) -> None:
         super().__init__()
         self._format = format
-        self._origins = origins
-        self._chunk_size = ChunkSize()
 
     def pieces_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Piece]:
-        path = unit.file.path
-        parts = self._format.parts(stream, path, range(unit.start, unit.stop), place, self._chunk_size)
-        for rows, at, end, offsets, bad, error in parts:
-            if (bad is not None or error is not None) and stream.remote is not None:
+        for piece in self._format.pieces(stream, unit, place, self._chunk_size):
+            if (piece.malformed is not None or piece.error is not None) and stream.remote is not None:
                 stream.remote.check_unchanged()  # its error tells more than a checksum
-            malformed = None
-            if bad is not None:
-                malformed = Malformed(bad.error, Origin(path, bad.offset, "byte"), bad.content)
-            origins: list[Origin | None] | None = None
-            if self._origins:
-                origins = [Origin(path, offset, "byte") for offset in offsets[: len(rows)]]
-            yield Piece(rows, at, end, origins, malformed, error)
+            yield piece
 
 
-@dataclass(frozen=True, eq=False)
-class TextParser(ParseRanges[TextFormat[Any]]):
-    """The base of parsers of CSV, JSON Lines and plain lines: a subclass names its kind and its columns.
+class TextFormat(RangedFormat):
+    """A format of text, in which each line break ends a record if files are split.
 
     A place is [bytes before it in the file, line, rows of the range before it], always at the beginning of a chunk;
     within a chunk rows are skipped. A resume seeks to the place; in a compressed file it reads up to there.
     """
 
+    def as_utf8(self, stream: BinaryIO, path: str) -> BinaryIO:
+        """The stream of a file, decoded if a parser needs that."""
+        return stream
+
+    def last_record_end(self, data: bytes) -> int:
+        """The end of the last whole record of `data`; 0 if it holds none."""
+        return last_line_end(data)
+
+    @abstractmethod
+    def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
+        """Where the records of a file begin, and the function that parses its chunks."""
+
+    @abstractmethod
+    def row_lines(self, chunk: Chunk) -> list[int]:
+        """The line of each row of a chunk."""
+
     def reader(self, context: Context, block_size: BlockSize) -> _TextReader:
-        return _TextReader(self.format, origins=context.tracing.origins)
+        return _TextReader(self)
 
 
-@dataclass(frozen=True, eq=False)
-class TextTableParser(TextParser):
-    """The base of parsers of text whose rows are those of a table."""
-
-    columns: ClassVar[Columns] = Columns.MAKES
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return cast("TextTable", self.format).row_schema()
-
-
-class _TextReader(ByteRangeReader):
+class _TextReader(_RangeReader):
     beginning: ClassVar[Place] = (*TextPlace(), 0)
     bytes_before: ClassVar[int] = 1  # a line break there ends the last record of the range before
 
-    def __init__(self, format: TextFormat[Any], *, origins: bool) -> None:
+    def __init__(self, format: TextFormat) -> None:
         super().__init__()
         self._format = format
-        self._origins = origins
-        self._chunk_size = ChunkSize()
         self._line_counts: dict[str, list[int]] = {}
 
     def pieces_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Piece]:
         offset, line, before = place
-        text = self._format.as_utf8(stream, unit.file.path)
-        reader = ChunkReader(
-            text, unit.file.path, self._format.last_record_end, unit.start, unit.stop, self._line_counts
-        )
+        path = unit.file.path
+        text = self._format.as_utf8(stream, path)
+        reader = ChunkReader(text, path, self._format.last_record_end, unit.start, unit.stop, self._line_counts)
         begin, parse = self._format.start_reading(reader)
         at = TextPlace(offset, line) if offset > unit.start else reader.first_record(begin)
         for chunk in reader.chunks(at, self._chunk_size):
@@ -293,11 +264,10 @@ class _TextReader(ByteRangeReader):
 
     def _piece(self, reader: ChunkReader, part: ParsedPart, before: int) -> Piece:
         chunk = part.chunk
-        at: Place = (*chunk.at, before)
-        if part.error is not None:
-            (origin,) = reader.origins(chunk, [chunk.at.line])
-            content = shown(chunk.data[:MAX_CONTENT_BYTES]).rstrip("\r\n")
-            end = None if chunk.last else (*chunk.end, before + 1)
-            return Piece([], at, end, None, Malformed(part.error, origin, content))
-        origins = reader.origins(chunk, self._format.row_lines(chunk)) if self._origins else None
-        return Piece(part.rows, at, None if chunk.last else (*chunk.end, before + len(part.rows)), origins)
+        behind = before + (1 if part.error is not None else len(part.rows))
+        at, end = (*chunk.at, before), None if chunk.last else (*chunk.end, behind)
+        if part.error is None:
+            return Piece(part.rows, at, end, lambda: reader.origins(chunk, self._format.row_lines(chunk)))
+        (origin,) = reader.origins(chunk, [chunk.at.line])
+        content = shown(chunk.data[:MAX_CONTENT_BYTES]).rstrip("\r\n")
+        return Piece([], at, end, None, Malformed(part.error, origin, content))

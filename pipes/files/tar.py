@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, cast
 
 from ..core.block import BlockSize
 from ..core.context import Context
-from ..core.operator import Columns, StageView
-from ..core.skips import OnError, check_on_error
+from ..core.skips import OnError
 from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, redacted, with_call_site
 from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
 from ..formats.text import shorten
 from ..storage.file import WHOLE, File, Stream
-from .open_files import OpenTask, check_file, check_path_column
-from .units import Malformed, ParseUnits, Piece, Place, UnitReader
+from .open_files import OpenTask, check_path_column
+from .units import Format, Malformed, Piece, Place, UnitReader, parse
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -87,28 +86,25 @@ def parse_tar(
         {'__key__': '7', 'txt': b'seven', 'cls': b'7'}
         {'__key__': '8', 'txt': b'eight', 'cls': b'8'}
     """
-    return pipe.then(ParseTar(path_column, on_error=on_error))
+    return parse(pipe, Tar(path_column), on_error)
 
 
-@dataclass(frozen=True, eq=False)
-class ParseTar(ParseUnits[File]):
+@dataclass(frozen=True)
+class Tar(Format):
+    """The arguments of `parse_tar`."""
+
     kind: ClassVar[str] = "parse_tar"
-    columns: ClassVar[Columns] = Columns.LOSES
+    arguments: ClassVar[tuple[str, ...]] = ("path_column",)
 
     path_column: str | None = None
-    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
-        check_on_error(self.on_error)
         check_path_column(self.path_column)
         if self.path_column == KEY:
             raise ArgumentError(with_call_site(f"`path_column` must be another key than {KEY!r}, which every row has"))
 
-    def check_unit(self, stage: StageView, value: object) -> File:
-        return check_file(stage, self.kind, value)
-
     def reader(self, context: Context, block_size: BlockSize) -> _TarFileReader:
-        return _TarFileReader(self.path_column, block_size, origins=context.tracing.origins)
+        return _TarFileReader(self.path_column, block_size)
 
 
 class _TarFileReader(UnitReader[File, OpenTask]):
@@ -116,10 +112,9 @@ class _TarFileReader(UnitReader[File, OpenTask]):
 
     makes_blocks: ClassVar[bool] = True
 
-    def __init__(self, path_column: str | None, block_size: BlockSize, *, origins: bool) -> None:
+    def __init__(self, path_column: str | None, block_size: BlockSize) -> None:
         self._path_column = path_column
         self._block_size = block_size
-        self._origins = origins
 
     def start_reading(self, unit: File, early: bool) -> OpenTask:
         return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
@@ -153,12 +148,11 @@ class _TarFileReader(UnitReader[File, OpenTask]):
         """The rows of some groups, and a malformed one behind them."""
         rows: list[object] = [group.row for group in groups]
         self._block_size.produced(rows)
-        origins: list[Origin | None] = [_origin(file, group) for group in groups] if self._origins else []
         malformed = None
         if bad is not None and bad.error is not None:
             malformed = Malformed(bad.error, _origin(file, bad), bad.row)
         first = groups[0] if groups else cast("TarGroup", bad)
-        return Piece(rows, (first.at,), end, origins or None, malformed)
+        return Piece(rows, (first.at,), end, lambda: [_origin(file, group) for group in groups], malformed)
 
 
 def _decompressed(file: File, stream: Stream) -> Stream:

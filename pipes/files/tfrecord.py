@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias
 
 import numpy as np
@@ -15,13 +16,13 @@ from ..core.rows import BlockRows, Column, Row, Rows, concat
 from ..core.skips import OnError
 from ..errors import ArgumentError, DataError, FeedpipeError, MissingError, Origin
 from ..formats.columns import HEAD_BYTES, Schema, TableHead, check_names, check_schema, suggest_name, to_column
-from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize, MalformedRecord, Place, RangePart
+from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize
 from ..formats.table_format import SampledHead, SampledTable
 from ..storage.file import File
 from ..storage.filesystem import split_options
 from ..storage.tasks import in_threads, in_turn
-from .open_files import check_fixed_order, has_fixed_order
-from .ranges import ByteRanges, ParseRecords, call_with_policy
+from .open_files import check_fixed_order
+from .ranges import ByteRange, RecordFormat
 from .records import IndexedRecords, Numbers, ParsedRecords, RecordBytes, RecordTable, extend_rows
 from .tfrecord_examples import (
     BYTES,
@@ -48,6 +49,7 @@ from .tfrecord_records import (
     read_bounds,
     right_records,
 )
+from .units import Malformed, Piece, Place, byte_origins, call_with_policy, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,7 +121,7 @@ def parse_tfrecord(
         >>> list(fp.list_files("records").open_files().parse_tfrecord(features={"name": "string", "id": "int64"}))
         [{'name': 'n0', 'id': 0}, {'name': 'n1', 'id': 1}, {'name': 'n2', 'id': 2}]
     """
-    options = TfRecord(
+    form = TfRecord(
         features=features,
         path_column=path_column,
         row_column=row_column,
@@ -128,22 +130,12 @@ def parse_tfrecord(
     )
     if indexed:
         check_fixed_order(pipe, "parse_tfrecord")
-        return pipe.then(IndexedTfRecords(options, on_error=on_error))
-    return pipe.then(ByteRanges(options, has_fixed_order(pipe))).then(ParseTfRecord(options, on_error=on_error))
-
-
-@dataclass(frozen=True, eq=False)
-class ParseTfRecord(ParseRecords):
-    kind: ClassVar[str] = "parse_tfrecord"
-    columns: ClassVar[Columns] = Columns.MAKES
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        form = self.format
-        return form.row_schema() if isinstance(form, TfRecord) else None
+        return pipe.then(IndexedTfRecords(form, on_error=on_error))
+    return parse(pipe, form, on_error)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TfRecord(SampledTable):
+class TfRecord(SampledTable, RecordFormat):
     """The arguments of `parse_tfrecord`."""
 
     kind: ClassVar[str] = "parse_tfrecord"
@@ -184,19 +176,16 @@ class TfRecord(SampledTable):
             f"{suggest_name(name, names)}; if it comes later, `features=` gives its type"
         )
 
-    def parts(
-        self, stream: BinaryIO, path: str, unit: range, place: Place, chunk_size: ChunkSize
-    ) -> Iterator[RangePart]:
-        """The rows of the records that begin in a range of a file, from a place on: [byte, rows before it]."""
+    def pieces(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Piece]:
+        (offset, before), path = place, unit.file.path
         reader = RecordReader(stream, path, unit.start, unit.stop)
-        offset, before = place
         at = offset if offset > unit.start else reader.first_record()
         if is_index(path):
             return
         parser: _RecordParser | None = None
         for records in reader.records(at, chunk_size) if at is not None else ():
             parser = parser or _RecordParser(self, path)
-            yield from parser.parts(records, before)
+            yield from parser.pieces(records, before)
             before += len(records.starts) + (records.malformed is not None)
 
     def parse_columns(self, data: bytes, starts: Offsets, ends: Offsets) -> dict[str, Column]:
@@ -264,7 +253,7 @@ class _RecordParser:
         self._path = path
         self._constants = fixed.constants(path, fixed.file_types)
 
-    def parts(self, records: Records, before: int) -> Iterator[RangePart]:
+    def pieces(self, records: Records, before: int) -> Iterator[Piece]:
         """The rows of some records, all at once, or if that fails of fewer and fewer of them.
 
         Args:
@@ -274,7 +263,7 @@ class _RecordParser:
         whole = len(records.starts)
         bounds = [*records.offsets(), records.end]
         if records.malformed is not None:
-            bounds.insert(whole, records.malformed.offset)
+            bounds.insert(whole, records.malformed.origin.row)
         total = len(bounds) - 1
         spans = [span for span in (range(whole, total), range(whole)) if span]
         while spans:
@@ -291,16 +280,16 @@ class _RecordParser:
                         continue
                     malformed = self._malformed(records, span.start, bounds[span.start], error)
             end = None if records.last and span.stop == total else (bounds[span.stop], before + span.stop)
-            offsets = bounds[span.start : span.stop]
-            yield RangePart(rows, (bounds[span.start], before + span.start), end, offsets, malformed)
+            origins = partial(byte_origins, self._path, bounds[span.start : span.stop])
+            yield Piece(rows, (bounds[span.start], before + span.start), end, origins, malformed)
         if records.error is not None:
             place = (records.end, before + total)
-            yield RangePart([], place, place, [], None, records.error)
+            yield Piece([], place, place, error=records.error)
 
-    def _malformed(self, records: Records, number: int, offset: int, error: ValueError) -> MalformedRecord:
+    def _malformed(self, records: Records, number: int, offset: int, error: ValueError) -> Malformed:
         start, end = int(records.starts[number]), int(records.ends[number])
         content = records.data[start:end][:MAX_CONTENT_BYTES]
-        return MalformedRecord(record_error(self._path, offset, str(error)), offset, content)
+        return Malformed(record_error(self._path, offset, str(error)), Origin(self._path, offset, "byte"), content)
 
     def _rows(self, records: Records, span: range, before: int) -> Rows:
         """The rows of the records with these numbers.

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.checks import Package
-from ..errors import DataError, FeedpipeError
-from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize, MalformedRecord, StreamWindow
+from ..errors import DataError, FeedpipeError, Origin
+from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize, StreamWindow
 from ..formats.text import TO_END
+from .units import Malformed
 
 PACKAGE = Package("google_crc32c", "google-crc32c", "tfrecord", "TFRecord files are read and written")
 
@@ -53,7 +54,7 @@ class Records(NamedTuple):
     at: int
     end: int
     last: bool
-    malformed: MalformedRecord | None
+    malformed: Malformed | None
     error: FeedpipeError | None
 
     def offsets(self) -> list[int]:
@@ -75,7 +76,7 @@ class _Split(NamedTuple):
     starts: Offsets
     ends: Offsets
     done: int
-    malformed: MalformedRecord | None
+    malformed: Malformed | None
     error: DataError | None
 
 
@@ -205,7 +206,7 @@ class RecordReader:
         offset, end = begin + heads[count], ends[count]
         problem = self._error(offset, "the data of the record that begins here have a wrong checksum")
         content = data[heads[count] + RECORD_HEAD_BYTES : end][:MAX_CONTENT_BYTES]
-        malformed = MalformedRecord(problem, offset, content)
+        malformed = Malformed(problem, Origin(self._name, offset, "byte"), content)
         return _Split(starts, stops[:count], end + RECORD_TAIL_BYTES, malformed, None)
 
     def _damaged_length(self, at: int) -> DataError:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -49,17 +49,32 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 T = TypeVar("T", bound="TableFormat")
 
 
+class FormatOptions:
+    """The base of formats: frozen values of the arguments of a chain function."""
+
+    kind: ClassVar[str]
+    """The name of the chain function."""
+    arguments: ClassVar[tuple[str, ...]] = ()
+    """The names of the user's arguments, in the order in which `call` shows them."""
+
+    def call(self) -> str:
+        """The call of the chain function with these options, as code."""
+        arguments = ((name, self.argument_code(name)) for name in self.arguments)
+        return f"{self.kind}({', '.join(f'{name}={code}' for name, code in arguments if code is not None)})"
+
+    def argument_code(self, name: str) -> str | None:
+        """The value of an argument as code; None if it is the default."""
+        value = getattr(self, name)
+        return None if value == getattr(type(self), name) else value_code(value)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TableFormat:
+class TableFormat(FormatOptions):
     """The base of formats of tables, with the options that all of them share.
 
     Before the first row, `fix` sets `fixed_schema` by the first file or, with `unify_schemas`, by all files.
     """
 
-    kind: ClassVar[str]
-    """The name of the chain function."""
-    arguments: ClassVar[tuple[str, ...]]
-    """The names of the user's arguments, in the order in which `call` shows them."""
     type_repair: ClassVar[str] = "leave the column out with `columns=`, or write one of the files again"
     """Advice for a column whose values in all files fit no type."""
 
@@ -77,16 +92,6 @@ class TableFormat:
     @property
     def lineage(self) -> Lineage:
         return Lineage(self.path_column, self.row_column)
-
-    def call(self) -> str:
-        """The call of the chain function with these options, as code."""
-        arguments = ((name, self.argument_code(name)) for name in self.arguments)
-        return f"{self.kind}({', '.join(f'{name}={code}' for name, code in arguments if code is not None)})"
-
-    def argument_code(self, name: str) -> str | None:
-        """The value of an argument as code; None if it is the default."""
-        value = getattr(self, name)
-        return None if value == getattr(type(self), name) else value_code(value)
 
     def identity(self) -> dict[str, Json]:
         """What a state is checked against."""
@@ -321,10 +326,6 @@ class TextTable(SampledTable):
     def __post_init__(self) -> None:
         check_schema(self.schema)
         super().__post_init__()
-
-    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
-        """The stream itself: the text is UTF-8."""
-        return stream
 
     def replace_nulls(
         self, types: Mapping[str, pa.DataType], read: Sequence[str] | None, later: Iterable[TableHead]

@@ -7,13 +7,13 @@ import io
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from ..core.rows import BlockRows, part_of
 from ..errors import ArgumentError, DataError, FeedpipeError, Origin, shown_path, with_call_site
-from .streams import ChunkSize, RangedFormat, StreamWindow, stream_error
+from .streams import ChunkSize, StreamWindow, stream_error
 
 _BLOCK_BYTES = 2**16
 _HANDLER = "feedpipe.undecodable"
@@ -167,28 +167,6 @@ ParseChunk = Callable[[Chunk, int], Iterator[ParsedPart]]
 """Parses a chunk, given the number of records of the file before it. A caller that does not want the records behind a
 malformed one stops asking."""
 
-F = TypeVar("F", covariant=True)
-
-
-class TextFormat(RangedFormat[F], Protocol[F]):
-    """A format of text, in which each line break ends a record if files are split."""
-
-    def as_utf8(self, stream: BinaryIO, name: str) -> BinaryIO:
-        """The stream of a file, decoded if a parser needs that."""
-        ...
-
-    def last_record_end(self, data: bytes) -> int:
-        """The end of the last whole record of `data`; 0 if it holds none."""
-        ...
-
-    def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
-        """Where the records of a file begin, and the function that parses its chunks."""
-        ...
-
-    def row_lines(self, chunk: Chunk) -> list[int]:
-        """The line of each row of a chunk."""
-        ...
-
 
 def count_lines(data: bytes) -> int:
     """The number of line breaks."""
@@ -212,7 +190,7 @@ class ChunkReader:
 
     Args:
         stream: of bytes. The reader seeks in it if it can, else it reads over what comes before.
-        name: the name of the file, for errors.
+        path: the path of the file.
         last_record_end: finds the end of the last whole record of some bytes; gives 0 if they hold none.
         start, stop: bytes of the range. If it is not the whole file, each line break must end a record, and the stream
             must be able to seek.
@@ -222,26 +200,26 @@ class ChunkReader:
     def __init__(
         self,
         stream: BinaryIO,
-        name: str,
+        path: str,
         last_record_end: Callable[[bytes], int] = last_line_end,
         start: int = 0,
         stop: int = TO_END,
         line_counts: dict[str, list[int]] | None = None,
     ) -> None:
-        self.name = name
+        self.path = path
         self._stream = stream
         self._last_record_end = last_record_end
         self._start = start
         self._stop = stop
         self._line_counts = {} if line_counts is None else line_counts
         self._lines: int | None = None if start else 0  # before the range; None until they are counted
-        self._window = StreamWindow(stream, name)
+        self._window = StreamWindow(stream, path)
 
     def whole(self) -> ChunkReader:
         """A reader of the whole file on the same stream; use it before this one."""
         if not self._start and self._stop == TO_END:
             return self
-        return ChunkReader(self._stream, self.name, self._last_record_end)
+        return ChunkReader(self._stream, self.path, self._last_record_end)
 
     def first_record(self, begin: TextPlace) -> TextPlace:
         """Find the first record that begins in the range, given where the records of the file begin.
@@ -262,17 +240,17 @@ class ChunkReader:
             yield chunk
             at = chunk.end
 
-    def origins(self, chunk: Chunk, lines: Sequence[int]) -> list[Origin | None]:
+    def origins(self, chunk: Chunk, lines: Sequence[int]) -> list[Origin]:
         """The origins of the rows that begin in these lines of a chunk: lines, or bytes far into a file."""
         if self._start <= MAX_COUNTED_BYTES:
             shift = self._lines_before()
-            return [Origin(self.name, shift + line, "line") for line in lines]
+            return [Origin(self.path, shift + line, "line") for line in lines]
         begins = [0, *(np.flatnonzero(np.frombuffer(chunk.data, np.uint8) == _NEWLINE) + 1).tolist()]
-        return [Origin(self.name, chunk.at.offset + begins[line - chunk.at.line], "byte") for line in lines]
+        return [Origin(self.path, chunk.at.offset + begins[line - chunk.at.line], "byte") for line in lines]
 
     def describe(self, place: TextPlace) -> str:
         """File and line of a place, for an error."""
-        name = shown_path(self.name)
+        name = shown_path(self.path)
         if self._start > MAX_COUNTED_BYTES:
             limit = MAX_COUNTED_BYTES >> 20
             return f"{name}, byte {place.offset} (lines are counted in the first {limit} MiB of a file)"
@@ -320,7 +298,7 @@ class ChunkReader:
     def _lines_before(self) -> int:
         """Count the line breaks before the range. This reads the file up to there, so only errors do it."""
         if self._lines is None:
-            counts = self._line_counts.setdefault(self.name, [0])
+            counts = self._line_counts.setdefault(self.path, [0])
             number = min(self._start // _COUNTED_BYTES, len(counts) - 1)
             lines, at = counts[number], number * _COUNTED_BYTES
             try:
@@ -338,7 +316,7 @@ class ChunkReader:
             except FeedpipeError:
                 raise
             except OSError as error:
-                raise stream_error(error, self.name, self._stream, at) from error
+                raise stream_error(error, self.path, self._stream, at) from error
             self._lines = lines
         return self._lines
 

@@ -19,7 +19,8 @@ from ..core.skips import OnError, Retry, check_on_error, check_retry
 from ..engine.calls import extend_until_error, map_until_error, stop_iteration_error
 from ..engine.retrying import retrying
 from ..errors import ArgumentError, with_call_site
-from ..files.parquet import ParseParquet, RowGroups
+from ..files.parquet import Parquet
+from ..files.units import Parse, Units
 from ..formats.expressions import is_expression
 from ._filter_rows import ExpressionFilter, FilterResult, FilterRows
 from .select import Drop, Select
@@ -108,10 +109,10 @@ def with_later_filter(node: N, expression: Any) -> N:
     The operators between keep the names of columns and treat each row by itself, so the same rows pass the filter.
     """
     op = node.op
-    if isinstance(op, RowGroups):
+    if isinstance(op, Units) and isinstance(op.format, Parquet):
         op = replace(op, format=op.format.with_later_filter(expression))
         return type(node)(op, node.inputs, node.call_site)
-    if len(node.inputs) != 1 or not (op.transparent or isinstance(op, (ParseParquet, ExpressionFilter, Select, Drop))):
+    if len(node.inputs) != 1 or not (op.transparent or isinstance(op, (Parse, ExpressionFilter, Select, Drop))):
         return node
     source = with_later_filter(node.inputs[0], expression)
     return node if source is node.inputs[0] else type(node)(op, (source,), node.call_site)

@@ -12,8 +12,8 @@ from ..core.graph import Node
 from ..core.operator import StageView
 from ..core.rows import Rows, column_names, select_columns
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
-from ..files.parquet import ParseParquet, RowGroups
-from ..files.parquet_file import LaterChoice
+from ..files.parquet import LaterChoice, Parquet
+from ..files.units import Parse, Units
 from ..formats.columns import check_names, first_duplicate
 from ._column_operator import ColumnOperator
 from ._filter_rows import ExpressionFilter
@@ -168,12 +168,12 @@ def with_later_choice(node: N, columns: tuple[str, ...], filters: tuple[Any, ...
     The operators between give rows as they are, and use no columns but those in `filters`, their expressions.
     """
     op = node.op
-    if isinstance(op, RowGroups):
+    if isinstance(op, Units) and isinstance(op.format, Parquet):
         op = replace(op, format=op.format.with_later_choice(LaterChoice(columns, filters)))
         return type(node)(op, node.inputs, node.call_site)
     if isinstance(op, ExpressionFilter):
         filters = (*filters, op.expression)
-    elif not (op.transparent or isinstance(op, (ParseParquet, Shuffle, SliceBase))):
+    elif not (op.transparent or isinstance(op, (Parse, Shuffle, SliceBase))):
         return node
     if len(node.inputs) != 1:
         return node

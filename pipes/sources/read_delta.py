@@ -19,10 +19,11 @@ from ..core.operator import Columns, Operator, StageView, Weights
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, index_array
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, text_of, with_call_site
+from ..files.footers import FileContents, FileUnits
 from ..files.open_files import at_call_site
-from ..files.parquet import ParseParquet, RowGroups
-from ..files.parquet_file import ColumnBounds, Parquet, may_match
-from ..files.units import FileContents, FileUnits
+from ..files.parquet import Parquet
+from ..files.parquet_footer import ColumnBounds, may_match
+from ..files.units import InputFiles, Parse, Units, UnitTable
 from ..formats.columns import FlatHead, TableHead, decoded_type
 from ..formats.table_format import DeclaredSchema
 from ..pipe import Pipe
@@ -95,13 +96,15 @@ def read_delta(
     number = None if version is None else check_int("version", version, least=0)
     form = DeltaFormat(columns=columns, filter=filter)
     files = DeltaFiles(str(os.fspath(uri)), form, number)
-    units = DeltaRowGroups(form, has_fixed_order=True)
-    return Pipe[Row].source(files).then(units).then(DeltaRows(form))
+    return Pipe[Row].source(files).then(Units(form, has_fixed_order=True)).then(DeltaRows(form))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DeltaFormat(Parquet):
-    """The options of Parquet files whose columns are those of the log, in its order."""
+    """The options of Parquet files whose columns are those of the log, in its order.
+
+    A file is not opened if the log shows that no row passes the filters.
+    """
 
     kind: ClassVar[str] = "read_delta"
     arguments: ClassVar[tuple[str, ...]] = ("columns", "filter")
@@ -115,12 +118,23 @@ class DeltaFormat(Parquet):
     def folder_types(self, first: str, paths: Iterable[str], taken: Sequence[str]) -> dict[str, pa.DataType]:
         return {}
 
-    def may_match(self, values: Mapping[str, Any], bounds: Mapping[str, ColumnBounds]) -> bool:
-        """Whether a file with these values and bounds in the log may have rows for all filters."""
-        return all(
-            may_match(expression, types, values, {name: bound for name, bound in bounds.items() if name in types})
-            for expression, types in self.filters()
-        )
+    def resolved(self, files: InputFiles) -> tuple[DeltaFormat, UnitTable]:
+        table = cast("DeltaFiles", files.source)
+        form = self.fix([table.head()], ())
+        types = dict(item for _, columns in form.filters() for item in columns.items())
+        bounded = zip(files, table.bounds(types), strict=True)
+        contents = FileUnits.of(in_threads(lambda item: form.bounded_contents(*item), bounded))
+        return form, contents.unit_table(self.fields)
+
+    def bounded_contents(self, file: File, bounds: Mapping[str, ColumnBounds]) -> FileContents:
+        """The contents of a file with these bounds in the log; none if it has no rows for all filters."""
+        import pyarrow as pa
+
+        values = cast("TableFile", file).values
+        for expression, types in self.filters():
+            if not may_match(expression, types, values, {name: bounds[name] for name in types if name in bounds}):
+                return FileContents(pa.schema([]), 0, [], [])
+        return self.contents(file)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,31 +215,8 @@ class DeltaFiles(Operator):
 
 
 @dataclass(frozen=True, eq=False)
-class DeltaRowGroups(RowGroups):
-    """Their row groups. A file is not opened if the log shows that no row passes the filters."""
-
-    def with_fixed_format(self, stage: StageView) -> DeltaRowGroups:
-        head = cast("DeltaFiles", stage.input.op).head()
-        return replace(self, format=self.format.fix([head], ()))
-
-    def with_fixed_units(self, stage: StageView) -> DeltaRowGroups:
-        op = self.with_fixed_format(stage)
-        types = dict(item for _, columns in op.format.filters() for item in columns.items())
-        files = zip(self._files(stage), cast("DeltaFiles", stage.input.op).bounds(types), strict=True)
-        contents = in_threads(lambda item: op._contents(*item), files)
-        return replace(op, table=FileUnits.of(contents).unit_table(self.fields))
-
-    def _contents(self, file: File, bounds: Mapping[str, ColumnBounds]) -> FileContents:
-        import pyarrow as pa
-
-        if cast("DeltaFormat", self.format).may_match(cast("TableFile", file).values, bounds):
-            return self.contents(file)
-        return FileContents(pa.schema([]), 0, [], [])
-
-
-@dataclass(frozen=True, eq=False)
-class DeltaRows(ParseParquet):
-    """The rows of the row groups."""
+class DeltaRows(Parse):
+    """The rows of their row groups."""
 
     kind: ClassVar[str] = "delta_rows"
 

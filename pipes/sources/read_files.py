@@ -1,4 +1,8 @@
-"""The readers of files: `list_files`, `open_files` and the parser of a format in one call."""
+"""The readers of files: `list_files`, `open_files` and the parser of a format in one call.
+
+`list_files` documents the arguments that say which files, `open_files` how these are opened, and the parser of the
+format its own ones, the same as here.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from ..files.tar import parse_tar
 from ..files.tfrecord import Features, parse_tfrecord
 from ..formats.columns import Schema
 from ..pipe import Pipe
+from ..storage.file import File
 from ..storage.file_cache import FileCache
 from .list_files import list_files
 
@@ -51,16 +56,9 @@ def read_arrow(
     when a row needs it, and processes share the pages. Errors name file and column, or file and row.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        columns: reads only these, in this order; see `parse_arrow` for this and the arguments below.
-        path_column: the name of a further column with the path of the file.
-        row_column: the name of a further column with the number of the row in its file, from 0.
-        unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_arrow`.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        cache: how they are opened; see `open_files`.
+        columns, path_column, row_column, unify_schemas: how they are parsed; see `parse_arrow`.
 
     Raises:
         SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
@@ -74,9 +72,8 @@ def read_arrow(
         >>> len(pipe), pipe[-1], pipe.shuffle().batch(3).collate()[0]["y"].sum()
         (3, {'y': 2.5}, tensor(4.5000, dtype=torch.float64))
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_arrow(
-        open_files(listed, filesystem=filesystem, cache=cache),
+        _files(paths, pattern, filesystem, manifest, cache, "infer", recursive=recursive),
         columns=columns,
         path_column=path_column,
         row_column=row_column,
@@ -104,14 +101,9 @@ def read_avro(
     shuffles the ranges too. Errors name file and byte.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in their subfolders as well.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        path_column: the name of a further key with the path of the file.
-        on_error: what happens to a record that cannot be read, and to the rest of its block; see `parse_avro`.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        cache: how they are opened; see `open_files`.
+        path_column, on_error: how they are parsed; see `parse_avro`.
 
     Raises:
         ArgumentError: fastavro is not installed; `pip install 'feedpipe[avro]'` installs it.
@@ -126,9 +118,10 @@ def read_avro(
         >>> list(fp.read_avro("a.avro"))
         [{'x': 0.5}, {'x': None}]
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_avro(
-        open_files(listed, filesystem=filesystem, cache=cache), path_column=path_column, on_error=on_error
+        _files(paths, pattern, filesystem, manifest, cache, "infer", recursive=recursive),
+        path_column=path_column,
+        on_error=on_error,
     )
 
 
@@ -148,13 +141,8 @@ def read_bytes(
     files as `list_files` sorts them. Length: the number of files; indexed. State: a position.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in their subfolders as well.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        compression: of all files; "infer" goes by the end of each name, None takes the bytes as they are.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        compression, cache: how they are opened; see `open_files`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -166,8 +154,7 @@ def read_bytes(
         >>> fp.read_bytes("*.txt").decode()[0]
         {'path': 'a.txt', 'bytes': 'hello'}
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
-    return parse_bytes(open_files(listed, compression=compression, filesystem=filesystem, cache=cache))
+    return parse_bytes(_files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive))
 
 
 def read_csv(
@@ -201,26 +188,10 @@ def read_csv(
     files with `newlines_in_values=False`. Errors name file, line and column.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        compression: of all files; "infer" goes by the end of each name; see `open_files`.
-        schema: types by name; see `parse_csv` for this and the arguments below.
-        columns: reads only these, in this order.
-        delimiter: the character between values.
-        header: whether the first line of each file has the names; by default it has, unless `column_names` is given.
-        column_names: names for all columns; they replace those of the header.
-        quote: the character around a value; None means that quotes are plain characters.
-        null_values: texts that mean a missing value in columns that are not text.
-        newlines_in_values: False promises that each record is one line, so that several workers can read one file.
-        encoding: of the files, any that Python knows.
-        path_column: the name of a further column with the path of the file.
-        row_column: the name of a further column with the number of the row in its file, from 0.
-        unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_csv`.
-        on_error: what happens to a row that cannot be parsed, such as one with too few values; see `map`.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        compression, cache: how they are opened; see `open_files`.
+        schema, columns, delimiter, header, column_names, quote, null_values, newlines_in_values, encoding, path_column,
+            row_column, unify_schemas, on_error: how they are parsed; see `parse_csv`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -234,9 +205,8 @@ def read_csv(
         >>> fp.read_csv("a.csv", columns=["y"]).batch(2).head()
         [Rows(2 x ['y'])]
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_csv(
-        open_files(listed, compression=compression, filesystem=filesystem, cache=cache),
+        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
         schema=schema,
         columns=columns,
         delimiter=delimiter,
@@ -277,19 +247,9 @@ def read_jsonl(
     share the work by ranges of files, so several can read one file. Errors name file, line and field.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        compression: of all files; "infer" goes by the end of each name; see `open_files`.
-        schema: types by name; see `parse_jsonl`.
-        columns: reads only these fields, in this order.
-        path_column: the name of a further column with the path of the file.
-        row_column: the name of a further column with the number of the row in its file, from 0.
-        unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_jsonl`.
-        on_error: what happens to a line that is no such object; see `map`.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        compression, cache: how they are opened; see `open_files`.
+        schema, columns, path_column, row_column, unify_schemas, on_error: how they are parsed; see `parse_jsonl`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -301,9 +261,8 @@ def read_jsonl(
         >>> list(fp.read_jsonl("a.jsonl"))
         [{'x': 1}, {'x': 2}]
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_jsonl(
-        open_files(listed, compression=compression, filesystem=filesystem, cache=cache),
+        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
         schema=schema,
         columns=columns,
         path_column=path_column,
@@ -332,15 +291,9 @@ def read_lines(
     files, so several can read one file.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in their subfolders as well.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        compression: of all files; "infer" goes by the end of each name; see `open_files`.
-        encoding: of the text; see `parse_lines`.
-        on_error: what happens to a line that is not in that encoding; see `map`.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        compression, cache: how they are opened; see `open_files`.
+        encoding, on_error: how they are parsed; see `parse_lines`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -352,9 +305,8 @@ def read_lines(
         >>> list(fp.read_lines("a.txt"))
         ['one', 'two']
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_lines(
-        open_files(listed, compression=compression, filesystem=filesystem, cache=cache),
+        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
         encoding=encoding,
         on_error=on_error,
     )
@@ -378,19 +330,13 @@ def read_mds(
     Element: a dict with a value for each column; images in JPEG or PNG stay bytes. Order: the files as `list_files`
     sorts them, and the samples of each file in order. Length: unknown; streamed, or with `indexed=True` known; indexed.
     State: the number of a sample in its file, to which a resume seeks. Workers share the work by files, and a later
-    `shuffle` shuffles the files too; with `indexed=True` they share it by samples. Errors name file and sample.
+    `shuffle` shuffles the files too; with `indexed=True` they share it by samples. Errors name file and sample. The
+    pattern leaves out `index.json`; files named `.mds.zstd` need `compression="zstd"`.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob, so without `index.json`.
-        recursive: in folders, takes the files in their subfolders as well.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        compression: of all files; "infer" goes by the end of each name; see `open_files`. `.mds.zstd` needs "zstd".
-        path_column: the name of a further key with the path of the file.
-        indexed: gives samples by position, by the heads of the files; see `parse_mds`.
-        on_error: what happens to a sample that is damaged; see `map`.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        compression, cache: how they are opened; see `open_files`.
+        path_column, indexed, on_error: how they are parsed; see `parse_mds`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -409,9 +355,8 @@ def read_mds(
         >>> len(fp.read_mds(".", indexed=True))
         1
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_mds(
-        open_files(listed, compression=compression, filesystem=filesystem, cache=cache),
+        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
         path_column=path_column,
         indexed=indexed,
         on_error=on_error,
@@ -439,16 +384,9 @@ def read_orc(
     and a later `shuffle` shuffles the stripes too. Errors name file and column, or file and row.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        columns: reads only these, in this order; see `parse_orc` for this and the arguments below.
-        path_column: the name of a further column with the path of the file.
-        row_column: the name of a further column with the number of the row in its file, from 0; errors count from 1.
-        unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_orc`.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        cache: how they are opened; see `open_files`.
+        columns, path_column, row_column, unify_schemas: how they are parsed; see `parse_orc`.
 
     Raises:
         SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
@@ -461,9 +399,8 @@ def read_orc(
         >>> len(pipe), pipe.batch(2).collate().head(1)
         (3, [{'y': tensor([0.5000, 1.5000], dtype=torch.float64)}])
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_orc(
-        open_files(listed, filesystem=filesystem, cache=cache),
+        _files(paths, pattern, filesystem, manifest, cache, "infer", recursive=recursive),
         columns=columns,
         path_column=path_column,
         row_column=row_column,
@@ -494,17 +431,9 @@ def read_parquet(
     column, or file and row.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        columns: reads only these, in this order; see `parse_parquet` for this and the arguments below.
-        filter: an expression of `pyarrow.compute`; it leaves out row groups by their statistics, then rows.
-        path_column: the name of a further column with the path of the file.
-        row_column: the name of a further column with the number of the row in its file, from 0; errors count from 1.
-        unify_schemas: gives the columns of all files, with null if a file lacks one; see `parse_parquet`.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        cache: how they are opened; see `open_files`.
+        columns, filter, path_column, row_column, unify_schemas: how they are parsed; see `parse_parquet`.
 
     Raises:
         SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
@@ -517,9 +446,8 @@ def read_parquet(
         >>> len(pipe), pipe.batch(2).collate().head(1)
         (3, [{'y': tensor([0.5000, 1.5000], dtype=torch.float64)}])
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_parquet(
-        open_files(listed, filesystem=filesystem, cache=cache),
+        _files(paths, pattern, filesystem, manifest, cache, "infer", recursive=recursive),
         columns=columns,
         filter=filter,
         path_column=path_column,
@@ -548,15 +476,9 @@ def read_tar(
     later `shuffle` shuffles the files too. Errors name file and byte.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in their subfolders as well.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        compression: of all files; "infer" goes by the end of each name; see `open_files`.
-        path_column: the name of a further key with the path of the tar file.
-        on_error: what happens to a row with a member that cannot be a part of it; see `map`.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        compression, cache: how they are opened; see `open_files`.
+        path_column, on_error: how they are parsed; see `parse_tar`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -571,9 +493,8 @@ def read_tar(
         >>> list(fp.read_tar("a.tar").decode())
         [{'__key__': '7', 'txt': 'seven'}]
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_tar(
-        open_files(listed, compression=compression, filesystem=filesystem, cache=cache),
+        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
         path_column=path_column,
         on_error=on_error,
     )
@@ -604,19 +525,9 @@ def read_tfrecord(
     and byte.
 
     Args:
-        paths: a file, a folder, a glob, or a list of those; see `list_files`.
-        pattern: in folders and globs, takes only files whose name matches this glob.
-        recursive: in folders, takes the files in their subfolders as well; names such as `year=2024` become columns.
-        filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
-        manifest: the path of a file that keeps the listing for later runs; see `list_files`.
-        cache: keeps what is read of remote files on a local disk; see `FileCache`.
-        compression: of all files; "infer" goes by the end of each name; see `open_files`.
-        features: reads only these: names, or types by name; see `parse_tfrecord` for this and the arguments below.
-        path_column: the name of a further column with the path of the file.
-        row_column: the name of a further column with the number of the record in its file, from 0.
-        unify_schemas: takes the features of all files together.
-        indexed: gives rows by position, by an index beside each file; see `parse_tfrecord`.
-        on_error: what happens to a record that is damaged or does not fit the columns; see `map`.
+        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        compression, cache: how they are opened; see `open_files`.
+        features, path_column, row_column, unify_schemas, indexed, on_error: how they are parsed; see `parse_tfrecord`.
 
     Raises:
         ArgumentError: the package for checksums is not installed; `pip install 'feedpipe[tfrecord]'` installs it.
@@ -629,9 +540,8 @@ def read_tfrecord(
         >>> list(fp.read_tfrecord("records"))
         [{'x': 0.0, 'y': [0, 0]}, {'x': 0.5, 'y': [1, 1]}, {'x': 1.0, 'y': [2, 2]}]
     """
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
     return parse_tfrecord(
-        open_files(listed, compression=compression, filesystem=filesystem, cache=cache),
+        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
         features=features,
         path_column=path_column,
         row_column=row_column,
@@ -639,3 +549,17 @@ def read_tfrecord(
         indexed=indexed,
         on_error=on_error,
     )
+
+
+def _files(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    pattern: str | None,
+    filesystem: object,
+    manifest: str | os.PathLike[str] | None,
+    cache: FileCache | None,
+    compression: str | None,
+    *,
+    recursive: bool,
+) -> Pipe[File]:
+    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
+    return open_files(listed, compression=compression, filesystem=filesystem, cache=cache)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -309,7 +310,6 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
         self._query = query
         self._snapshot = snapshot
         self._is_checked = is_checked
-        self._origins = context.tracing.origins
         self._open_connections = context.process.resources.get(OpenConnections, OpenConnections)
         self._connected: Connected | None = None
         self._address = -1  # of the connection
@@ -432,12 +432,10 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
             )
 
     def _piece(self, unit: RangeUnit, batch: pa.RecordBatch, at: Place, end: Place | None) -> Piece:
-        origins: list[Origin | None] | None = None
-        if self._origins:
-            origins = self._row_origins(unit, batch, cast("int", at[1]))
+        origins = partial(self._origins, unit, batch, cast("int", at[1]))
         return Piece(rows_of(batch, self._schema), at, end, origins)
 
-    def _row_origins(self, unit: RangeUnit, batch: pa.RecordBatch, before: int) -> list[Origin | None]:
+    def _origins(self, unit: RangeUnit, batch: pa.RecordBatch, before: int) -> list[Origin]:
         import pyarrow as pa
 
         key, shown = self._query.key, repr(self._database)

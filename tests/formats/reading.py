@@ -8,7 +8,8 @@ from typing import Any
 
 from feedpipe.errors import DataError
 
-from ..support.formats import ChunkReader, ChunkSize, TextFormat
+from ..support.files import TextFormat
+from ..support.formats import ChunkReader, ChunkSize
 
 
 class Always(ChunkSize):
@@ -21,16 +22,16 @@ class Always(ChunkSize):
         return self.size
 
 
-def open_reader(data: bytes, form: TextFormat[Any], name: str) -> ChunkReader:
+def open_reader(data: bytes, form: TextFormat, name: str) -> ChunkReader:
     return ChunkReader(io.BytesIO(data), name, form.last_record_end)
 
 
-def fix(form: TextFormat[Any], files: Sequence[bytes], name: str) -> Any:
+def fix(form: TextFormat, files: Sequence[bytes], name: str) -> Any:
     """Fix names and types by these files."""
     return form.fix((form.head(io.BytesIO(data), f"first-{k}.{name}") for k, data in enumerate(files)), [])
 
 
-def read_all(data: bytes, form: TextFormat[Any], size: int, name: str) -> tuple[list[Any], list[int], DataError | None]:
+def read_all(data: bytes, form: TextFormat, size: int, name: str) -> tuple[list[Any], list[int], DataError | None]:
     """The rows, their lines, and the error that ended them, if one did."""
     reader = open_reader(data, form, name)
     start, parse = form.start_reading(reader)

@@ -316,7 +316,7 @@ def test_the_columns_of_a_row_group_are_fetched_at_once_and_no_others() -> None:
 
 
 def test_large_row_groups_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ..support.files import parquet_file
+    from ..support.files import parquet as parquet_file
 
     monkeypatch.setattr(parquet_file, "MAX_FETCH_BYTES", 2**16)
     sink = io.BytesIO()

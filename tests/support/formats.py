@@ -14,5 +14,4 @@ from feedpipe.formats.text import LAST_RECORD_BYTES as LAST_RECORD_BYTES
 from feedpipe.formats.text import TO_END as TO_END
 from feedpipe.formats.text import Chunk as Chunk
 from feedpipe.formats.text import ChunkReader as ChunkReader
-from feedpipe.formats.text import TextFormat as TextFormat
 from feedpipe.formats.text import TextPlace as TextPlace

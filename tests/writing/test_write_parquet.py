@@ -115,6 +115,8 @@ def test_values_come_back(tmp_path: Path, name: str) -> None:
         [np.arange(4), np.arange(4) * 2],
         [np.array([[True], [False]]), np.array([[False], [False]])],
         [np.zeros((2, 2), np.uint8).T, np.arange(8, dtype=np.uint8).reshape(2, 4)[:, ::2]],
+        [np.arange(4).reshape(2, 2).astype("datetime64[us]"), np.arange(4, 8).reshape(2, 2).astype("datetime64[us]")],
+        [np.arange(3).astype("timedelta64[ns]"), np.arange(3, 6).astype("timedelta64[ns]")],
     ],
 )
 def test_arrays_of_one_shape_come_back(tmp_path: Path, values: list[Any]) -> None:

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ...support.examples import examples
-from ...support.files import Csv, Jsonl, Lines, jsonl
+from ...support.files import Csv, Jsonl, Lines, TextFormat, jsonl
 from ...support.files import csv_parser as dialect
 from ...support.files import csv_parser as faults
-from ...support.formats import TextFormat
 from ...support.formats import text as records
 from ..reading import Always, fix, open_reader
 
@@ -23,7 +22,7 @@ RECORDS = st.lists(VALUES, min_size=1, max_size=3).map(",".join)
 SCHEMA = {"a": "int64", "b": "int8", "c": "string"}
 
 
-def parsed(data: bytes, form: TextFormat[Any], size: int) -> list[object]:
+def parsed(data: bytes, form: TextFormat, size: int) -> list[object]:
     """The rows, and the errors in place of malformed records; the error that ends them, if one does."""
     reader = open_reader(data, form, "a")
     start, parse = form.start_reading(reader)
@@ -38,7 +37,7 @@ def parsed(data: bytes, form: TextFormat[Any], size: int) -> list[object]:
     return outcome
 
 
-def by_halving(data: bytes, form: TextFormat[Any], size: int) -> list[object]:
+def by_halving(data: bytes, form: TextFormat, size: int) -> list[object]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "_parse_around", lambda *arguments: None)
         return parsed(data, form, size)
@@ -103,7 +102,7 @@ def test_quotes_that_are_not_closed_are_found_together(lines: list[str]) -> None
 
 
 def count_questions(
-    monkeypatch: pytest.MonkeyPatch, name: str, modules: list[ModuleType], form: TextFormat[Any], lines: list[str]
+    monkeypatch: pytest.MonkeyPatch, name: str, modules: list[ModuleType], form: TextFormat, lines: list[str]
 ) -> int:
     """How often the function `name` of these modules asks Arrow about 2,000 lines, of which 40 are malformed."""
     asked = 0

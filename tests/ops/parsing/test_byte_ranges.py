@@ -171,7 +171,7 @@ def test_files_are_cut_into_equal_ranges(files, length):
     sizes, compressed = np.array([size for size, _ in files], np.int64), np.array([c for _, c in files], np.bool_)
     if len(files):  # one huge file costs too many ranges
         length = max(length, int(sizes[0]) // 1000)
-    table = _byte_ranges.ByteRanges(Lines(), True)._table(sizes, compressed, length)
+    table = Lines().cut_files(sizes, compressed, length)
     expected = []
     for number, (size, whole) in enumerate(files):
         count = 1 if whole else max(1, -(-size // length))

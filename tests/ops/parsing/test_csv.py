@@ -178,6 +178,19 @@ def test_lineage(tmp_path, monkeypatch):
         list(fp.list_files("*.csv").open_files().parse_csv(row_column="id"))
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_folder_gives_its_name_as_it_is_and_errors_show_it_escaped(tmp_path, form):
+    path = tmp_path / "city=K\aln" / f"a.{form}"
+    path.parent.mkdir()
+    path.write_text("x\n1\n2,3\n" if form == "csv" else '{"x": 1}\n{"x": \n')
+    files = fp.from_sequence([str(path)]).open_files()
+    pipe = files.parse_csv(path_column="path") if form == "csv" else files.parse_jsonl(path_column="path")
+    rows = iter(pipe)
+    assert next(rows) == {"x": 1, "city": "K\aln", "path": str(path)}
+    with pytest.raises(DataError, match=r"city=K\\x07ln"):
+        next(rows)
+
+
 def test_folders_give_columns(tmp_path):
     files = []
     for number, (year, code) in enumerate([("2023", "07"), ("2024", "a%2Fb"), ("2024", "__HIVE_DEFAULT_PARTITION__")]):

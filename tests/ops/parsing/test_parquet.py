@@ -15,7 +15,7 @@ from feedpipe.testing import check_operator
 
 from ...support.engine import resolve
 from ...support.examples import examples
-from ...support.files import parquet_file
+from ...support.files import parquet as parquet_file
 from .parquet_files import column, counted, listed, parsed, write
 
 

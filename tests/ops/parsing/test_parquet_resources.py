@@ -19,8 +19,8 @@ from ...storage.remote_store import RemoteStore
 from ...support.core import end_dropped
 from ...support.engine import bind, resolve
 from ...support.files import open_files as _open_files
-from ...support.files import parquet_file
-from ...support.files import parquet_file as _footers
+from ...support.files import parquet as parquet_file
+from ...support.files import parquet_footer as _footers
 from .parquet_files import counted, parsed, write
 
 

@@ -66,3 +66,20 @@ def test_resumes_at_sampled_positions(tmp_path, world_size):
                 expected = [batch for batch, _ in steps[place + 1 :]]
                 if expected:
                     assert [list(batch) for batch in again] == expected
+
+
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
+def test_files_in_another_order_each_epoch_resume_where_shards_divide_a_file(tmp_path):
+    files = counted(tmp_path, [50, 33, 90], rows=7)
+    pipe = fp.from_sequence(files).shuffle().open_files().parse_parquet()
+    loaders = [fp.Loader(pipe, rank=rank, world_size=2, even=None, seed=3) for rank in range(2)]
+    rows = [[row["id"] for row in loader] for loader in loaders]
+    assert sorted(sum(rows, [])) == list(range(173))
+    for rank in range(2):
+        for place in (0, 1, 20, len(rows[rank]) - 1):
+            before = fp.Loader(pipe, rank=rank, world_size=2, even=None, seed=3)
+            run = iter(before)
+            seen = [next(run)["id"] for _ in range(place)]
+            after = fp.Loader(pipe, rank=rank, world_size=2, even=None, seed=3)
+            after.load_state_dict(before.state_dict())
+            assert seen + [row["id"] for row in after] == rows[rank]

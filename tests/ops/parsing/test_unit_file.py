@@ -23,8 +23,8 @@ from feedpipe.extensions import Context
 from ...storage.remote_store import RemoteStore
 from ...support.core import walk
 from ...support.engine import bind, resolve
-from ...support.files import FileContents, FileUnits, RowGroup
-from ...support.files import parquet_file as _footers
+from ...support.files import FileContents, FileUnits, Parquet
+from ...support.files import parquet_footer as _footers
 from ...support.storage import open_version
 
 LOG = "feedpipe"
@@ -276,8 +276,8 @@ def test_the_digest_is_one_of_values() -> None:
         FileUnits.of([FileContents(schema, 5, [3, 4], [False, True], None, 99), units_of(6)]),
     ]
     assert len({units.digest(), *(other.digest() for other in others)}) == 6
-    assert units.unit_table(RowGroup._fields).numbers.tolist() == [[0, 0, 3, 0, 5, 0], [0, 1, 4, 3, 5, 0]]
-    assert units.unit_table(RowGroup._fields).digest() == others[-1].unit_table(RowGroup._fields).digest()
+    assert units.unit_table(Parquet.fields).numbers.tolist() == [[0, 0, 3, 0, 5, 0], [0, 1, 4, 3, 5, 0]]
+    assert units.unit_table(Parquet.fields).digest() == others[-1].unit_table(Parquet.fields).digest()
 
 
 def units_of(seal: int) -> FileContents:
