@@ -58,7 +58,7 @@ def read_arrow(
     Args:
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         cache: how they are opened; see `open_files`.
-        columns, path_column, row_column, unify_schemas: how they are parsed; see `parse_arrow`.
+        columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_arrow`.
 
     Raises:
         SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
@@ -103,7 +103,8 @@ def read_avro(
     Args:
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         cache: how they are opened; see `open_files`.
-        path_column, on_error: how they are parsed; see `parse_avro`.
+        path_column: a further key; see `parse_avro`.
+        on_error: what happens to a row that cannot be parsed; see `parse_avro`.
 
     Raises:
         ArgumentError: fastavro is not installed; `pip install 'feedpipe[avro]'` installs it.
@@ -190,8 +191,9 @@ def read_csv(
     Args:
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
-        schema, columns, delimiter, header, column_names, quote, null_values, newlines_in_values, encoding, path_column,
-            row_column, unify_schemas, on_error: how they are parsed; see `parse_csv`.
+        schema, columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_csv`.
+        delimiter, header, column_names, quote, null_values, newlines_in_values, encoding: the form of the files; see `parse_csv`.
+        on_error: what happens to a row that cannot be parsed; see `parse_csv`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -249,7 +251,8 @@ def read_jsonl(
     Args:
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
-        schema, columns, path_column, row_column, unify_schemas, on_error: how they are parsed; see `parse_jsonl`.
+        schema, columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_jsonl`.
+        on_error: what happens to a row that cannot be parsed; see `parse_jsonl`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -293,7 +296,8 @@ def read_lines(
     Args:
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
-        encoding, on_error: how they are parsed; see `parse_lines`.
+        encoding: the form of the text; see `parse_lines`.
+        on_error: what happens to a row that cannot be parsed; see `parse_lines`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -336,7 +340,9 @@ def read_mds(
     Args:
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
-        path_column, indexed, on_error: how they are parsed; see `parse_mds`.
+        path_column: a further key; see `parse_mds`.
+        indexed: gives rows by position; see `parse_mds`.
+        on_error: what happens to a row that cannot be parsed; see `parse_mds`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -386,7 +392,7 @@ def read_orc(
     Args:
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         cache: how they are opened; see `open_files`.
-        columns, path_column, row_column, unify_schemas: how they are parsed; see `parse_orc`.
+        columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_orc`.
 
     Raises:
         SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
@@ -433,7 +439,8 @@ def read_parquet(
     Args:
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         cache: how they are opened; see `open_files`.
-        columns, filter, path_column, row_column, unify_schemas: how they are parsed; see `parse_parquet`.
+        columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_parquet`.
+        filter: the rows to read; see `parse_parquet`.
 
     Raises:
         SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
@@ -478,7 +485,8 @@ def read_tar(
     Args:
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
-        path_column, on_error: how they are parsed; see `parse_tar`.
+        path_column: a further key; see `parse_tar`.
+        on_error: what happens to a row that cannot be parsed; see `parse_tar`.
 
     Raises:
         SourceError: a path is missing, matches no file, or cannot be read.
@@ -527,7 +535,9 @@ def read_tfrecord(
     Args:
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
-        features, path_column, row_column, unify_schemas, indexed, on_error: how they are parsed; see `parse_tfrecord`.
+        features, path_column, row_column, unify_schemas: the columns of the rows; see `parse_tfrecord`.
+        indexed: gives rows by position; see `parse_tfrecord`.
+        on_error: what happens to a row that cannot be parsed; see `parse_tfrecord`.
 
     Raises:
         ArgumentError: the package for checksums is not installed; `pip install 'feedpipe[tfrecord]'` installs it.
