@@ -192,7 +192,8 @@ def read_csv(
         paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
         schema, columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_csv`.
-        delimiter, header, column_names, quote, null_values, newlines_in_values, encoding: the form of the files; see `parse_csv`.
+        delimiter, header, column_names, quote, null_values, newlines_in_values: the form; see `parse_csv`.
+        encoding: of the files; see `parse_csv`.
         on_error: what happens to a row that cannot be parsed; see `parse_csv`.
 
     Raises:
