@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -171,6 +170,12 @@ class BlockSize(Protocol):
         ...
 
 
+class Seconds(Protocol):
+    """A clock that counts the seconds of producing."""
+
+    def now(self) -> float: ...
+
+
 class AdaptiveBlockSize:
     """Starts at one row, grows while a block takes little time and few bytes, and halves when its rows take long.
 
@@ -188,7 +193,7 @@ class AdaptiveBlockSize:
 
     __slots__ = ("_before", "_clock", "_columns", "_limit", "_since", "_size")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Seconds) -> None:
         self._clock = clock
         self._size = 1
         self._limit = self.MAX_ROWS
@@ -236,7 +241,7 @@ class OneRow:
 
     __slots__ = ()
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Seconds) -> None:
         pass
 
     def rows(self) -> int:
@@ -244,25 +249,6 @@ class OneRow:
 
     def produced(self, rows: BlockRows) -> None:
         pass
-
-
-class Clock:
-    """Counts the seconds of producing, without those of the consumer."""
-
-    __slots__ = ("_away", "_left")
-
-    def __init__(self) -> None:
-        self._away = 0.0
-        self._left = 0.0
-
-    def now(self) -> float:
-        return perf_counter() - self._away
-
-    def leave(self) -> None:
-        self._left = perf_counter()
-
-    def enter(self) -> None:
-        self._away += perf_counter() - self._left
 
 
 # Sizes of rows

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CallSite, Origin
-from .block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow
+from .block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from .cursor import Cursor, Json
 from .ending import ProcessResources, Running
 from .rows import Indices
+from .times import Clock
 
 
 @dataclass(frozen=True, slots=True)

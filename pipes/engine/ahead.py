@@ -14,11 +14,12 @@ from weakref import ref
 
 import numpy as np
 
-from ..core.block import Block, BlockSize, Clock
+from ..core.block import Block, BlockSize
 from ..core.context import Call, Context, StartedKey, Work
 from ..core.ending import RunEnded
 from ..core.operator import Input, Operator, StageView
 from ..core.rows import BlockRows
+from ..core.times import Clock, times_of_input, waiting
 from ..errors import LoaderError
 from .calls import AheadLimit
 
@@ -326,17 +327,21 @@ class _Readable(Input, StageView, Protocol):
 # Prefetching
 
 
-def in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
-    """The blocks of `make`, made by a thread that pauses while `rows` rows are ready.
+def in_thread(
+    make: Callable[[Context], Iterator[Block]], rows: int, context: Context, operator: str
+) -> Iterator[Block]:
+    """The blocks of an operator, which `make` makes in a thread that pauses while `rows` rows are ready.
 
     The thread starts at the first `next` and ends when the iterator is closed or dropped. If `rows` is 0 or the run
     allows no threads, the calling thread makes the blocks.
     """
-    return _in_thread(make, rows, context) if rows and context.process.threads else make(context)
+    return _in_thread(make, rows, context, operator) if rows and context.process.threads else make(context)
 
 
-def _in_thread(make: Callable[[Context], Iterator[Block]], rows: int, context: Context) -> Iterator[Block]:
-    clock = Clock()  # the thread's own: it does not count the time in which the thread waits
+def _in_thread(
+    make: Callable[[Context], Iterator[Block]], rows: int, context: Context, operator: str
+) -> Iterator[Block]:
+    clock = Clock(times_of_input(operator))  # the thread's own: it does not count the time in which the thread waits
     queue = _Queue(rows, clock)
     inner = context.with_clock(clock)
     context.process.resources.start("feedpipe-prefetch", partial(queue.fill, make, inner), queue.close)
@@ -371,7 +376,7 @@ class _Queue:
         try:
             rows = 0
             blocks = make(context)  # kept until it is closed below: an iterator that is dropped runs its `finally` late
-            for block in blocks:
+            while (block := self._clock.next(blocks)) is not None:
                 rows += len(block)
                 self._ready.put(block)
                 del block  # it is the consumer's now
@@ -386,6 +391,7 @@ class _Queue:
             try:
                 context.running.close()
             finally:
+                self._clock.end()
                 self._ready.put(end)
 
     def _take(self, wait: bool) -> int | None:
@@ -395,16 +401,17 @@ class _Queue:
         except Empty:
             if not wait:
                 return 0
-        self._clock.leave()
-        try:
+        with self._clock.waiting("consumer"):
             return self._taken.get()
-        finally:
-            self._clock.enter()
 
     def next(self) -> Block | None:
         if self._done:
             return None
-        item = self._ready.get()
+        if self._ready.empty():
+            with waiting("input", self._clock.name):
+                item = self._ready.get()
+        else:
+            item = self._ready.get()
         if isinstance(item, Block):
             self._taken.put(len(item))
             return item

@@ -20,6 +20,7 @@ from ..core.context import Context
 from ..core.ending import Ending, ProcessResources, RunEnded
 from ..core.rows import BlockRows
 from ..core.skips import Skipped
+from ..core.times import waiting
 from ..errors import LoaderError
 
 T = TypeVar("T")
@@ -118,7 +119,9 @@ class CallPool(ABC):
             raise LoaderError(
                 "the threads of `concurrency=` belong to the process that started them; begin a new iterator here"
             )
-        call.wait()
+        if not call.done():
+            with waiting("calls"):
+                call.wait()
         if call.is_cancelled and self._closed:
             raise RunEnded
         if call.error is not None and not isinstance(call.error, Exception):

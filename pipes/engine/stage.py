@@ -17,6 +17,7 @@ from ..core.operator import Boundary, Operator, Order, Weights
 from ..core.process import raise_interrupt
 from ..core.rows import BlockRows, Indices, concat
 from ..core.skips import Skipped, covers, skips
+from ..core.times import here, measured_blocks
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, text_of, with_call_site
 from .ahead import call_ahead, in_thread, rows_ahead
 from .skips import blocks_around, code_without_policy, lost_of, rows_around
@@ -154,6 +155,8 @@ class Stage:
         """The rows at `indices`; indexed stages only."""
         if context.tracing.tracer is not None:
             return self._traced_rows(indices, context, context.tracing.tracer)
+        if (measured := here.measured) is not None:
+            return measured.measure(self.name, self._own_rows, indices, context)
         return self._own_rows(indices, context)
 
     def _own_rows(self, indices: Indices, context: Context) -> BlockRows:
@@ -161,7 +164,8 @@ class Stage:
 
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on."""
-        blocks = in_thread(lambda inner: self._blocks(at, inner), 0 if self.main_thread else self._buffer, context)
+        buffer = 0 if self.main_thread else self._buffer
+        blocks = in_thread(lambda inner: self._blocks(at, inner), buffer, context, self.name)
         if context.tracing.tracer is not None and not self.indexed:
             blocks = self._traced_blocks(blocks, context.tracing.tracer)
         if context.pacing.cut is not None:
@@ -184,7 +188,8 @@ class Stage:
                 )
             )
         context.running.add(blocks)
-        return skip_rows(blocks, at.skip) if at.skip and not seeks else blocks
+        blocks = skip_rows(blocks, at.skip) if at.skip and not seeks else blocks
+        return context.running.add(measured_blocks(self.name, blocks))
 
     def _traced_rows(self, indices: Indices, context: Context, tracer: Tracer) -> BlockRows:
         parts: list[BlockRows] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from collections.abc import Generator, Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from ..core.block import row_shape
 from ..core.ending import Ending
 from ..core.process import raise_interrupt, raised_by_signal_handler
+from ..core.times import EpochTimes, opening
 from ..engine.run import ONE_THREAD, interrupted, is_executing
 from ..errors import DataError, FeedpipeError, LoaderError, PlanError, RowError, StateError, shown_traceback
 from ..plan.plan import Position
@@ -116,7 +118,8 @@ class Epoch(Generic[T_co]):
         self._ending()
 
     def leave(self) -> None:
-        """Ends an epoch that nobody iterates any more, if other ranks wait for it; they learn of that."""
+        """Nobody iterates the epoch any more. If other ranks wait for it, it ends, and they learn of that."""
+        self.run.end_times()
         if self.run.is_awaited:
             with contextlib.suppress(LoaderError):  # another thread looks for an element
                 self.end("its iterator was dropped, so the other ranks do not wait for it")
@@ -228,6 +231,7 @@ class EpochRun:
         self._skips = None if epochs.lost_log is None else LostCounter(epochs.lost_log)
         self._session: Session | None = None
         self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
+        self._times: EpochTimes | None = None
 
     def elements(self) -> Generator[object, Request]:
         """The elements, each in the form that is requested, after a None.
@@ -236,7 +240,9 @@ class EpochRun:
         """
         request: Request = yield None
         try:
+            times = self._times = self._epochs.times.begin()
             step = self._first()
+            stamp = sys.maxsize if times is None or step is None else times.begin(self.progress.step + 1)
             while step is not None:
                 while request is PEEK:
                     request = yield step.element
@@ -253,6 +259,8 @@ class EpochRun:
                 self.element = step.element
                 if self._skips is not None and not self._padding:
                     self._skips.count(step.element, progress)
+                if times is not None and progress.step >= stamp:
+                    stamp = times.stamp(progress.step)
                 del step
                 request = yield self.element if request is None else (self.element, self._info())
                 if request is not PEEK:
@@ -280,6 +288,7 @@ class EpochRun:
     def finish(self, stop: Exception) -> None:
         if self.stop is None:
             self.stop, self.trace = stop, shown_traceback(stop)
+            self.end_times()
             if self._agreement is not None:
                 self._epochs.segment = self._agreement.segment
             if self.finished and self.schedule is not None:
@@ -287,6 +296,17 @@ class EpochRun:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+    def note_step(self) -> None:
+        """Notes the step for a report; most elements leave no note."""
+        if self._times is not None:
+            self._times.step = self.progress.step
+
+    def end_times(self) -> None:
+        """Nobody takes another element, or waits for one."""
+        if self._times is not None:
+            self.note_step()
+            self._times.end()
 
     def position(self) -> Progress:
         """The progress; after the last element of all ranks, the beginning of the next epoch."""
@@ -440,7 +460,8 @@ class EpochRun:
         if self._session is not None:
             self._session.close()
             self._session = None
-        self._session = self._epochs.open(self._schedule.plan, position, self.progress.data_pass)
+        with opening(self._times):
+            self._session = self._epochs.open(self._schedule.plan, position, self.progress.data_pass)
         return iter(self._session)
 
 

@@ -15,6 +15,7 @@ from ..core.code import constructor_code
 from ..core.graph import Node, node_code, walk
 from ..core.operator import Boundary, Operator
 from ..core.process import bytes_text, element_memory
+from ..core.times import LoaderTimes
 from ..engine.skips import LostLog
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
@@ -46,6 +47,7 @@ class Epochs:
         steps, even: of the schedule.
 
     Attributes:
+        times: what threads did in the epochs so far.
         segment: the steps that the ranks agreed on last, if they agree on the end of an epoch while it runs.
         lost_log: counts and records rows that are skipped; None if no operator skips any.
     """
@@ -74,6 +76,7 @@ class Epochs:
         self._number = next(_numbers)
         self._is_shared = False  # all ranks have the listings and types that the first one has resolved
         self.segment = 1
+        self.times = LoaderTimes()
         self.lost_log = LostLog.of(pipe)
 
     @property
@@ -224,7 +227,8 @@ class Epochs:
 
     def __getstate__(self) -> dict[str, object]:
         state = {**self.__dict__, "_schedule": None, "_executor": None, "_job": None, "_is_shared": False}
-        return {**state, "lost_log": LostLog.of(self.pipe)}  # each process writes files of its own
+        # Each process counts for itself, and writes files of its own.
+        return {**state, "times": LoaderTimes(), "lost_log": LostLog.of(self.pipe)}
 
     def _resolve_once(self, job: Job) -> None:
         """Fixes listings and types before the first epoch: the first rank looks at the files and tells the others."""

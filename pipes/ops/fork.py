@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, c
 
 import numpy as np
 
-from ..core.block import Block, Clock, nbytes
+from ..core.block import Block, nbytes
 from ..core.checks import check_bytes, check_callable, check_int
 from ..core.code import call_code
 from ..core.context import Context
@@ -20,6 +20,7 @@ from ..core.graph import walk
 from ..core.operator import Input, Order, StageView
 from ..core.process import bytes_text
 from ..core.rows import BlockRows, Indices
+from ..core.times import Clock
 from ..engine.calls import map_until_error
 from ..engine.stage import Stage
 from ..errors import LimitError, UnfitError, with_call_site
@@ -366,7 +367,6 @@ class _SharedRun:
         self._clock = Clock()
         self._context = context.with_clock(self._clock)
         self._blocks = source.blocks(at, self._context)
-        self._clock.leave()
         self._first = at.position
         self.round_key = _round_key(context)
         self._limit = limit
@@ -415,14 +415,11 @@ class _SharedRun:
             return block
 
     def _produce(self) -> Block | None:
-        self._clock.enter()
         try:
-            return next(self._blocks, None)
+            return self._clock.next(self._blocks)
         except BaseException as error:
             self._error = error
             raise
-        finally:
-            self._clock.leave()
 
     def _keep(self, block: Block) -> None:
         size = nbytes(block.rows)

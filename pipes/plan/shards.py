@@ -13,12 +13,13 @@ from typing import ClassVar, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block, Clock
+from ..core.block import Block
 from ..core.context import Context, Opened, RowShare, RowsRequest
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node
 from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take
+from ..core.times import Clock
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
 from .divide import Line, OpenRun, Part, Span
@@ -615,7 +616,6 @@ class _Reader:
         self._clock = Clock()
         self._context = context.with_clock(self._clock)
         self._blocks = source.blocks(at, self._context)
-        self._clock.leave()
         self._first = at.position
         self._claimed: set[RowShare] = set()
         self._error: BaseException | None = None
@@ -653,14 +653,11 @@ class _Reader:
             while not queue:
                 if self._error is not None:  # else a failed run would look like the end to all other shards
                     raise self._error
-                self._clock.enter()
                 try:
-                    block = next(self._blocks, None)
+                    block = self._clock.next(self._blocks)
                 except BaseException as error:
                     self._error = error
                     raise
-                finally:
-                    self._clock.leave()
                 if block is None:
                     return None
                 self._divide(block)

@@ -16,6 +16,7 @@ from ..core.block import nbytes
 from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
 from ..core.ending import ProcessResources
 from ..core.process import element_memory
+from ..core.times import Clock, consumer_clock, here, thread_of_worker, worker_name
 from ..errors import LoaderError, WorkerError
 from ..plan.plan import Plan, Position, ShardRun
 from .base import PlanService, ShardEnd, Step, check_arguments
@@ -63,7 +64,7 @@ class InProcessRun:
         self._plan = plan
         self._position = position
         self._epoch = epoch
-        self._mode = mode
+        self._mode = mode if mode is DEBUG else mode._replace(times=consumer_clock().times)
         self._resources = ProcessResources()
 
     def items(self) -> Generator[Step | ShardEnd]:
@@ -147,6 +148,7 @@ class ThreadsRun:
         self._rotation = deque(range(service.workers))
         self._stopped = False
         self._process = os.getpid()
+        self._clock, self._times = consumer_clock(), here.run
 
     def items(self) -> Generator[Step | ShardEnd]:
         """The elements; in the order of the plan, or as they come."""
@@ -163,7 +165,7 @@ class ThreadsRun:
         """The next item of a thread; waits for it."""
         inbox = self._inboxes[worker]
         with self._lock:
-            self._wait(lambda: bool(inbox.items))
+            self._wait(lambda: bool(inbox.items), worker_name(worker))
             item = inbox.take()
             self._changed.notify_all()
         if isinstance(item, BaseException):
@@ -173,7 +175,7 @@ class ThreadsRun:
     def wait_for_any(self) -> int:
         """The thread of the next item; threads that have items take turns."""
         with self._lock:
-            self._wait(lambda: any(inbox.items for inbox in self._inboxes))
+            self._wait(lambda: any(inbox.items for inbox in self._inboxes), "workers")
         while not self._inboxes[self._rotation[0]].items:
             self._rotation.rotate(-1)
         worker = self._rotation[0]
@@ -200,35 +202,42 @@ class ThreadsRun:
             self._changed.notify_all()
 
     def _produce(self, worker: int, parts: list[ShardRun], shards: tuple[int, ...]) -> None:
-        items = run_shards(self._plan, parts, self._epoch, DEFAULT, self._resources, shards)
+        clock = Clock(thread_of_worker(self._times, worker))
+        mode = DEFAULT._replace(times=clock.times)
+        items = run_shards(self._plan, parts, self._epoch, mode, self._resources, shards)
         try:
             for item in items:
-                if not self._put(worker, item):
+                if not self._put(worker, item, clock):
                     return
                 del item  # the consumer has it
         except BaseException as error:
-            self._put(worker, error)
+            self._put(worker, error, clock)
         finally:
             items.close()
+            clock.end()
 
-    def _put(self, worker: int, item: Item) -> bool:
+    def _put(self, worker: int, item: Item, clock: Clock) -> bool:
         """Hand an item over as soon as there is room for it; return whether anybody wants another one."""
         inbox = self._inboxes[worker]
         size = nbytes([item.element]) if isinstance(item, Step) else 0
         with self._lock:
-            self._changed.wait_for(lambda: self._stopped or inbox.has_room(size))
+            if not (self._stopped or inbox.has_room(size)):
+                with clock.waiting("consumer"):
+                    self._changed.wait_for(lambda: self._stopped or inbox.has_room(size))
             inbox.put(item, size)
             self._changed.notify_all()
             return not self._stopped
 
-    def _wait(self, ready: Callable[[], bool]) -> None:
+    def _wait(self, ready: Callable[[], bool], name: str) -> None:
         if ready():
             return
         if os.getpid() != self._process:
             raise LoaderError(
                 "the threads of `Threads` belong to the process that started them; begin a new iterator here"
             )
-        if not self._changed.wait_for(ready, self._service.timeout):
+        with self._clock.waiting("worker", name):
+            has_come = self._changed.wait_for(ready, self._service.timeout)
+        if not has_come:
             raise self._timeout_error()
 
     def _timeout_error(self) -> WorkerError:

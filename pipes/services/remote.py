@@ -14,6 +14,7 @@ from ..core.context import Context, Marks, Opened, Pacing
 from ..core.cursor import START, Cursor, Json
 from ..core.ending import ProcessResources
 from ..core.rows import BlockRows
+from ..core.times import Clock, consumer_clock, here, waiting, worker_name
 from ..errors import LoaderError, Origin
 from ..plan.plan import Plan, Position, ShardRun, remote_stages
 from .base import ShardEnd, Step
@@ -65,6 +66,7 @@ class RowServer:
 
     def __init__(self, plan: Plan, parts: Sequence[ShardRun], epoch: int, mode: Mode) -> None:
         self._tail_name = plan.tail_name
+        self._times = mode.times
         self._resources = ProcessResources()
         self._stages = {part.shard: remote_stages(part.stage) for part in parts}
         shards = tuple(self._stages)
@@ -105,9 +107,7 @@ class RowServer:
         try:
             if isinstance(stream, StreamRequest):
                 stream = self._streams[number] = self._run(stream)
-            stream.context.pacing.clock.enter()
-            block = next(stream.blocks, None)
-            stream.context.pacing.clock.leave()
+            block = stream.context.pacing.clock.next(stream.blocks)
         except BaseException:
             self.close_stream(number)
             raise
@@ -147,12 +147,11 @@ class RowServer:
             rounds=request.rounds,
             shard=request.shard,
             leftovers={},
-            pacing=Pacing(OneRow if request.origins else base.pacing.block_sizes),
+            pacing=Pacing(OneRow if request.origins else base.pacing.block_sizes, Clock(self._times)),
             tracing=base.tracing._replace(origins=base.tracing.origins or request.origins),
             opened=Opened() if request.notes_opened else None,
         )
         blocks = self._stages[request.part][request.place].blocks(Cursor.of(request.at), context)
-        context.pacing.clock.leave()
         return _RunningStream(blocks, context)
 
     def _end(self, number: int, context: Context) -> ShardEnd:
@@ -208,6 +207,7 @@ class RemoteRun(ABC):
         self._worker_count = workers
         self._ahead = ahead
         self._lock = lock
+        self._clock, self._times = consumer_clock(), here.run
         self._in_tail = False
         self._ended = False
         self._resources = ProcessResources()
@@ -223,7 +223,7 @@ class RemoteRun(ABC):
 
     def items(self) -> Generator[Step | ShardEnd]:
         """The elements, in the order of the plan."""
-        mode = DEFAULT._replace(remote=self._rows)
+        mode = DEFAULT._replace(remote=self._rows, times=self._clock.times)
         try:
             yield from run_rank(self._plan, self._position, self._epoch, mode, self._resources, self._begin_parts)
         except (Exception, GeneratorExit):
@@ -312,7 +312,7 @@ class RemoteRun(ABC):
             if request.at is None and request.shard == part:
                 self._open_early(request)
         try:
-            while isinstance(item := self._receive(stream), Step):
+            while isinstance(item := self._next(stream), Step):
                 at_plain, end, marks = cast("tuple[Json, Json, Marks]", item.cursor)
                 rows, origins = cast("tuple[BlockRows, list[Origin | None] | None]", item.element)
                 if context.opened is not None:
@@ -325,6 +325,10 @@ class RemoteRun(ABC):
                 context.leftovers[self._plan.tail_name] = Block(item.rows, cursor, cursor)
         finally:
             self._closed.append(stream)
+
+    def _next(self, stream: RowStream) -> Step | ShardEnd:
+        with waiting("worker", worker_name(stream.worker)):
+            return self._receive(stream)
 
     def _open(self, request: StreamRequest) -> RowStream:
         stream = RowStream(self._next_number, self._owners[request.part], request)

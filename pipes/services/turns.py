@@ -13,12 +13,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from ..core.block import AdaptiveBlockSize, Block, BlockSize, Clock, OneRow
+from ..core.block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from ..core.context import Context, Opened, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
 from ..core.cursor import START, Cursor, Json
 from ..core.ending import ProcessResources
 from ..core.process import raise_interrupt, raised_by_signal_handler
 from ..core.rows import BlockRows
+from ..core.times import Clock, Times
 from ..engine.run import empty_block
 from ..errors import FeedpipeError, StateError
 from ..plan.plan import Plan, Position, ShardRun, ShardState
@@ -35,6 +36,7 @@ class Mode(NamedTuple):
     dispatched: Callable[[RowsRequest], Iterator[Block]] | None = None
     remote: Callable[[object, Cursor, Context], Iterator[Block]] | None = None
     before_block: Callable[[], None] | None = None
+    times: Times | None = None
 
 
 DEFAULT = Mode()
@@ -123,7 +125,7 @@ def shard_context(
         seed=plan.seed,
         epoch=epoch,
         shard=None if plan.indexed else part.shard,
-        pacing=Pacing(mode.block_sizes),
+        pacing=Pacing(mode.block_sizes, Clock(mode.times)),
         process=ProcessContext(shards, resources, mode.dispatched, mode.threads, len(plan.rank_shards), mode.remote),
         tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
         opened=None if plan.indexed else Opened(part.marks),
@@ -149,7 +151,6 @@ class _Shard:
         self._at = part.at  # the cursor of the next block
         self._marks: list[Json] = []  # of what the run had opened when it made the block
         self._taken = 0
-        context.pacing.clock.leave()
 
     def close(self) -> None:
         self._context.running.close()
@@ -168,9 +169,7 @@ class _Shard:
             self._block, self._rows = None, iter(())  # frees the old block before there is a new one
             if self._before_block is not None:
                 self._before_block()
-            self._context.pacing.clock.enter()
             self._block = self._next_block()
-            self._context.pacing.clock.leave()
             if self._block is None:
                 return None
             self._taken = 0
@@ -190,7 +189,7 @@ class _Shard:
 
     def _next_block(self) -> Block | None:
         try:
-            block = next(self._blocks, None)
+            block = self._context.pacing.clock.next(self._blocks)
         except FeedpipeError as error:
             error.place = self._number, self._at.plain
             raise

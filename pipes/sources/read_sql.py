@@ -18,6 +18,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.operator import Columns, Operator, StageView, Weights
 from ..core.rows import BlockRows, Indices, Row, Rows, index_array
+from ..core.times import measured_blocks
 from ..databases.connection import QueryPlan, RangeUnit, check_key_type, check_keys, key_of, plain_key
 from ..databases.database import Connected, Database, LostConnectionError, Snapshot, exported_snapshot
 from ..databases.driver import Key, SqlDriver, SqlQuery
@@ -267,8 +268,10 @@ class ReadRanges(ParseUnits[RangeUnit]):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         # The next range is asked for while the last block of this one is used. A loader waits for its threads at the
         # end; a run without a loader would not.
-        blocks_ahead = 1 if context.process.shards else 0
-        return in_thread(lambda inner: super(ReadRanges, self).blocks(stage, at, inner), blocks_ahead, context)
+        def make(inner: Context) -> Iterator[Block]:
+            return measured_blocks(stage.name, super(ReadRanges, self).blocks(stage, at, inner))
+
+        return in_thread(make, 1 if context.process.shards else 0, context, stage.name)
 
     def reader(self, context: Context, block_size: BlockSize) -> RangeReader:
         source = self._source

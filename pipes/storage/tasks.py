@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
+from ..core.times import waiting
+
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -71,8 +73,10 @@ class Task(Generic[T]):
 
     def result(self) -> T:
         """Make the call or wait for it; return its result or raise its error."""
-        self.run()
-        self._done.wait()
+        if not self._done.is_set():
+            with waiting("storage"):
+                self.run()
+                self._done.wait()
         if self._error is not None:
             try:
                 raise self._error

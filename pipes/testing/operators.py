@@ -13,7 +13,7 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from ..core.block import Block, BlockSize, Clock, close, has_skipped, parted
+from ..core.block import Block, BlockSize, close, has_skipped, parted
 from ..core.context import Context, Key, Pacing, ProcessContext
 from ..core.cursor import START, Cursor, Json
 from ..core.ending import ProcessResources
@@ -21,6 +21,7 @@ from ..core.graph import Node, node_code, walk, with_inputs
 from ..core.operator import Operator, Order, StageView
 from ..core.rows import BlockRows, Rows, signature
 from ..core.skips import Skipped
+from ..core.times import Clock
 from ..engine.skips import remaining_blocks
 from ..engine.stage import Stage, bind, resolve
 from ..ops._shared import PassThrough

@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 
 from feedpipe.core import process as process
+from feedpipe.core import times as times
 from feedpipe.core.block import AdaptiveBlockSize as AdaptiveBlockSize
 from feedpipe.core.block import BlockSize as BlockSize
-from feedpipe.core.block import Clock as Clock
 from feedpipe.core.block import OneRow as OneRow
 from feedpipe.core.block import cursor_at as cursor_at
 from feedpipe.core.block import has_skipped as has_skipped
@@ -50,6 +50,15 @@ from feedpipe.core.rows import take_joined as take_joined
 from feedpipe.core.shared_rows import shared as shared
 from feedpipe.core.skips import Skipped as Skipped
 from feedpipe.core.skips import SkippedRow as SkippedRow
+from feedpipe.core.times import Clock as Clock
+from feedpipe.core.times import EpochTimes as EpochTimes
+from feedpipe.core.times import LoaderTimes as LoaderTimes
+from feedpipe.core.times import RunTimes as RunTimes
+from feedpipe.core.times import State as State
+from feedpipe.core.times import Table as Table
+from feedpipe.core.times import joined as joined
+from feedpipe.core.times import measured_blocks as measured_blocks
+from feedpipe.core.times import waiting as waiting
 
 
 def end_dropped() -> None:

@@ -21,6 +21,7 @@ from ...core.cursor import Cursor, Json
 from ...core.ending import ProcessResources
 from ...core.graph import Node, sent
 from ...core.rows import BlockRows
+from ...core.times import DISPATCHER, Clock, RunTimes, Table, add_tables, thread_of_worker, times_of_run, waiting
 from ...engine.seeds import seed_process
 from ...errors import Origin
 from ...plan.plan import Plan, ShardRun
@@ -69,6 +70,8 @@ class RunActor:
         self._writer = BurstWriter()
         self._plan: tuple[PlanArguments, Plan] | None = None
         self._run = -1
+        self._times: RunTimes | None = None
+        self._clock = Clock()
         self._notes: Any = None  # keeps notes of what runs
         self._answers = 0  # of the run
         self._items: Iterator[PackedItem] = iter(())
@@ -105,6 +108,11 @@ class RunActor:
     def next_burst(self, run: int) -> Burst:
         """The next items of a run; none after its end."""
         self._writer.begin()
+        with self._clock.waiting("send"):
+            self._fill_burst(run)
+        return self._burst()
+
+    def _fill_burst(self, run: int) -> None:
         deadline = time.monotonic() + MAX_BURST_SECONDS
         while run == self._run and len(self._writer.heads) < self._max_elements:
             item = self._waiting or next(self._items, None)
@@ -117,7 +125,6 @@ class RunActor:
             del item  # its memory serves the next one
             if time.monotonic() > deadline:
                 break
-        return self._burst()
 
     def stop(self, run: int) -> None:
         """End a run."""
@@ -153,12 +160,14 @@ class RunActor:
             if self._server is not None:
                 self._server.close_stream(other)
         if run == self._run:
-            self._writer.add(*self._packed_block(number))
+            with self._clock.waiting("send"):
+                self._writer.add(*self._packed_block(number))
         return self._burst()
 
     def begin_fetching(self, request: FetchRequest) -> None:
         """Begin a run in which the owner sends a key for each element."""
         self.stop(self._run)
+        self._clock, self._times = Clock(), None
         self._fetch_request = request
 
     def fetch(self, number: int, key: object) -> Burst:
@@ -190,7 +199,9 @@ class RunActor:
         self._answers += 1
         if self._answers == NOTED_ANSWERS:
             self._notes = None
-        return self._writer.burst()
+        heads = self._writer.heads
+        is_last = bool(heads) and heads[-1][0] != "step"
+        return self._writer.burst([] if self._times is None else self._times.due(last=is_last))
 
     def _write_note(self, note: str) -> None:
         if self._notes is not None:
@@ -249,7 +260,10 @@ class RunActor:
         """What to run, and how."""
         plan = self._plan_of(request.arguments)
         seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
-        mode = DEFAULT
+        self._clock.end()
+        self._times = times_of_run(request.run, self._times)
+        self._clock = Clock(thread_of_worker(self._times, self._number, "consumer"))
+        mode = DEFAULT._replace(times=self._clock.times)
         self._notes, self._answers = request.notes, 0
         if self._notes is not None:
             note = CrashNote(self._write_note)
@@ -271,8 +285,8 @@ class RunActor:
 
 Client: TypeAlias = tuple[int, int]
 """The number of a worker, and a number that is new for each actor in its place."""
-PackedBlock: TypeAlias = tuple[Json, Json, tuple[bytes, ...]]
-"""The cursors of a block, and its packed rows and origins."""
+PackedBlock: TypeAlias = tuple[Json, Json, tuple[bytes, ...], list[Table]]
+"""The cursors of a block, its packed rows and origins, and at times what was counted."""
 
 
 class DispatchRun(NamedTuple):
@@ -295,6 +309,8 @@ class DispatchActor:
         self._run = -1
         self._context = Context()
         self._blocks: dict[Client, dict[int, Iterator[Block]]] = {}
+        self._times: RunTimes | None = None
+        self._clock = Clock()
 
     def hello(self) -> ActorPlace:
         return place_here()
@@ -332,11 +348,12 @@ class DispatchActor:
         """The next block of a request, after the requests that are `closed` have ended."""
         self._close(client, closed)
         try:
-            block = next(self._blocks.get(client, {}).get(number, iter(())), None)
+            block = self._clock.next(self._blocks.get(client, {}).get(number, iter(())))
             if block is None:
                 return None
             packed = self._packer.pack((block.rows, block.origins))
-            return block.at.plain, block.end.plain, tuple(map(bytes, packed.body()))
+            tables = [] if self._times is None else self._times.due()
+            return block.at.plain, block.end.plain, tuple(map(bytes, packed.body())), tables
         except Exception as error:
             return pack_failure("dispatching", error, self._packer)
 
@@ -349,6 +366,8 @@ class DispatchActor:
             self._run = run.run
             self._plan: Plan = run.arguments.plan(self._root)
             self._context = Context(seed=run.arguments.seed, epoch=run.epoch)
+            self._times = times_of_run(run.run, None)
+            self._clock = Clock(None if self._times is None else self._times.thread(DISPATCHER, "consumer"))
 
     def _close(self, client: Client, numbers: list[int]) -> None:
         requests = self._blocks.get(client, {})
@@ -382,14 +401,16 @@ class DispatchReader:
 
     def _block(self, reference: Any) -> Block | None:
         try:
-            answer = ray.get(reference)
+            with waiting("input", DISPATCHER):
+                answer = ray.get(reference)
         except LOST as error:
             raise DispatcherGoneError from error
         if isinstance(answer, ActorFailure):
             raise answer.to_exception()
         if answer is None:
             return None
-        at, end, parts = cast("PackedBlock", answer)
+        at, end, parts, tables = cast("PackedBlock", answer)
+        add_tables(tables)
         rows, origins = cast("tuple[BlockRows, list[Origin | None] | None]", unpack_parts(parts))
         return Block(rows, Cursor.of(at), Cursor.of(end), origins)
 

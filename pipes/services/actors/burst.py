@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...core.cursor import Json
+from ...core.times import Table
 from ..transport.memory import ALIGNMENT
 from ..transport.packing import PackedElement
 
@@ -20,8 +21,8 @@ Kind: TypeAlias = Literal["step", "ended", "failed", "orphaned"]
 """An element, the end of a shard, an error that ends the run, or the end of the actor that dispatches."""
 BurstHead: TypeAlias = tuple[Kind, int, Json, tuple[int, ...]]
 """Kind, shard, cursor (or the leftover's), and the bytes of each packed part. A tuple, because it is pickled often."""
-Burst: TypeAlias = tuple[list[BurstHead], npt.NDArray[np.uint8]]
-"""The heads, and the packed parts of all of them, each at a multiple of `ALIGNMENT`."""
+Burst: TypeAlias = tuple[list[BurstHead], npt.NDArray[np.uint8], list[Table]]
+"""The heads, the packed parts of all of them, each at a multiple of `ALIGNMENT`, and at times what was counted."""
 
 
 class BurstItem(NamedTuple):
@@ -67,14 +68,14 @@ class BurstWriter:
         self.heads.append((kind, shard, cursor, sizes))
         return True
 
-    def burst(self) -> Burst:
+    def burst(self, tables: list[Table]) -> Burst:
         """The burst. It is valid until the next one begins."""
-        return self.heads, self._target[: self._end]
+        return self.heads, self._target[: self._end], tables
 
 
 def burst_items(burst: Burst) -> Iterator[BurstItem]:
     """The items of a burst; their parts are views of it."""
-    heads, data = burst
+    heads, data, _ = burst
     memory = data.data
     end = 0
     for kind, shard, cursor, sizes in heads:

@@ -17,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # typ
 from ...core.ending import Ending
 from ...core.graph import Node, walk
 from ...core.operator import Boundary
+from ...core.times import RunTimes
 from ...errors import LoaderError, WorkerError
 from ...plan.plan import worker_graph
 from ..base import ShardEnd, Step
@@ -307,16 +308,18 @@ class ActorHandle:
         self._memory = memory
         self._largest = 1
         self._run = -1
+        self._times: RunTimes | None = None
         self._bursts: deque[Any] = deque()  # references, in the order of the calls
 
     def __str__(self) -> str:
         return f"worker {self.number}" + ("" if self.place is None else f" ({self.place})")
 
-    def begin(self, run: int) -> None:
+    def begin(self, run: int, times: RunTimes | None) -> None:
         """Begin a run, and forget what is left of an earlier one."""
         self.cancel()
         self.deaths = 0
         self._run = run
+        self._times = times
 
     def request(self, request: ActorRequest) -> None:
         """Ask the actor for a part of the run."""
@@ -336,6 +339,8 @@ class ActorHandle:
         self._bursts.popleft()
         self._largest = max(self._largest, burst[1].nbytes)
         self.inbox.extend(burst_items(burst))
+        if self._times is not None:
+            self._times.add(burst[2])
         self.progress |= bool(self.inbox)
 
     def received(self) -> Iterator[Step | ShardEnd]:

@@ -12,6 +12,7 @@ import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImp
 from ...core.cursor import Json
 from ...core.graph import Node
 from ...core.rows import BlockRows
+from ...core.times import consumer_clock, here, worker_name
 from ...plan.plan import Plan, Position
 from ..base import ShardEnd, Step
 from ..remote import BLOCKS_AHEAD, RemoteRun, RowStream
@@ -21,6 +22,9 @@ from ..workers import FetchRequest, KeyedRun, Lane, PlanArguments
 from .burst import BurstItem, burst_items
 from .pool import ActorHandle, ActorPool
 from .protocol import LOST, ActorRequest, unpack_parts
+
+MAX_UNSEEN_BYTES = 1 << 14
+"""Elements up to this size are unpacked without a look at the time."""
 
 
 class ActorRun:
@@ -39,11 +43,12 @@ class ActorRun:
         self._merge = Merge(plan, position, len(self._workers))
         self._leftovers: dict[int, tuple[bytes, ...]] = {}
         self._in_tail = False
+        self._clock, self._times = consumer_clock(), here.run
 
     def items(self) -> Generator[Step | ShardEnd]:
         """The elements, in the order of the plan."""
         for handle in self._workers:
-            handle.begin(self._number)
+            handle.begin(self._number, self._times)
             self._request(handle)
         yield from self._merge.run(self)
 
@@ -55,12 +60,21 @@ class ActorRun:
         """The next item of an actor. It waits, and replaces actors that die."""
         self._pool.check_owner()
         handle = self._workers[worker]
+        if not handle.inbox or handle.inbox[0].kind == "orphaned":
+            with self._clock.waiting("worker", worker_name(worker)):
+                self._await(handle)
+        item = handle.inbox.popleft()
+        if sum(map(len, item.parts)) <= MAX_UNSEEN_BYTES:
+            return self._unpack(item)
+        with self._clock.waiting("receive"):
+            return self._unpack(item)
+
+    def _await(self, handle: ActorHandle) -> None:
         while not handle.inbox or handle.inbox[0].kind == "orphaned":
             if handle.inbox:
                 self._replace_dispatcher()
             else:
                 self._listen(handle)
-        return self._unpack(handle.inbox.popleft())
 
     def wait_for_any(self) -> int:
         raise AssertionError("elements of actors come in the order of the plan")
@@ -119,7 +133,7 @@ class ActorRemoteRun(RemoteRun):
         self._arguments = PlanArguments.of(plan)
         self._leftovers: dict[int, tuple[bytes, ...]] = {}
         for handle in self._workers:
-            handle.begin(number)
+            handle.begin(number, self._times)
 
     def _cancel(self) -> None:
         for handle in self._workers:
@@ -166,7 +180,8 @@ class ActorRemoteRun(RemoteRun):
             handle = self._workers[stream.worker]
             timeout = self._pool.settings.timeout
             try:
-                items = list(burst_items(ray.get(call, timeout=timeout)))
+                burst = ray.get(call, timeout=timeout)
+                items = list(burst_items(burst))
             except ray.exceptions.GetTimeoutError as error:
                 raise self._pool.timeout_error(handle, self._making(stream.worker)) from error
             except LOST as error:
@@ -175,6 +190,8 @@ class ActorRemoteRun(RemoteRun):
                         self._pool.replace(handle, self._making(stream.worker), error)
                         self._reopen(stream.worker)
                 continue
+            if self._times is not None:
+                self._times.add(burst[2])
             with self._lock:
                 self._check_running()
                 if stream.arrived[0] is not call:

@@ -2,9 +2,9 @@
 
 worker to dispatcher              dispatcher to worker
     ("open", number, run, request)
-    ("next", number)                  ("block", number, at, end, sizes)    some rows
-                                      ("end", number)                      no more rows
-                                      ("failed", number, sizes)            no more rows, because of an error
+    ("next", number)                  ("block", number, at, end, tables, sizes)  some rows
+                                      ("end", number)                            no more rows
+                                      ("failed", number, sizes)                  no more rows, because of an error
     ("close", number)
 
 `open` asks for the first block, each `next` for one more. The dispatcher answers each at once: with rows that are at
@@ -27,6 +27,7 @@ from ...core.context import Context, RowsRequest
 from ...core.cursor import Cursor, Json
 from ...core.graph import Node
 from ...core.rows import BlockRows
+from ...core.times import DISPATCHER, Clock, RunTimes, Table, add_tables, times_of_run, waiting
 from ...errors import Origin
 from ...plan.plan import Plan
 from ...plan.shards import requested_rows, share_of
@@ -35,8 +36,8 @@ from ..transport.graph_file import begin_worker
 from ..transport.packing import Packer
 from .protocol import DispatchRequest, Sizes, unpack_error, unpack_message
 
-BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], Sizes]
-"""Rows: kind, number of the request, cursor before them, cursor after them, sizes."""
+BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], list[Table], Sizes]
+"""Rows: kind, number of the request, cursor before them, cursor after them, what was counted (mostly none), sizes."""
 
 
 def dispatch(control: int, graph_file: int) -> None:
@@ -73,6 +74,8 @@ class Dispatcher:
         self._run = -1
         self._plan: Plan | None = None
         self._context = Context()
+        self._times: RunTimes | None = None
+        self._clock = Clock()
 
     def serve(self) -> bool:
         """Wait for messages and answer them; False once the owner is gone."""
@@ -80,7 +83,8 @@ class Dispatcher:
         poll.register(self._control, select.POLLIN)
         for client in self._clients.values():
             poll.register(client.channel, select.POLLIN | (0 if client.channel.flush() else select.POLLOUT))
-        ready = {fd for fd, _ in poll.poll()}
+        with self._clock.waiting("consumer"):
+            ready = {fd for fd, _ in poll.poll()}
         if self._control.fileno() in ready and not self._receive_control():
             return False
         for fd in ready.intersection(self._clients):
@@ -102,6 +106,8 @@ class Dispatcher:
             self._run = request.run
             self._plan = request.arguments.plan(self._root)
             self._context = Context(seed=request.arguments.seed, epoch=request.epoch)
+            self._times = times_of_run(self._run, None)
+            self._clock = Clock(None if self._times is None else self._times.thread(DISPATCHER, "send"))
         return True
 
     def _answer(self, fd: int) -> None:
@@ -127,12 +133,13 @@ class Dispatcher:
                     pass  # the owner announces a run here before it asks the workers to run it
                 if run == self._run:
                     client.blocks[number] = self._open(request)
-            block = next(client.blocks.get(number, iter(())), None)
+            block = self._clock.next(client.blocks.get(number, iter(())))
             if block is None:
                 client.channel.post(("end", number))
             else:
                 packed = self._packer.pack((block.rows, block.origins))
-                answer = ("block", number, block.at.plain, block.end.plain, packed.sizes)
+                tables = [] if self._times is None else self._times.due()
+                answer = ("block", number, block.at.plain, block.end.plain, tables, packed.sizes)
                 client.channel.post(answer, packed.body())
         except Exception as error:
             packed = pack_error(error, f"the dispatcher, process {os.getpid()}", self._packer)
@@ -165,7 +172,8 @@ class DispatchClient:
             self._send(("open", number, run, request))
         try:
             while (message := self._answer(number)).head[0] == "block":
-                _, _, at, end, _ = cast("BlockHead", message.head)
+                _, _, at, end, tables, _ = cast("BlockHead", message.head)
+                add_tables(tables)
                 rows, origins = cast("tuple[BlockRows, list[Origin | None] | None]", unpack_message(message))
                 blocks = [Block(rows, Cursor.of(at), Cursor.of(end), origins)]
                 del rows, message  # the receiver of the block holds the only reference
@@ -188,7 +196,7 @@ class DispatchClient:
             _wait_for_end()
 
     def _answer(self, number: int) -> Message:
-        with self._lock:
+        with waiting("input", DISPATCHER), self._lock:
             while not self._answers[number]:
                 try:
                     message = self._channel.receive()

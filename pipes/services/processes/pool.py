@@ -22,6 +22,7 @@ from typing import NamedTuple, cast
 from ...core.ending import Ending
 from ...core.graph import Node, walk
 from ...core.operator import Boundary
+from ...core.times import RunTimes
 from ...errors import LoaderError, WorkerError
 from ...plan.plan import worker_graph
 from ..base import ShardEnd, Step
@@ -354,6 +355,7 @@ class WorkerHandle:
         self._taken = 0  # elements that the consumer has taken since the last notice
         self._noticed = 0.0
         self._unused: list[int] = []  # regions of messages that were dropped
+        self._times: RunTimes | None = None  # of the run
 
     @property
     def running(self) -> bool:
@@ -396,11 +398,12 @@ class WorkerHandle:
         self.progress = False
         self.broken = False
 
-    def begin(self, run: int) -> None:
+    def begin(self, run: int, times: RunTimes | None = None) -> None:
         """Begin a run, and forget the items and the deaths of an earlier one."""
         self.cancel()
         self.deaths = 0
         self._run = run
+        self._times = times
 
     def request(self, request: RunRequest | FetchRequest) -> None:
         """Ask the worker for a part of the run."""
@@ -473,11 +476,13 @@ class WorkerHandle:
 
     def _receive(self, message: Message) -> None:
         """Put the items of a burst into the inbox."""
-        _, run, place, heads = cast("BurstMessage", message.head)
+        _, run, place, heads, tables = cast("BurstMessage", message.head)
         if run != self._run:
             offsets = [offset for _, _, _, places, _ in heads for offset, _ in places]
             self._unused += offsets if place is None else [place[0], *offsets]
             return
+        if self._times is not None:
+            self._times.add(tables)
         body = message.body
         if place is not None:
             assert self._window is not None, "only an arena has places"

@@ -2,7 +2,7 @@
 
     owner to worker                              worker to owner
     WorkerSettings(...)          once            ("ready",) or ("broken", doing, sizes)    the worker can run, or not
-    RunRequest(...)              each run        ("items", run, place, heads)              a burst of items
+    RunRequest(...)              each run        ("items", run, place, heads, tables)      a burst of items
     FetchRequest(...)            each run        as for a RunRequest, but an error does not end the run
     ("fetch", run, number, key)  an element
     ("took", count, offsets)     go on
@@ -29,6 +29,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from ...core.cursor import Json
+from ...core.times import Table
 from ..transport.channel import Message, RemoteFailure
 from ..transport.packing import unpack, unpack_body
 from ..turns import Assignment
@@ -43,8 +44,9 @@ PackedBody: TypeAlias = tuple[bytes, Sizes]
 ItemKind: TypeAlias = Literal["step", "ended", "failed"]
 ItemHead: TypeAlias = tuple[ItemKind, int, Json, Sequence[ArenaPlace], Sizes]
 """Kind, shard, cursor (or the leftover's), places of regions, sizes of the parts in the burst."""
-BurstMessage: TypeAlias = tuple[Literal["items"], int, ArenaPlace | None, list[ItemHead]]
-"""Items: kind, run, place of the parts if the body does not hold them, heads."""
+BurstMessage: TypeAlias = tuple[Literal["items"], int, ArenaPlace | None, list[ItemHead], list[Table]]
+"""Items: kind, run, place of the parts if the body does not hold them, heads, what threads have counted (mostly none).
+"""
 TakenHead: TypeAlias = tuple[Literal["took"], int, list[int]]
 """What the consumer has taken: kind, number of elements, offsets of regions that are free again."""
 FetchHead: TypeAlias = tuple[Literal["fetch"], int, int, object]

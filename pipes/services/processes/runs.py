@@ -9,6 +9,7 @@ from typing import cast
 from ...core.cursor import Json
 from ...core.graph import Node
 from ...core.rows import BlockRows
+from ...core.times import consumer_clock, here, worker_name
 from ...plan.plan import Plan, Position
 from ..base import ShardEnd, Step
 from ..remote import BLOCKS_AHEAD, RemoteRun, RowStream
@@ -36,6 +37,7 @@ class ProcessRun:
         self._leftovers: dict[int, PackedBody] = {}
         self._in_tail = False
         self._rotation = deque(range(len(self._workers)))
+        self._clock, self._times = consumer_clock(), here.run
 
     def items(self) -> Generator[Step | ShardEnd]:
         """The elements; in the order of the plan, or as they arrive."""
@@ -55,14 +57,21 @@ class ProcessRun:
     def receive(self, worker: int) -> Step | ShardEnd:
         """The next item of a worker. It waits, and replaces workers that die."""
         handle = self._workers[worker]
-        while not handle.inbox:
-            self._listen([handle])
-        return self._unpack(handle, handle.inbox.popleft())
+        if not handle.inbox:
+            with self._clock.waiting("worker", worker_name(worker)):
+                while not handle.inbox:
+                    self._listen([handle])
+        received = handle.inbox.popleft()
+        if not received.places:
+            return self._unpack(handle, received)
+        with self._clock.waiting("receive"):
+            return self._unpack(handle, received)
 
     def wait_for_any(self) -> int:
         """The worker of the next item; workers that have items take turns."""
-        while not any(handle.inbox for handle in self._workers):
-            self._listen(self._workers)
+        with self._clock.waiting("worker", "workers"):
+            while not any(handle.inbox for handle in self._workers):
+                self._listen(self._workers)
         while not self._workers[self._rotation[0]].inbox:
             self._rotation.rotate(-1)
         worker = self._rotation[0]
@@ -77,7 +86,7 @@ class ProcessRun:
     def _start(self) -> None:
         self._pool.begin(DispatchRequest(self._number, self._arguments, self._epoch))
         for handle in self._workers:
-            handle.begin(self._number)
+            handle.begin(self._number, self._times)
             self._request(handle)
 
     def _listen(self, handles: list[WorkerHandle]) -> None:
@@ -127,7 +136,7 @@ class ProcessRemoteRun(RemoteRun):
         with pool.lock:
             pool.begin(DispatchRequest(number, self._arguments, epoch))
             for handle in self._workers:
-                handle.begin(number)
+                handle.begin(number, self._times)
 
     def _cancel(self) -> None:
         for handle in self._workers:

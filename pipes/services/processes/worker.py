@@ -20,6 +20,7 @@ from ...core.cursor import Json
 from ...core.ending import ProcessResources
 from ...core.graph import Node, sent
 from ...core.rows import BlockRows
+from ...core.times import Clock, RunTimes, thread_of_worker, times_of_run
 from ...engine.seeds import seed_process
 from ...errors import LimitError
 from ...plan.plan import Plan, ShardRun
@@ -78,6 +79,7 @@ class Worker:
         self._fetcher: Fetcher | None = None
         self._server: RowServer | None = None
         self._limit = PrefetchLimit(self._settings.prefetch)
+        self._clock = Clock()
         self._outbox = Outbox(channel, self._arena, self._limit, self._await_memory)
         self._plan: tuple[PlanArguments, Plan] | None = None
 
@@ -116,7 +118,9 @@ class Worker:
     def _run(self, request: RunRequest) -> None:
         plan = self._plan_of(request)
         seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
-        mode = DEFAULT._replace(before_block=self._before_block)
+        self._outbox.times = times = times_of_run(request.run, self._outbox.times)
+        self._clock = Clock(thread_of_worker(times, self._settings.number))
+        mode = DEFAULT._replace(before_block=self._before_block, times=self._clock.times)
         if request.careful and self._arena is not None:
             arena = self._arena
             note = CrashNote(lambda text: arena.note(text.encode()), self._end_without_owner)
@@ -142,13 +146,17 @@ class Worker:
             items.close()
             resources.close()
             resources.join()
+            self._clock.end()
 
     def _serve(self, run: int, server: RowServer) -> None:
         """Make rows for the training process, which runs the rest of the graph."""
         self._server = server
         try:
             while True:
-                while self._listen(wait=not server.has_work):
+                while not server.has_work:
+                    with self._clock.waiting("consumer"):
+                        self._listen(wait=True)
+                while self._listen(wait=False):
                     pass
                 number = server.next_number()
                 try:
@@ -161,9 +169,11 @@ class Worker:
         finally:
             self._server = None
             server.close()
+            self._clock.end()
 
     def _fetch(self, request: FetchRequest) -> None:
         fetcher: Fetcher | None = None
+        self._clock, self._outbox.times = Clock(), None
         while True:
             self._outbox.flush()
             self._listen_all()
@@ -194,7 +204,8 @@ class Worker:
         """Receive what the owner has sent, and wait while enough elements are ready."""
         while self._limit.is_full():
             self._outbox.flush()
-            self._listen(wait=True)
+            with self._clock.waiting("consumer"):
+                self._listen(wait=True)
         while self._listen(wait=False):
             pass
 
@@ -241,7 +252,8 @@ class Worker:
         """
         if not self._limit.waiting or self._server is not None:
             return False
-        self._listen(wait=True)
+        with self._clock.waiting("memory"):
+            self._listen(wait=True)
         return True
 
     def _add(self, run: int, item: Step | ShardEnd) -> None:
@@ -291,6 +303,9 @@ class Outbox:
         arena: memory that is shared with the owner, if there is any.
         limit: counts the elements.
         wait: waits for memory that the owner frees; it returns False if that may never come.
+
+    Attributes:
+        times: those of the run, which go with some bursts, and with the ends of shards.
     """
 
     def __init__(self, channel: Channel, arena: Arena | None, limit: PrefetchLimit, wait: Callable[[], bool]) -> None:
@@ -298,6 +313,7 @@ class Outbox:
         self._arena = arena
         self._limit = limit
         self._wait = wait
+        self.times: RunTimes | None = None
         self._clear()
 
     def __bool__(self) -> bool:
@@ -345,8 +361,9 @@ class Outbox:
             self._arena.region(*place)[:] = b"".join(parts)
             parts = []
         run, heads = self._run, self._heads
+        tables = [] if self.times is None else self.times.due(last=heads[-1][0] != "step")
         self._clear()
-        self._channel.send(("items", run, place, heads), parts)
+        self._channel.send(("items", run, place, heads, tables), parts)
 
     def discard(self) -> None:
         """Drop the burst: its run has ended."""

@@ -98,7 +98,7 @@ class Ends:
         """The numbers of items in the messages that have arrived."""
         counts = []
         while (message := self.owner.receive(wait=False)) is not None:
-            kind, run, _, heads = message.head
+            kind, run, _, heads, _ = message.head
             assert (kind, run) == ("items", 7)
             counts.append(len(heads))
         return counts

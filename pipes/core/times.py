@@ -1,0 +1,722 @@
+"""`Times`: what a thread does at each moment, and what that adds up to.
+
+A thread does one thing at a moment: one of its slots runs. So the slots of a thread sum to its time, and all that a
+report says is read from them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+from .block import Block, close, nbytes
+
+T = TypeVar("T")
+clock = time.perf_counter_ns
+_cpu_clock = time.thread_time_ns
+
+SEEING = os.environ.get("FEEDPIPE_SEEING") != "0"
+"""Whether anything is counted; False serves to learn what that costs."""
+CONSUMER, DISPATCHER = "consumer", "dispatcher"
+"""The names of the thread that runs the loop, and of the process that runs what comes before `dispatch`."""
+LONG_NS = 100_000
+"""What takes as long as this is kept for the timeline."""
+SPANS, SPANS_SENT = 4096, 32
+"""The spans that a thread keeps, and those that travel to another process with its table."""
+SEND_NS = 500_000_000
+"""The time between two tables that a thread sends."""
+BUDGET = 333
+"""Of so many nanoseconds of producing, one may be spent on measuring."""
+SWITCH_NS = 1000
+"""The cost of a switch in a measured block, with what it drives out of the cache."""
+FIRST_CREDIT_NS, MAX_CREDIT_NS = 50_000, 1_000_000
+LOOK_NS = 100_000_000
+"""The least time between two looks at what the system says of a thread."""
+STAMP_NS = 100_000
+"""Stamps of steps are at least so far apart, if steps take less."""
+WEIGHED = 16
+"""Of the measured blocks of an operator, one in so many is weighed."""
+
+State: TypeAlias = Literal[
+    "operator", "engine", "storage", "calls", "input", "worker", "consumer", "memory", "send", "receive", "ranks",
+    "device", "loop",
+]  # fmt: skip
+"""What a thread does in a slot:
+
+    operator   runs the code of an operator, or what it has put off, without its inputs
+    engine     goes from one operator to the next; of unmeasured blocks, all that is no wait
+    storage    waits for bytes, or reads them, for an operator
+    calls      waits for calls that an operator makes at the same time
+    input      waits for a thread that makes blocks, or for the process that dispatches
+    worker     waits for a worker
+    consumer   waits because enough is ready
+    memory     waits for memory that the consumer has
+    send       packs elements and sends them
+    receive    takes elements out of what was sent
+    ranks      waits for the other ranks
+    device     issues copies to a device
+    loop       runs the code of the user's loop, or anything else between two elements
+"""
+WAITS: frozenset[State] = frozenset(("input", "worker", "consumer", "memory"))
+"""The states in which a thread waits for another one of the loader."""
+Event: TypeAlias = Literal["retried", "hits", "misses"]
+"""What is counted, exactly, of an operator: calls that were repeated, rows found in a cache, and rows that were not."""
+
+
+class SlotTimes(NamedTuple):
+    """What one slot has counted. All of it are sums, so those of several threads are added.
+
+    Attributes:
+        ns: its time after the start of the thread.
+        start_ns: its time in the start of the thread.
+        cpu_ns, measured_ns: in measured blocks, its time on a CPU, and all of its time.
+        rows, blocks: of measured blocks, what has left the operator.
+        weighed_rows, nbytes: of the blocks that were weighed.
+    """
+
+    ns: int = 0
+    start_ns: int = 0
+    cpu_ns: int = 0
+    measured_ns: int = 0
+    rows: int = 0
+    blocks: int = 0
+    weighed_rows: int = 0
+    nbytes: int = 0
+
+
+class TimeSpan(NamedTuple):
+    """A slot that ran for long.
+
+    Attributes:
+        state, of: the slot.
+        since: when it began, by the clock of its thread.
+        ns: for how long it ran.
+    """
+
+    state: State
+    of: str
+    since: int
+    ns: int
+
+
+class Table(NamedTuple):
+    """What a thread has counted, or several of one name together.
+
+    Attributes:
+        thread: its name, such as "consumer" or "worker 2".
+        process: the number of its process.
+        began, until: the time of its first block, or of the loop's first element, and of this table, in nanoseconds.
+        clock: what is to be added to its times for nanoseconds since 1970.
+        wall_ns: the time between `began` and `until`; of several threads, the sum.
+        threads: how many there are.
+        blocks, rows: what it has made; of the consumer, in its own thread.
+        measured_blocks, measured_rows: those of them that were measured.
+        cpu_ns, delayed_ns: for how long it had a CPU, and for how long it waited for one.
+        observed_ns: in this part of its time; 0 if the system does not tell.
+        slots: by state and by what the state is about: the name of an operator or a thread, or "".
+        events: by event and the name of an operator.
+        spans: the last that ran for long.
+    """
+
+    thread: str
+    process: int
+    began: int
+    until: int
+    clock: int
+    wall_ns: int
+    threads: int
+    blocks: int
+    rows: int
+    measured_blocks: int
+    measured_rows: int
+    cpu_ns: int
+    delayed_ns: int
+    observed_ns: int
+    slots: dict[tuple[State, str], SlotTimes]
+    events: dict[tuple[Event, str], int]
+    spans: list[TimeSpan]
+
+    def plus(self, other: Table) -> Table:
+        """The table of both, which are of one name."""
+        last = self if self.until > other.until else other
+        together = max(self.began, other.began) < min(self.until, other.until)
+        slots = {**self.slots}
+        for key, slot in other.slots.items():
+            slots[key] = SlotTimes(*map(sum, zip(slots.get(key, SlotTimes()), slot, strict=True)))
+        return Table(
+            self.thread,
+            last.process,
+            min(self.began, other.began),
+            last.until,
+            last.clock,
+            self.wall_ns + other.wall_ns,
+            self.threads + other.threads if together else max(self.threads, other.threads),
+            self.blocks + other.blocks,
+            self.rows + other.rows,
+            self.measured_blocks + other.measured_blocks,
+            self.measured_rows + other.measured_rows,
+            self.cpu_ns + other.cpu_ns,
+            self.delayed_ns + other.delayed_ns,
+            self.observed_ns + other.observed_ns,
+            slots,
+            dict(Counter(self.events) + Counter(other.events)),
+            sorted(self.spans + other.spans, key=lambda span: span.since)[-SPANS:],
+        )
+
+
+def joined(tables: Iterable[Table]) -> list[Table]:
+    """One table of each name."""
+    by_name: dict[str, Table] = {}
+    for table in tables:
+        other = by_name.get(table.thread)
+        by_name[table.thread] = table if other is None else other.plus(table)
+    return list(by_name.values())
+
+
+# The times of a thread
+
+
+class Slot:
+    """What a thread does at some moments."""
+
+    __slots__ = ("blocks", "cpu_ns", "measured_ns", "nbytes", "ns", "of", "rows", "start_ns", "state", "weighed_rows")
+
+    def __init__(self, state: State, of: str) -> None:
+        self.state: State = state
+        self.of = of
+        self.ns = self.start_ns = self.cpu_ns = self.measured_ns = 0
+        self.rows = self.blocks = self.weighed_rows = self.nbytes = 0
+
+    def count(self, made: Any) -> None:
+        """Note rows, or a block of them, that an operator has made."""
+        number = len(made)
+        self.rows += number
+        if not self.blocks % WEIGHED:
+            self.weighed_rows += number
+            self.nbytes += nbytes(getattr(made, "rows", made))
+        self.blocks += 1
+
+    @property
+    def times(self) -> SlotTimes:
+        return SlotTimes(
+            self.ns,
+            self.start_ns,
+            self.cpu_ns,
+            self.measured_ns,
+            self.rows,
+            self.blocks,
+            self.weighed_rows,
+            self.nbytes,
+        )
+
+
+class Here(threading.local):
+    """What the engine knows of the thread that runs.
+
+    Attributes:
+        times: those of the thread while it makes a block, else None.
+        measured: the same in a block whose operators are measured, else None.
+        run: the times of the epoch for which a service begins a run now, else None.
+    """
+
+    times: Times | None = None
+    measured: Times | None = None
+    run: EpochTimes | None = None
+
+
+here = Here()
+
+
+class Times:
+    """The times of one thread. Other threads may read them.
+
+    In a measured block each operator has its slot. To measure costs time, so a thread measures as many blocks as a
+    budget allows, a part of its time of producing: all blocks of some milliseconds, few of those of microseconds. Waits
+    have their slots in each block, and counts of events are exact.
+
+    Args:
+        name: of the thread.
+        run: the run that it belongs to.
+        base: what it does while it makes no block.
+        starts_with_block: whether its start ends with its first block.
+    """
+
+    def __init__(self, name: str, run: RunTimes, base: State, *, starts_with_block: bool = True) -> None:
+        self.name = name
+        self._run = weakref.ref(run)
+        self.blocks = self.rows = self.measured_blocks = self.measured_rows = 0
+        self.spans: deque[TimeSpan] = deque(maxlen=SPANS)
+        self.events: dict[tuple[Event, str], int] = {}
+        self._slots: dict[tuple[State, str], Slot] = {}
+        self._operators: dict[str, Slot] = {}
+        self._base = self.slot(base)
+        self._engine = self.slot("engine")
+        self._slot = self._outside = self._base
+        self._starts_with_block = starts_with_block
+        self._is_measuring = False
+        self._switches = 0
+        self._credit = FIRST_CREDIT_NS
+        self._entered = self._cpu_since = 0
+        self._first_look = self._last_look = _NO_LOOK
+        self._ended: int | None = None
+        self.began = self._since = clock()
+
+    @property
+    def run(self) -> RunTimes | None:
+        """The run that it belongs to, while that is in use."""
+        return self._run()
+
+    def slot(self, state: State, of: str = "") -> Slot:
+        slot = self._slots.get((state, of))
+        if slot is None:
+            slot = self._slots[state, of] = Slot(state, of)
+        return slot
+
+    def switch(self, slot: Slot) -> Slot:
+        """From now on `slot` runs. Returns the one that ran."""
+        now = clock()
+        before = self._pass(now)
+        if self._is_measuring:
+            self._switches += 1
+            cpu = _cpu_clock()
+            before.cpu_ns += cpu - self._cpu_since
+            before.measured_ns += now - self._since
+            self._cpu_since = cpu
+        self._since = now
+        self._slot = slot
+        return before
+
+    def _pass(self, now: int) -> Slot:
+        slot, ns = self._slot, now - self._since
+        slot.ns += ns
+        if ns >= LONG_NS:
+            self.spans.append(TimeSpan(slot.state, slot.of, self._since, ns))
+        return slot
+
+    def enter(self, now: int) -> None:
+        """The thread makes a block from `now` on."""
+        self._outside = self._pass(now)
+        self._since = self._entered = now
+        self._slot = self._engine
+        here.times = self
+        if self._credit > 0:
+            self._is_measuring = True
+            self._switches = 0
+            here.measured = self
+            self._cpu_since = _cpu_clock()
+
+    def leave(self, now: int, rows: int) -> None:
+        """The block is there at `now`; 0 rows mean that there is none."""
+        slot = self._pass(now)
+        self._credit += (now - self._entered) // BUDGET
+        if self._is_measuring:
+            slot.cpu_ns += _cpu_clock() - self._cpu_since
+            slot.measured_ns += now - self._since
+            self._is_measuring = False
+            self._credit = min(self._credit, MAX_CREDIT_NS) - (self._switches + 2) * SWITCH_NS
+            here.measured = None
+            if rows:
+                self.measured_blocks += 1
+                self.measured_rows += rows
+        here.times = None
+        self._since = now
+        self._slot = self._outside
+        if rows:
+            self.blocks += 1
+            self.rows += rows
+            if self._starts_with_block:
+                self.begin()
+        if now > self._last_look.at + LOOK_NS:
+            self._last_look = _look(now)
+
+    def begin(self) -> None:
+        """What was before is the start, and counts for itself."""
+        self._starts_with_block = False
+        self._pass(now := clock())
+        self.began = self._since = now
+        for slot in list(self._slots.values()):
+            slot.start_ns += slot.ns
+            slot.ns = 0
+        self._first_look = self._last_look = _look(now)
+
+    def measure(self, operator: str, make: Callable[..., T], *arguments: object) -> T:
+        """What `make` returns: rows or a block of an operator. Its time without inputs is that of the operator."""
+        slot = self._operators.get(operator)
+        if slot is None:
+            slot = self._operators[operator] = self.slot("operator", operator)
+        before = self.switch(slot)
+        try:
+            made = make(*arguments)
+        finally:
+            self.switch(before)
+        if made is not None:
+            slot.count(made)
+        return made
+
+    def waited(self) -> tuple[int, int]:
+        """The time now, and the nanoseconds since the start in which the base did not run. For the thread itself."""
+        now = clock()
+        return now, self._since - self.began - self._base.ns
+
+    @contextmanager
+    def waiting(self, state: State, of: str | None = None) -> Generator[None]:
+        """The thread waits meanwhile, by default for what the running operator needs."""
+        before = self.switch(self.slot(state, self._slot.of if of is None else of))
+        try:
+            yield
+        finally:
+            self.switch(before)
+
+    def count(self, event: Event, operator: str, number: int = 1) -> None:
+        self.events[event, operator] = self.events.get((event, operator), 0) + number
+
+    def end(self) -> None:
+        """The thread ends, or its run does."""
+        if self._ended is None:
+            self._pass(now := clock())
+            self._since = self._ended = now
+
+    def table(self) -> Table:
+        """What it has counted so far; any thread may ask."""
+        until = clock() if self._ended is None else self._ended
+        running, since, spans = self._slot, self._since, list(self.spans)
+        slots = {key: slot.times for key, slot in list(self._slots.items())}
+        if self._ended is None:
+            key, ns = (running.state, running.of), max(0, until - since)
+            slots[key] = slots[key]._replace(ns=slots[key].ns + ns)
+            if ns >= LONG_NS:
+                spans.append(TimeSpan(running.state, running.of, since, ns))
+        first, last = self._first_look, self._last_look
+        return Table(
+            self.name,
+            os.getpid(),
+            self.began,
+            until,
+            time.time_ns() - clock(),
+            until - self.began,
+            1,
+            self.blocks,
+            self.rows,
+            self.measured_blocks,
+            self.measured_rows,
+            last.cpu_ns - first.cpu_ns,
+            last.delayed_ns - first.delayed_ns,
+            last.at - first.at if first.at else 0,
+            {key: slot for key, slot in slots.items() if any(slot)},
+            dict(self.events),
+            spans,
+        )
+
+
+class _Look(NamedTuple):
+    """What the system says of this thread: for how long it had a CPU, and waited for one."""
+
+    at: int
+    cpu_ns: int
+    delayed_ns: int
+
+
+_NO_LOOK = _Look(0, 0, 0)
+
+
+def _look(now: int) -> _Look:
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            cpu, delayed, _ = file.read().split()
+        return _Look(now, int(cpu), int(delayed))
+    except (OSError, ValueError):
+        return _NO_LOOK
+
+
+@contextmanager
+def waiting(state: State, of: str | None = None) -> Generator[None]:
+    """This thread waits meanwhile. Outside of a loader nothing is counted."""
+    if (times := here.times) is None:
+        yield
+    else:
+        with times.waiting(state, of):
+            yield
+
+
+def measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
+    """The blocks of a streamed operator; their times are measured."""
+    return _measured_blocks(operator, blocks) if SEEING else blocks
+
+
+def _measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
+    held: list[Block] = []
+    try:
+        while True:
+            times = here.measured
+            block = next(blocks, None) if times is None else times.measure(operator, next, blocks, None)
+            if block is None:
+                return
+            held.append(block)
+            del block  # only the consumer holds it now
+            yield held.pop()
+    finally:
+        close(blocks)
+
+
+class Clock:
+    """Counts the seconds of producing, without those of the consumer.
+
+    Args:
+        times: of the thread that produces, if it is seen.
+    """
+
+    __slots__ = ("_away", "_left", "times")
+
+    def __init__(self, times: Times | None = None) -> None:
+        self.times = times
+        self._away = 0
+        self._left = 0
+
+    def now(self) -> float:
+        return (clock() - self._away) * 1e-9
+
+    def leave(self) -> None:
+        self._left = clock()
+
+    def enter(self) -> None:
+        self._away += clock() - self._left
+
+    def next(self, blocks: Iterator[Block]) -> Block | None:
+        """The next block, or None after the last one. The consumer has the time between two of them."""
+        times = self.times
+        now = clock()
+        self._away += now - self._left
+        if times is not None:
+            times.enter(now)
+        rows = 0
+        try:
+            block = next(blocks, None)
+            if block is not None:
+                rows = len(block)
+            return block
+        finally:
+            self._left = now = clock()
+            if times is not None:
+                times.leave(now, rows)
+
+    def waiting(self, state: State, of: str = "") -> AbstractContextManager[None]:
+        """The thread waits meanwhile."""
+        return nullcontext() if self.times is None else self.times.waiting(state, of)
+
+    def end(self) -> None:
+        """The thread ends."""
+        if self.times is not None:
+            self.times.end()
+
+    @property
+    def name(self) -> str:
+        """The name of the thread, if it is seen."""
+        return "" if self.times is None else self.times.name
+
+
+# The times of a run
+
+
+def times_of_input(operator: str) -> Times | None:
+    """The times of a thread that makes the rows of an operator for this one; None if this one is not seen."""
+    times = here.times
+    if times is None or (run := times.run) is None:
+        return None
+    name = operator if times.name == CONSUMER else f"{times.name}, {operator}"
+    return run.thread(name, "engine")
+
+
+def add_tables(tables: Iterable[Table]) -> None:
+    """Take the tables of another process that has sent blocks to this thread."""
+    if tables and here.times is not None and (run := here.times.run) is not None:
+        run.add(tables)
+
+
+class RunTimes:
+    """The times of one run: those of its threads in this process, and the tables of other processes.
+
+    Args:
+        number: of the run.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self._threads: list[Times] = []
+        self._tables: dict[tuple[int, str], Table] = {}
+        self._lock = threading.Lock()
+        self._send_at = 0
+
+    def thread(self, name: str, base: State, *, starts_with_block: bool = True) -> Times:
+        """The times of a thread that begins."""
+        times = Times(name, self, base, starts_with_block=starts_with_block)
+        with self._lock:
+            self._threads.append(times)
+        return times
+
+    def add(self, tables: Iterable[Table]) -> None:
+        """Take the tables of another process, each instead of an earlier one of the same process."""
+        with self._lock:
+            for table in tables:
+                key = table.process, table.thread
+                if key not in self._tables or self._tables[key].until < table.until:
+                    self._tables[key] = table
+
+    def tables(self) -> list[Table]:
+        """The tables of all threads, one for each name in each process."""
+        with self._lock:
+            threads, received = list(self._threads), list(self._tables.values())
+        return [*joined(times.table() for times in threads), *received]
+
+    def due(self, *, last: bool = False) -> list[Table]:
+        """The tables, if it is time to send them to another process, or if they are the last; else none."""
+        now = clock()
+        if now < self._send_at and not last:
+            return []
+        self._send_at = now + SEND_NS
+        return [table._replace(spans=table.spans[-SPANS_SENT:]) for table in self.tables()]
+
+    def end(self) -> None:
+        with self._lock:
+            for times in self._threads:
+                times.end()
+
+
+class StepTimes(NamedTuple):
+    """The steps of a loop: sums, so those of several epochs are added.
+
+    Attributes:
+        steps: elements taken after the first of each epoch.
+        epochs: in which there was one.
+        start_ns: the time to the first element of each.
+        lengths, waits: how many steps took so long, and waited so long: of 2 ** (i - 1) nanoseconds or more, and less
+            than 2 ** i, at place i. Of fast steps, the mean of several.
+    """
+
+    steps: int = 0
+    epochs: int = 0
+    start_ns: int = 0
+    lengths: tuple[int, ...] = (0,) * 64
+    waits: tuple[int, ...] = (0,) * 64
+
+    def plus(self, other: StepTimes) -> StepTimes:
+        return StepTimes(
+            self.steps + other.steps,
+            self.epochs + other.epochs,
+            self.start_ns + other.start_ns,
+            tuple(map(sum, zip(self.lengths, other.lengths, strict=True))),
+            tuple(map(sum, zip(self.waits, other.waits, strict=True))),
+        )
+
+
+class EpochTimes(RunTimes):
+    """The times of one epoch of a loader.
+
+    Attributes:
+        consumer: the thread that takes the elements, from its first request to the end of the epoch.
+        step: the number of elements taken, when it was noted last.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.consumer = self.thread(CONSUMER, "loop", starts_with_block=False)
+        self.step = self._first = 0
+        self._start_ns = 0
+        self._stride = 1
+        self._stamped = self._stamped_step = self._waited = 0
+        self._lengths, self._waits = [0] * 64, [0] * 64
+
+    def begin(self, step: int) -> int:
+        """The first element is there, number `step` of the epoch. Returns the step to stamp next."""
+        began = self.consumer.began
+        self.consumer.begin()
+        self._start_ns = self.consumer.began - began
+        self._stamped, self.step = self.consumer.began, step
+        self._first = self._stamped_step = step
+        return step + 1
+
+    def stamp(self, step: int) -> int:
+        """An element is there, number `step`. Returns the step to stamp next: of fast steps, only some have stamps."""
+        now, waited = self.consumer.waited()
+        count = step - self._stamped_step
+        ns = (now - self._stamped) // count
+        self._lengths[min(63, ns.bit_length())] += count
+        self._waits[min(63, ((waited - self._waited) // count).bit_length())] += count
+        if ns * count < STAMP_NS:
+            self._stride *= 2
+        elif self._stride > 1 and ns * self._stride > 4 * STAMP_NS:
+            self._stride //= 2
+        self._stamped, self._stamped_step, self._waited, self.step = now, step, waited, step
+        return step + self._stride
+
+    @property
+    def steps(self) -> StepTimes:
+        if not self._start_ns:
+            return StepTimes()
+        counts = tuple(self._lengths), tuple(self._waits)
+        return StepTimes(self.step - self._first, 1, self._start_ns, *counts)
+
+
+def times_of_run(number: int, last: RunTimes | None) -> RunTimes | None:
+    """The times of a run in a process that is asked for parts of it, one after the other; None if nothing is counted.
+
+    Args:
+        number: of the run.
+        last: the times of the last run of this process.
+    """
+    if not SEEING:
+        return None
+    return last if last is not None and last.number == number else RunTimes(number)
+
+
+def thread_of_worker(run: RunTimes | None, number: int, base: State = "send") -> Times | None:
+    """The times of the thread, or of the process, that is worker `number`; none if nothing is counted."""
+    return None if run is None else run.thread(worker_name(number), base)
+
+
+def worker_name(number: int) -> str:
+    return f"worker {number}"
+
+
+@contextmanager
+def opening(times: EpochTimes | None) -> Generator[None]:
+    """A service begins a run for this epoch meanwhile, in this thread."""
+    here.run = times
+    try:
+        yield
+    finally:
+        here.run = None
+
+
+def consumer_clock() -> Clock:
+    """The clock of the thread that takes the elements of the run that begins."""
+    return Clock(None if here.run is None else here.run.consumer)
+
+
+class LoaderTimes:
+    """The times of a loader: of its past epochs together, and of the one that runs or ran last."""
+
+    def __init__(self) -> None:
+        self.epoch: EpochTimes | None = None
+        self._tables: list[Table] = []
+        self._steps = StepTimes()
+
+    def begin(self) -> EpochTimes | None:
+        """The times of an epoch that begins; None if nothing is to be counted."""
+        if self.epoch is not None:
+            self.epoch.end()
+            self._tables, self._steps = self.tables(), self.steps()
+        self.epoch = EpochTimes() if SEEING else None
+        return self.epoch
+
+    def tables(self) -> list[Table]:
+        """One table of each name."""
+        return joined([*self._tables, *(() if self.epoch is None else self.epoch.tables())])
+
+    def steps(self) -> StepTimes:
+        return self._steps if self.epoch is None else self._steps.plus(self.epoch.steps)
