@@ -33,6 +33,10 @@ import feedpipe as fp
 
 T = TypeVar("T")
 
+DEVICE = torch.device("cpu")
+if torch.cuda.is_available():  # several ranks may share a GPU, which gloo allows, unlike NCCL
+    DEVICE = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+
 # --------------------------------------------------------------------------------------------------
 # The files
 
@@ -137,9 +141,9 @@ class Job:
         torch.manual_seed(seed)
         # All ranks must take the same number of steps. By default batches that do not divide evenly are left out;
         # "error" refuses such a batch size, because here each image must be seen.
-        self.loader = fp.Loader(training_pipe(folder, batch), seed=seed, even="error")
+        self.loader = fp.Loader(training_pipe(folder, batch), seed=seed, even="error", device=DEVICE)
         self.images_a_step = batch * dist.get_world_size()
-        self.network = Network()
+        self.network = Network().to(DEVICE)
         self.parallel = DistributedDataParallel(self.network)
         self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -164,7 +168,7 @@ class Job:
 
     def load(self, path: Path) -> None:
         """Resume from a checkpoint."""
-        saved = torch.load(path, weights_only=True)
+        saved = torch.load(path, weights_only=True, map_location=DEVICE)
         for name in ("network", "optimizer", "schedule"):
             getattr(self, name).load_state_dict(saved[name])
         self.loader.load_state_dict(json.loads(saved["loaders"][dist.get_rank()]))
@@ -215,10 +219,10 @@ def train(job: Job, record: Record, *, stop_at: int | None = None) -> None:
 def accuracy(network: Network, folder: Path) -> float:
     """The share of test images that are classified correctly. Padding makes ranks even; the mask leaves it out."""
     network.eval()
-    tally = torch.zeros(2, dtype=torch.long)  # right, all
-    for batch, info in fp.Loader(test_pipe(folder), even="pad").with_info():
+    tally = torch.zeros(2, dtype=torch.long, device=DEVICE)  # right, all
+    for batch, info in fp.Loader(test_pipe(folder), even="pad", device=DEVICE).with_info():
         right = network(batch["image"]).argmax(1) == batch["label"]
-        valid = torch.from_numpy(info.valid)
+        valid = torch.from_numpy(info.valid).to(DEVICE)
         tally += torch.stack([(right & valid).sum(), valid.sum()])
     network.train()
     dist.all_reduce(tally)
