@@ -199,6 +199,27 @@ class Loader(Generic[T_co]):
         return self._place.step
 
     @property
+    def progress(self) -> float | None:
+        """The share of the epoch that this rank has taken, from 0 to 1; None if nobody knows where the epoch ends.
+
+        It counts elements, if the length of the epoch is known; else the rows or bytes of what is read, such as row
+        groups and files, without what waits in the window of a shuffle. It reads nothing and never falls in an epoch.
+        It is 1 at the end until the next epoch begins, and is the same in a loader that loads the state.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> loader = fp.Loader(fp.from_sequence(range(8)).batch(2))
+            >>> [loader.progress for batch in loader]
+            [0.25, 0.5, 0.75, 1.0]
+        """
+        current = self._current
+        if current is not None and current.run.finished:
+            return 1.0
+        schedule, place = self._schedule, self._place
+        has_begun = current is not None and current.run.schedule is not None
+        return schedule.share(place, current.run.end if has_begun and current is not None else schedule.end(place))
+
+    @property
     def valid(self) -> npt.NDArray[np.bool_] | None:
         """A bool for each row of the element taken last, False if the row is padding.
 

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -272,6 +272,30 @@ def test_a_loader_resumes_exactly_anywhere(pipe, ranks, data):
         if taken == len(first) and ranks > 1 and not got:  # other ranks may still be in the epoch, so it goes on empty
             got = list(resumed)
         assert len(got) == len(rest) and all(map(same, got, rest))
+
+
+@quick
+@given(chains(skipping=True), st.integers(1, 2), st.sampled_from([None, 1, 3]), st.data())
+def test_progress_never_falls_and_a_state_has_it(pipe, ranks, each, data):
+    rank = data.draw(st.integers(0, ranks - 1))
+
+    def loader() -> fp.Loader[Any]:
+        shards = None if each is None else each * ranks
+        return fp.Loader(pipe, rank=rank, world_size=ranks, even=None, shards=shards, seed=5)
+
+    with refused():
+        reference = loader()
+        steps = [(reference.progress, info.state_dict()) for _, info in reference.with_info()]
+    assert reference.progress == 1.0
+    shares = [share for share, _ in steps]
+    if None in shares:
+        assert not any(shares)
+        return
+    assert all(0.0 <= one <= other <= 1.0 for one, other in pairwise(shares)), shares
+    for place in data.draw(st.lists(st.integers(0, len(steps) - 2), max_size=3)) if len(steps) > 1 else []:
+        resumed = loader()
+        resumed.load_state_dict(json.loads(json.dumps(steps[place][1])))
+        assert resumed.progress == shares[place]
 
 
 @settings(quick, max_examples=examples(30 * SOAK))

@@ -17,7 +17,7 @@ from ..errors import ArgumentTypeError, CallSite, Origin, PlanError, with_call_s
 from .block import Block
 from .code import call_code, step_code
 from .context import Call, Context, Work
-from .cursor import Cursor, Json
+from .cursor import START, Cursor, Json
 from .rows import BlockRows, Indices
 from .skips import OnError, Skipped
 
@@ -146,6 +146,25 @@ class Operator:
         it raises means that the token is not one of this operator.
         """
         return iter(())
+
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        """The data that is read before `at`; None if the data has no end, or nobody knows how much it is.
+
+        By default the sum of the inputs that `input_cursors` names. It reads nothing, and never falls from one cursor
+        of a run to a later one.
+        """
+        now, skip = list(self.input_cursors(stage, at)), self.rows_below(at.skip)
+        amounts: list[Amount] = []
+        for source, begin in self.input_cursors(stage, START):
+            has_ended = not now or now[0][0] is not source
+            plain = begin if has_ended else Cursor.of(now.pop(0)[1]).advance(skip).plain
+            if (amount := source.amount_before(plain, context)) is not None:
+                amounts.append(amount._replace(done=amount.total) if has_ended else amount)
+        return Amount.sum(amounts) if amounts else None
+
+    def rows_below(self, skip: int) -> int:
+        """The least number of input rows in `skip` rows behind a token, if `input_cursors` does not count them."""
+        return 0
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices` of the output, in that order."""
@@ -334,6 +353,10 @@ class Input(Protocol):
         """The weights of the rows, if they are known and the input is indexed."""
         ...
 
+    def amount_before(self, plain: Json, context: Context) -> Amount | None:
+        """The data that is read before a plain cursor; None if it is not known."""
+        ...
+
     def rows(self, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices`, in that order."""
         ...
@@ -353,6 +376,31 @@ class Weights(NamedTuple):
 
     values: npt.NDArray[np.int64]
     are_rows: bool = False
+
+
+def fill_unknown(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The weights; those below 0 are unknown, and become the mean of the others."""
+    unknown = weights < 0
+    if not unknown.any():
+        return weights
+    others = weights[~unknown]
+    return np.where(unknown, int(others.sum()) // len(others) if len(others) else 1, weights)
+
+
+class Amount(NamedTuple):
+    """An amount of data that is read, of all: both in rows, bytes, or the like."""
+
+    done: float
+    total: float
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1; of nothing, all is read."""
+        return min(1.0, self.done / self.total) if self.total > 0 else 1.0
+
+    @staticmethod
+    def sum(amounts: Sequence[Amount]) -> Amount:
+        return Amount(sum(amount.done for amount in amounts), sum(amount.total for amount in amounts))
 
 
 # Checks of the contract

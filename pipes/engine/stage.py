@@ -9,18 +9,21 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from ..core.block import AdaptiveBlockSize, Block, skip_rows
 from ..core.context import Context, Tracer
-from ..core.cursor import START, Cursor
+from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, node_code, walk
-from ..core.operator import Boundary, Operator, Order, Weights
+from ..core.operator import Amount, Boundary, Operator, Order, Weights, fill_unknown
 from ..core.process import raise_interrupt
 from ..core.rows import BlockRows, Indices, concat
 from ..core.skips import Skipped, covers, skips
 from ..core.times import here, measured_blocks
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, text_of, with_call_site
 from .ahead import call_ahead, in_thread, rows_ahead
-from .skips import blocks_around, code_without_policy, lost_of, rows_around
+from .skips import blocks_around, code_without_policy, lost_of, parted_cursor, rows_around
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,6 +142,29 @@ class Stage:
         """The weights of the rows of an indexed stage, if they are known; one for each row."""
         weights = self.op.weights(self, context) if self.indexed else None
         return None if weights is None or len(weights.values) != self.length else weights
+
+    def amount_before(self, plain: Json, context: Context) -> Amount | None:
+        """The data that is read before a plain cursor, by the weights of units; None if it is not known."""
+        at = Cursor.of(plain)
+        if self.leaves_out:
+            at, _ = parted_cursor(at, len(self.inputs))
+        if not self.indexed and (amount := self.op.amount_before(self, at, context)) is not None:
+            return amount
+        if (length := self.length) is None:
+            return None
+        position = min(at.position, length)
+        before = self.memo(
+            ("weights before", context.seed, context.epoch, context.rounds), lambda: self._weights_before(context)
+        )
+        if before is None:
+            return Amount(position, length)
+        return Amount(float(before[position]), float(before[-1]))
+
+    def _weights_before(self, context: Context) -> npt.NDArray[np.float64] | None:
+        weights = self.weights(context)
+        if weights is None:
+            return None
+        return np.concatenate([[0.0], np.cumsum(fill_unknown(weights.values), dtype=np.float64)])
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
         """The result of `make()` for `key`, kept for the last few keys; for costly functions of the key."""

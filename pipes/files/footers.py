@@ -21,7 +21,7 @@ from ..storage.file import File
 from ..storage.manifest import ManifestPlace, open_output
 from ..storage.tasks import in_threads
 from .open_files import OpenFileCache, OpenFiles
-from .units import InputFiles, Numbers, UnitFormat, UnitReader, UnitTable, W
+from .units import InputFiles, Numbers, Place, UnitFormat, UnitReader, UnitTable, W
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,6 +87,10 @@ class CountedFormat(TableFormat, UnitFormat):
 
     def length(self, units: UnitTable) -> int | None:
         return units.rows()
+
+    def share_before(self, unit: FileUnit, place: Place) -> float:
+        before: int = place[-1]
+        return before / unit.rows if unit.rows > 0 else 0.0
 
     def resolved(self: F, files: InputFiles) -> tuple[F, UnitTable | None]:
         """With names and types, and all units: those that a manifest keeps, if there are such."""

@@ -98,6 +98,14 @@ class RangedFormat(UnitFormat):
         start, stop, size = (units.column(name) for name in ("start", "stop", "size"))
         return Weights(np.where(size < 0, -1, np.minimum(stop, size) - start))
 
+    def share_before(self, unit: ByteRange, place: Place) -> float:
+        offset: int = place[0]
+        if unit.size <= 0:
+            return 0.0
+        if unit.compressed:  # nobody knows how many bytes are left; it comes to 3/4 if they are three to one
+            return offset / (offset + unit.size)
+        return (offset - unit.start) / max(1, min(unit.stop, unit.size) - unit.start)
+
     def cut(self, unit: object, first: int, stop: int, slots: int) -> ByteRange | None:
         part = cast("ByteRange", unit)
         if part.size < 0 or part.compressed or self.why_not_split() is not None:

@@ -103,6 +103,10 @@ class Tar(Format):
         if self.path_column == KEY:
             raise ArgumentError(with_call_site(f"`path_column` must be another key than {KEY!r}, which every row has"))
 
+    def share_before(self, unit: File, place: Place) -> float:
+        offset: int = place[0]
+        return offset / unit.listed if unit.listed else 0.0
+
     def reader(self, context: Context, block_size: BlockSize) -> _TarFileReader:
         return _TarFileReader(self.path_column, block_size)
 

@@ -21,7 +21,7 @@ from ..core.checks import digest
 from ..core.code import value_code
 from ..core.context import Context, ProcessContext, Work
 from ..core.cursor import START, Cursor, Json
-from ..core.operator import Columns, Input, Operator, Order, StageView, TokenOfInput, Weights
+from ..core.operator import Amount, Columns, Input, Operator, Order, StageView, TokenOfInput, Weights
 from ..core.rows import BlockRows, Indices, index_array
 from ..core.skips import OnError, check_on_error
 from ..engine.ahead import read_ahead
@@ -67,6 +67,10 @@ class Format(FormatOptions, ABC):
     def length(self, units: UnitTable) -> int | None:
         """The number of rows of some units, if it is known."""
         return None
+
+    def share_before(self, unit: Any, place: Place) -> float:
+        """The share of a unit before `place`, from 0 to 1; 0 if it is not known."""
+        return 0.0
 
     def remark(self) -> str | None:
         """A remark for `explain`."""
@@ -374,8 +378,9 @@ class UnitReader(ABC, Generic[ParsedUnit, W]):
 class ParseUnits(Operator, Generic[ParsedUnit]):
     """The base of operators that make many rows of each unit: a byte range, a row group, a file, a range of keys.
 
-    A token is [cursor of the unit in the input, *place in the unit]. At the end of a unit it points to the next one,
-    so a resume does not open a unit that is done.
+    A token is [cursor of the unit in the input, *place in the unit, piece]. At the end of a unit it points to the next
+    one, so a resume does not open a unit that is done. The piece is [number of rows, *place behind them]; a resume does
+    not need it, and `Loader.progress` tells by it how far the loader is in a piece.
     """
 
     order: ClassVar[Order] = Order.ROW_LOCAL
@@ -389,15 +394,38 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         """Return an element of the input as a unit. A subclass checks it if the user can write that input."""
         return cast("ParsedUnit", value)
 
+    def share_before(self, unit: ParsedUnit, place: Place) -> float:
+        """The share of a unit before `place`, from 0 to 1; 0 if it is not known."""
+        return 0.0
+
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         source, *_ = cast("list[Json]", at.token or [None])
         yield stage.input, source
+
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        source, *place = cast("list[Json]", at.token or [None])
+        amount = stage.input.amount_before(source, context)
+        if amount is None or not place or not stage.input.indexed or amount.done >= amount.total:
+            return amount
+        number = Cursor.of(source).position
+        behind = stage.input.amount_before([None, number + 1, 0], context) or amount
+        (value,) = stage.input.rows(range(number, number + 1), replace(context, opened=None))
+        unit, piece = self.check_unit(stage, value), place.pop() if isinstance(place[-1], list) else None
+        share = self._share_before(unit, place)
+        if isinstance(piece, list):
+            rows, *end = piece
+            behind_piece = self._share_before(unit, end) if end else 1.0
+            share += max(0.0, behind_piece - share) * min(1.0, at.skip / cast("int", rows))
+        return amount._replace(done=amount.done + share * (behind.done - amount.done))
+
+    def _share_before(self, unit: ParsedUnit, place: list[Json]) -> float:
+        return min(1.0, max(0.0, self.share_before(unit, tuple(place))))
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         block_size = context.block_size()
         reader = self.reader(context, block_size)
         source, *values = cast("list[Json]", at.token) or (None, *reader.beginning)
-        place: Place = tuple(values)
+        place: Place = tuple(values[: len(reader.beginning)])
         row = at.row
         blocks = stage.input.blocks(Cursor.of(source), context)
         units = ((block, index, self.check_unit(stage, v)) for block in blocks for index, v in enumerate(block.rows))
@@ -411,7 +439,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
                 here = block.at.advance(index).plain
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
                 for piece in context.running.add(self._pieces(stage, reader, unit, opened, place)):
-                    start = Cursor([here, *piece.at], 0, row)
+                    start = Cursor([here, *piece.at, [len(piece.rows) or 1, *(piece.end or ())]], 0, row)
                     malformed = piece.malformed
                     row += len(piece.rows) + (malformed is not None)
                     if piece.end is None:
@@ -476,6 +504,9 @@ class Parse(ParseUnits[Any]):
     def resolve(self, stage: StageView) -> Operator:
         units = stage.input.op
         return replace(self, format=units.format) if isinstance(units, Units) else self
+
+    def share_before(self, unit: Any, place: Place) -> float:
+        return self.format.share_before(unit, place)
 
     def schema(self, stage: StageView) -> pa.Schema | None:
         return self.format.row_schema()

@@ -46,6 +46,9 @@ class FilterRows(TokenOfInput, SameRows, ABC):
     kind: ClassVar[str] = "filter"
     order: ClassVar[Order] = Order.ROW_LOCAL
 
+    def rows_below(self, skip: int) -> int:
+        return skip
+
     @abstractmethod
     def select(self, stage: StageView, block: Block) -> FilterResult:
         """Test the rows of a block, up to the first that cannot be tested."""

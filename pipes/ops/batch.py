@@ -76,6 +76,9 @@ class Batch(TokenOfInput):
     def lookback(self) -> int:
         return self.size
 
+    def rows_below(self, skip: int) -> int:
+        return skip * self.size
+
     def dropping(self) -> Batch:
         return replace(self, drop_last=True)
 

@@ -16,7 +16,7 @@ from ..core.checks import check_bool, check_bytes
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Boundary, Input, Operator, Order, StageView
+from ..core.operator import Amount, Boundary, Input, Operator, Order, StageView
 from ..core.process import PerProcess, bytes_text
 from ..core.rows import BlockRows, Indices
 from ..core.skips import Skipped
@@ -226,6 +226,12 @@ class Cache(SameRows):
         index, row, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))
         check_numbers(index, row)
         yield stage.input, inner
+
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        index, _, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+        if self.by_units:
+            return _units_of(cast("Stage", stage.input)).amount_before([None, index, 0], context)
+        return stage.input.amount_before(inner, context.epoch_independent())
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         index, row, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
-from ..core.operator import Input, Operator, Order, StageView, Weights
+from ..core.operator import Amount, Input, Operator, Order, StageView, Weights
 from ..core.rows import BlockRows, Indices, gather, signature
 
 if TYPE_CHECKING:
@@ -89,6 +89,16 @@ class Concat(Operator):
         number, source = at.numbered()
         check_numbers(number)
         yield stage.inputs[number], source.plain
+
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        number, source = at.numbered()
+        amounts: list[Amount] = []
+        for place, one in enumerate(stage.inputs):
+            amount = one.amount_before(source.advance(at.skip).plain if place == number else None, context)
+            if amount is None:
+                return None
+            amounts.append(amount._replace(done=amount.total) if place < number else amount)
+        return Amount.sum(amounts)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, start = at.numbered()

@@ -20,7 +20,7 @@ from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node, find_reshuffle, node_code, walk
-from ..core.operator import Input, Operator, Order, StageView, Weights
+from ..core.operator import Amount, Input, Operator, Order, StageView, Weights
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, PlanWarning, warn, with_call_site
 from ._turns import (
@@ -231,6 +231,17 @@ class Mixture(Operator, ABC):
             for parts, places in layout.stretches(indices)
         ]
         return concat(stretches)
+
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        _, _, rounds, cursors = _read_token(at.token, len(stage.inputs))
+        amounts: list[Amount] = []
+        for source, ended, plain in zip(stage.inputs, rounds, cursors, strict=True):
+            amount = source.amount_before(plain, context)
+            if amount is not None:
+                amounts.append(amount._replace(done=amount.total) if ended else amount)
+        if self.stop == "first":
+            return max(amounts, key=lambda amount: amount.share, default=None)
+        return Amount.sum(amounts) if amounts else None
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         position, first, rounds, cursors = _read_token(at.token, len(stage.inputs))

@@ -13,7 +13,7 @@ from ..core.block import Block
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
-from ..core.operator import Input, Order, StageView
+from ..core.operator import Amount, Input, Order, StageView
 from ..core.rows import BlockRows, Indices, gather
 from ._shared import SameRows
 
@@ -82,6 +82,13 @@ class Repeat(SameRows):
         number, source = at.numbered()
         check_numbers(number)
         yield stage.input, source.plain
+
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        number, source = at.numbered()
+        amount = stage.input.amount_before(source.advance(at.skip).plain, context.round(number))
+        if amount is None or self.times is None:
+            return None
+        return Amount((number + amount.share) * amount.total, self.times * amount.total)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, start = at.numbered()

@@ -14,7 +14,7 @@ from ..core.block import Block, join_origins, nbytes
 from ..core.checks import check_bool, check_int
 from ..core.context import Context, Generators
 from ..core.cursor import Cursor, Json, check_numbers
-from ..core.operator import Input, Order, StageView
+from ..core.operator import Amount, Input, Order, StageView
 from ..core.process import bytes_text, large_windows
 from ..core.rows import BlockRows, Indices, have_one_signature, take_joined
 from ..engine.seeds import Permutation
@@ -121,6 +121,10 @@ class Shuffle(Rearranged):
 
     def lookback(self) -> int:
         return self.window or 0
+
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        _, source = at.numbered()  # each row of the input leaves once; those that wait are read again
+        return stage.input.amount_before(source.advance(max(0, at.position - source.position)).plain, context)
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         return self._permutation(stage, context)[indices]

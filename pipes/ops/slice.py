@@ -12,7 +12,7 @@ from ..core.block import Block
 from ..core.checks import check_callable, check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
-from ..core.operator import Input, Order, StageView, TokenOfInput
+from ..core.operator import Amount, Input, Order, StageView, TokenOfInput
 from ..core.rows import BlockRows, Indices
 from ._shared import Rearranged, SameRows
 
@@ -112,6 +112,16 @@ class SliceBase(TokenOfInput, Rearranged):
         if isinstance(indices, range):
             return range(start + indices.start * step, start + indices.stop * step, indices.step * step)
         return start + indices * step
+
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        amount = super().amount_before(stage, at, context)
+        start, stop, step = self.bounds()
+        if stop is None:
+            return amount
+        rows = Amount(at.position, len(range(start, stop, step)))
+        if amount is None:
+            return rows
+        return amount._replace(done=max(amount.share, rows.share) * amount.total)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         start, stop, step = self.bounds()

@@ -78,6 +78,9 @@ class Zip(Operator):
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         yield from builtins.zip(stage.inputs, cast("list[Json]", at.token or [None] * len(stage.inputs)), strict=True)
 
+    def rows_below(self, skip: int) -> int:
+        return skip
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
         row = at.position
@@ -184,6 +187,9 @@ class ZipLongest(Operator):
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
         yield from (pair for pair in builtins.zip(stage.inputs, tokens, strict=True) if pair[1] is not ENDED)
+
+    def rows_below(self, skip: int) -> int:
+        return skip
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))

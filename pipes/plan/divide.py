@@ -125,15 +125,6 @@ class Pieces(NamedTuple):
         return Pieces(1, 0, ends, self.places[part], self.slots[part], self.first[part], self.stop[part])
 
 
-def fill_unknown(weights: Numbers) -> Numbers:
-    """The weights; those below 0 are unknown, and become the mean of the others."""
-    unknown = weights < 0
-    if not unknown.any():
-        return weights
-    others = weights[~unknown]
-    return np.where(unknown, int(others.sum()) // len(others) if len(others) else 1, weights)
-
-
 def step_of(slots: int) -> int:
     """The step from the slot of one row to that of the next: about the golden ratio, so that rows are spread evenly.
 

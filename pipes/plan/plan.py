@@ -14,7 +14,7 @@ from ..core.block import Block
 from ..core.context import Context, Marks
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, find_remote, names, sent, walk, with_inputs
-from ..core.operator import Boundary, Operator, Order, StageView
+from ..core.operator import Amount, Boundary, Operator, Order, StageView
 from ..core.rows import BlockRows
 from ..engine.run import position_count
 from ..engine.stage import Stage, bind
@@ -257,6 +257,22 @@ class Plan:
         states = [position.of(shard) for shard in range(self.shards)]
         left = [0 if s.ended else n - s.at.position for s, n in zip(states, rows.tolist(), strict=True)]
         return self._by_rank(np.array(left), lengths)
+
+    def share_before(self, position: Position, data_pass: int) -> float | None:
+        """The share of this rank's part of a pass before `position`, from 0 to 1; None if it is not known.
+
+        Of an indexed pipe, by elements; of shards, by the weights of their units. It reads nothing.
+        """
+        if self.indexed:
+            return Amount(position.start, position_count(self.unsharded)).share
+        amounts: list[Amount] = []
+        for shard in self.rank_shards:
+            stage, state = self.shard_stage(shard, position.redivision), position.of(shard)
+            amount = stage.amount_before(state.at.plain, Context(seed=self.seed, epoch=data_pass, shard=shard))
+            if amount is None:
+                return None
+            amounts.append(amount._replace(done=amount.total) if state.ended else amount)
+        return Amount.sum(amounts).share
 
     def _rank_lengths(self, data_pass: int) -> list[int] | None:
         """The lengths of all ranks."""

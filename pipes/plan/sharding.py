@@ -17,12 +17,12 @@ from ..core.block import Block
 from ..core.context import Context, RowShare
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node, find_remote, walk, with_inputs
-from ..core.operator import Boundary, Input, Operator, Order, StageView
+from ..core.operator import Amount, Boundary, Input, Operator, Order, StageView, Weights, fill_unknown
 from ..core.rows import BlockRows, Indices, index_array
 from ..engine.run import check_cursor
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
-from .divide import Line, Numbers, Part, default_spans, divide, fill_unknown
+from .divide import Line, Numbers, Part, Span, default_spans, divide
 from .shards import (
     NeighboursShard,
     PermutedShard,
@@ -351,16 +351,32 @@ class UnitsShard(Operator):
         except ValueError:
             yield stage.input, source.token
 
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount:
+        division = self.division(cast("Stage", stage.input), context)
+        spans = self._spans(division, context)
+        weights = division.weights_of_line
+        own = [weights[span.start : span.stop] for span in spans]
+        before = np.concatenate([[0.0], np.cumsum(np.concatenate([np.zeros(0), *own]))])
+        number, source = at.numbered()
+        done, opened = 0.0, 0
+        for run in division.runs(division.line().by_shard(spans), self.stream):
+            if run.number > number:
+                break
+            share = 1.0
+            if run.number == number:
+                inner = source if run.place is None else Cursor.of(source.token)
+                amount = run.source.amount_before(inner.advance(at.skip).plain, context)
+                share = 0.0 if amount is None else amount.share
+            done += share * float(before[run.stop] - before[opened])
+            opened = run.stop
+        return Amount(done, float(before[-1]))
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         division = self.division(cast("Stage", stage.input), context)
-        line = division.line()
-        if self.part is None:
-            spans = default_spans(line, self.shards, self.shard)
-        else:
-            spans = self.part.spans(context.rounds[0] if context.rounds else 0, line)
+        spans = self._spans(division, context)
         number, start = at.numbered()
         row = at.row
-        for run in division.runs(line.by_shard(spans), self.stream):
+        for run in division.runs(division.line().by_shard(spans), self.stream):
             if run.number < number:
                 continue
             if run.place is not None and context.opened is not None:
@@ -370,6 +386,13 @@ class UnitsShard(Operator):
                 row += len(block)
                 del block  # only the consumer holds it now
                 yield output.pop()
+
+    def _spans(self, division: Division, context: Context) -> list[Span]:
+        """The places of the run in the pass and the round of `context`."""
+        line = division.line()
+        if self.part is None:
+            return default_spans(line, self.shards, self.shard)
+        return self.part.spans(context.rounds[0] if context.rounds else 0, line)
 
     def _run(self, division: Division, run: _PieceRun, at: Cursor, context: Context) -> Iterator[Block]:
         # A random draw is keyed by shard and position, and positions begin at 0 in each run: it is a shard of its own.
@@ -429,6 +452,13 @@ class Division:
             return pieces.by_line(self.rows, pieces.rows(self.rows))
 
         return Line(bounds, weights, rows)
+
+    @cached_property
+    def weights_of_line(self) -> Numbers:
+        """The weights of all pieces by shard."""
+        weights = self.line().weights
+        assert weights is not None, "units have weights"
+        return weights()
 
     def runs(self, parts: Sequence[tuple[int, int, int]], stream: str) -> Iterator[_PieceRun]:
         """The parts of a run that are read together, in order.
@@ -591,6 +621,15 @@ class ChosenUnits(PlacedShard):
         else:
             places = index_array(self.chosen)[index_array(indices)]
         return places if self.permutation is None else self.permutation[places]
+
+    def weights(self, stage: StageView, context: Context) -> Weights | None:
+        weights = stage.input.weights(context.unsharded())
+        if weights is None:
+            return None
+        values = weights.values[index_array(self.places(stage, range(len(self.chosen)), context))]
+        for index, part in self.parts.items():
+            values[index] = values[index] * (part.stop - part.first) // part.slots
+        return Weights(values, weights.are_rows)
 
     def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         units = super().read(stage, indices, context)

@@ -288,6 +288,9 @@ class StreamedShard(Operator):
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         yield stage.input, at.token
 
+    def rows_below(self, skip: int) -> int:
+        return max(0, 1 + (skip - 1) * self.shards)
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source = cast("Stage", stage.input)
         share = share_of(self.shard, self.shards)
@@ -452,6 +455,9 @@ class StreamedPart(Operator):
             number, given, source = cast("tuple[int, int, Json]", at.token or (0, 0, None))
             check_numbers(number, given)
             yield stage.input, source
+
+    def rows_below(self, skip: int) -> int:
+        return skip
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         spans = self.part.spans(context.rounds[0] if context.rounds else 0, None)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ..support.core import RowShare
-from ..support.plan import MAX_SLOTS, Pieces, _rows_in_slots, divide, fill_unknown, step_of
+from ..support.core import RowShare, fill_unknown
+from ..support.plan import MAX_SLOTS, Pieces, _rows_in_slots, divide, step_of
 
 weights = st.one_of(
     st.lists(st.integers(0, 10), max_size=60),

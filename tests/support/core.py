@@ -35,6 +35,7 @@ from feedpipe.core.graph import node_code as node_code
 from feedpipe.core.graph import sent as sent
 from feedpipe.core.graph import walk as walk
 from feedpipe.core.operator import MAX_DEPTH as MAX_DEPTH
+from feedpipe.core.operator import fill_unknown as fill_unknown
 from feedpipe.core.process import PerProcess as PerProcess
 from feedpipe.core.process import raised_by_signal_handler as raised_by_signal_handler
 from feedpipe.core.rows import SKIPPED as SKIPPED

@@ -14,7 +14,6 @@ from feedpipe.plan.divide import _rows_in_slots as _rows_in_slots
 from feedpipe.plan.divide import default_spans as default_spans
 from feedpipe.plan.divide import divide as divide
 from feedpipe.plan.divide import divide_rest as divide_rest
-from feedpipe.plan.divide import fill_unknown as fill_unknown
 from feedpipe.plan.divide import first_places as first_places
 from feedpipe.plan.divide import places_after as places_after
 from feedpipe.plan.divide import runs_ended as runs_ended

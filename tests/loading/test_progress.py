@@ -1,0 +1,194 @@
+"""`Loader.progress`: the share of the epoch that a rank has taken. Random chains are in `test_chains.py`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import feedpipe as fp
+
+ROWS = 100
+SIZES = (1, 3, 2, 6)  # of the files, in units of ROWS
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("progress")
+    for number, size in enumerate(SIZES):
+        rows = [{"n": n, "text": "x" * (n % 50)} for n in range(size * ROWS)]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{number}.jsonl").write_text(text)
+        (folder / f"{number}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+        (folder / f"{number}.csv").write_text("n,text\n" + "".join(f"{row['n']},{row['text']}\n" for row in rows))
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{number}.parquet", row_group_size=ROWS)
+    return folder
+
+
+def odd(row: Any) -> bool:
+    return bool(row["n"] % 2)
+
+
+def readers(files: Path) -> dict[str, fp.Pipe[Any]]:
+    return {
+        "jsonl": fp.read_jsonl(files / "*.jsonl"),
+        "gzip": fp.read_jsonl(files / "*.jsonl.gz"),
+        "csv": fp.read_csv(files / "*.csv"),
+        "parquet": fp.read_parquet(files / "*.parquet"),
+        "rows": fp.from_sequence([{"n": n} for n in range(3 * ROWS)]),
+    }
+
+
+CHAINS: dict[str, Callable[[fp.Pipe[Any]], fp.Pipe[Any]]] = {
+    "batch": lambda p: p.filter(odd).batch(16),
+    "shuffle": lambda p: p.filter(odd).shuffle(window=100).batch(16),
+    "repeat": lambda p: p.filter(odd).repeat(3),
+    "enumerate": lambda p: p.filter(odd).enumerate(),
+    "flat_map": lambda p: p.flat_map(lambda row: [row] * (row["n"] % 3)),
+    "concat": lambda p: p.filter(odd).concat(p.filter(odd)),
+    "mix": lambda p: p.filter(odd).mix(p.filter(odd).take(50), weights=[2, 1]),
+    "cache": lambda p: p.filter(odd).cache(),
+    "threads": lambda p: p.filter(odd).map(lambda row: row, concurrency=3).prefetch(8),
+}
+
+
+def shares_of(loader: fp.Loader[Any]) -> list[float]:
+    shares = [loader.progress, *(loader.progress for _ in loader), loader.progress]
+    assert all(share is not None for share in shares)
+    return [share for share in shares if share is not None]
+
+
+def check(shares: list[float]) -> None:
+    assert shares[0] == 0.0
+    assert shares[-1] == 1.0
+    assert all(one <= other <= 1.0 for one, other in pairwise(shares))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("reader", ["jsonl", "gzip", "csv", "parquet", "rows"])
+def test_it_rises_from_0_to_1_and_each_state_has_it(files: Path, reader: str, chain: str) -> None:
+    pipe = CHAINS[chain](readers(files)[reader])
+    loader = fp.Loader(pipe, seed=2)
+    seen = [(loader.progress, loader.state_dict()) for _ in islice(loader, 300)]
+    check(shares_of(fp.Loader(pipe, seed=2)))
+    for share, state in seen[::40]:
+        resumed = fp.Loader(pipe, seed=2)
+        resumed.load_state_dict(json.loads(json.dumps(state)))
+        assert resumed.progress == share
+
+
+@pytest.mark.parametrize("reader", ["jsonl", "parquet"])
+def test_it_follows_the_bytes_or_rows_of_files(files: Path, reader: str) -> None:
+    pipe = readers(files)[reader]
+    loader = fp.Loader(pipe if pipe.length is None else pipe.filter(lambda row: True))
+    errors = [abs((loader.progress or 0.0) - taken / (sum(SIZES) * ROWS)) for taken, _ in enumerate(loader, 1)]
+    assert max(errors) < 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("service", [fp.Threads(2), fp.MultiProcess(2)], ids=["threads", "processes"])
+def test_each_service(files: Path, service: Any) -> None:
+    with fp.Loader(fp.read_parquet(files / "*.parquet").filter(odd).shuffle(window=50), service) as loader:
+        shares = shares_of(loader)
+        check(shares)
+        assert len(set(shares)) > 20
+
+
+@pytest.mark.slow
+def test_dispatch_and_remote(files: Path) -> None:
+    for pipe in (
+        fp.read_jsonl(files / "*.jsonl").enumerate().dispatch(),
+        fp.read_jsonl(files / "*.jsonl").filter(odd).remote().batch(4),
+    ):
+        with fp.Loader(pipe, workers=2) as loader:
+            check(shares_of(loader))
+
+
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
+def test_each_rank_has_its_own(files: Path) -> None:
+    for rank in range(3):
+        check(shares_of(fp.Loader(fp.read_csv(files / "*.csv").filter(odd), rank=rank, world_size=3, even=None)))
+
+
+def test_a_rank_of_another_number_of_ranks_goes_on(files: Path) -> None:
+    pipe = fp.read_parquet(files / "*.parquet").filter(odd).shuffle(window=50)
+    before = [fp.Loader(pipe, rank=rank, world_size=2, even=None, shards=4, seed=1) for rank in range(2)]
+    for loader in before:
+        assert len(list(islice(loader, 200))) == 200
+    after = fp.Loader(pipe, rank=0, world_size=1, shards=4, seed=1)
+    after.load_state_dict([loader.state_dict() for loader in before])
+    shares = shares_of(after)
+    assert 0.1 < shares[0] < 0.8
+    check([0.0, *shares])
+
+
+def test_known_lengths_count_elements() -> None:
+    loader = fp.Loader(fp.from_sequence(range(8)).batch(2), rank=0, world_size=2)
+    assert shares_of(loader) == [0.0, 0.5, 1.0, 1.0]
+    padded = fp.Loader(fp.from_sequence(range(3)), rank=1, world_size=2, even="pad")
+    assert shares_of(padded) == [0.0, 0.5, 1.0, 1.0]
+
+
+def test_rows_that_are_skipped_count() -> None:
+    def fail(n: int) -> int:
+        return 1 // (n % 4)
+
+    loader = fp.Loader(fp.from_sequence(range(40)).map(fail, on_error="skip"))
+    check(shares_of(loader))
+
+
+def test_steps_are_the_end_of_an_epoch() -> None:
+    loader = fp.Loader(fp.from_sequence(range(3)).filter(lambda n: True).repeat(), steps=4)
+    assert shares_of(loader) == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
+
+
+def test_it_is_none_if_the_end_is_not_known() -> None:
+    endless = fp.Loader(fp.from_sequence(range(3)).filter(lambda n: True).repeat())
+    assert endless.progress is None
+    assert next(iter(endless)) == 0
+    assert endless.progress is None
+    endless.close()
+
+    def rows() -> Iterator[int]:
+        yield from range(3)
+
+    source = fp.Loader(fp.from_iterable(rows))
+    assert [source.progress for _ in source] == [None] * 3
+    assert source.progress == 1.0
+
+
+def test_a_part_of_an_endless_pipe_counts_its_rows() -> None:
+    loader = fp.Loader(fp.from_sequence(range(3)).filter(lambda n: True).repeat().take(8))
+    assert shares_of(loader) == [*(n / 8 for n in range(9)), 1.0]
+
+
+def test_the_next_epoch_begins_at_0() -> None:
+    loader = fp.Loader(fp.from_sequence(range(4)))
+    assert shares_of(loader)[-1] == 1.0
+    elements = iter(loader)
+    assert next(elements) == 0
+    assert loader.progress == 0.25
+    loader.set_epoch(5)
+    assert next(iter(loader)) == 0
+    assert loader.progress == 0.25
+
+
+def test_an_empty_epoch_is_complete() -> None:
+    assert shares_of(fp.Loader(fp.from_sequence([])))[-1] == 1.0
+    assert shares_of(fp.Loader(fp.from_sequence([1]).filter(lambda n: False)))[-1] == 1.0
+
+
+def test_an_error_leaves_it() -> None:
+    loader = fp.Loader(fp.from_sequence(range(4)).map(lambda n: 1 // (2 - n)))
+    with pytest.raises(fp.RowError):
+        list(loader)
+    assert loader.progress == 0.5
