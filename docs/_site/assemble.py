@@ -1,18 +1,19 @@
 """Puts the pages of the site together: those that people write, the reference from docstrings, and the sidebar.
 
-`python -m docs._site.assemble FOLDER` writes them as Markdown into FOLDER, for Sphinx.
+`python -m docs._site.assemble FOLDER` writes them as Markdown into FOLDER/source, for Sphinx. What the gallery gave is
+kept in FOLDER/gallery.
 """
 
 from __future__ import annotations
 
-import os
+import html
 import posixpath
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from . import operators
+from . import gallery, operators
 from .docstrings import DocstringError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +22,7 @@ DOCS = ROOT / "docs"
 # The sidebar: titles of its parts, and their pages in order. A page of docs/ that is missing here ends the build.
 SIDEBAR: Mapping[str, tuple[str, ...]] = {
     "Start": ("start",),
+    "Gallery": ("gallery/index",),
     "Guides": (
         *("elements", "recipes", "epochs-and-state", "errors", "workers", "services", "ranks"),
         *("storage", "databases", "formats", "writing", "statistics"),
@@ -42,13 +44,48 @@ LEFT_OUT = ("plan", "_site")
 
 def main(folder: Path) -> None:
     """Write all pages; those that the last run wrote and this one did not are removed."""
+    source = folder / "source"
+    shown = dict(gallery.pages(folder / "gallery"))
     pages = dict(written_pages())
-    pages |= operators.pages({})
-    pages["index.md"] += sidebar()
-    operators.write(folder, pages)
-    for path in folder.rglob("*.*"):
-        if path.relative_to(folder).as_posix() not in pages:
+    pages |= gallery_files(shown)
+    pages |= operators.pages(uses(shown))
+    pages["index.md"] += toctrees(SIDEBAR)
+    operators.write(source, pages)
+    for path in source.rglob("*.*"):
+        if path.relative_to(source).as_posix() not in pages:
             path.unlink()
+
+
+def gallery_files(shown: Mapping[str, gallery.Page]) -> Iterator[tuple[str, str]]:
+    """Yield the pages of the gallery with what they offer for download, and the page of cards that leads to them."""
+    cards: list[str] = []
+    for name, page in shown.items():
+        yield f"gallery/{name}.md", page.text
+        yield f"gallery/{name}.ipynb", page.notebook
+        yield f"gallery/{name}.py", (gallery.FOLDER / f"{name}.py").read_text(encoding="utf-8")
+        lead = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(page.lead, quote=False))
+        picture = page.picture.replace('role="img"', 'aria-hidden="true"')
+        cards.append(
+            f'<a class="fp-card" href="{name}.html"><div>{picture}</div><strong>{html.escape(page.title)}</strong>'
+            f"<span>{lead}</span></a>"
+        )
+    text = [
+        "# Gallery",
+        "Whole programs on small data that they make themselves, with all that they print and draw. Each trains a "
+        "model, stops, and resumes.",
+        f'<div class="fp-cards">{"".join(cards)}</div>',
+        toctrees({"": tuple(shown)}),
+    ]
+    yield "gallery/index.md", "\n\n".join(text)
+
+
+def uses(shown: Mapping[str, gallery.Page]) -> dict[str, dict[str, str]]:
+    """Return the titles of the gallery pages that use an operator, by its name and by the path of the page."""
+    found: dict[str, dict[str, str]] = {}
+    for name, page in shown.items():
+        for operator in gallery.operators_of((gallery.FOLDER / f"{name}.py").read_text(encoding="utf-8")):
+            found.setdefault(operator, {})[f"gallery/{name}.md"] = page.title
+    return found
 
 
 def written_pages() -> Iterator[tuple[str, str]]:
@@ -77,17 +114,16 @@ def relinked(text: str, name: str, places: Mapping[str, str]) -> str:
     return re.sub(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", link, text)
 
 
-def sidebar() -> str:
-    """The table of contents of the whole site, for the end of the first page."""
-    parts = (
-        "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
-        for caption, pages in SIDEBAR.items()
-    )
-    return "".join(parts)
+def toctrees(parts: Mapping[str, tuple[str, ...]]) -> str:
+    """Return what gives pages their places in the sidebar, in parts with titles."""
+    lines: list[str] = []
+    for caption, pages in parts.items():
+        lines += ["", "```{toctree}", ":hidden:", *([f":caption: {caption}"] if caption else []), "", *pages, "```", ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]))
-    except DocstringError as error:
-        sys.exit(f"{os.path.basename(__file__)}: {error}")
+    except (DocstringError, gallery.GalleryError) as error:
+        sys.exit(f"make docs: {error}")

@@ -11,7 +11,7 @@ KEPT = 6  # versions
 
 def main(site: Path) -> None:
     """Write `versions.js` beside the folders of the versions: the released ones, the newest first, then "dev"."""
-    folders = [path.parent for path in site.glob("*/genindex.html")]
+    folders = [path.parent for path in site.glob("*/searchindex.js")]
     released = sorted((path for path in folders if path.name != "dev"), key=_numbers, reverse=True)
     kept = released[:KEPT] + [path for path in folders if path.name == "dev"]
     versions = [
