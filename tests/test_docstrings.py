@@ -126,9 +126,7 @@ class TestPages:
         assert {*fp.__all__} - ENTRIES.keys() - grouped == elsewhere
 
     def test_a_signature_is_code(self) -> None:
-        assert operators.signature("pipe.batch", fp.Pipe.batch) == (
-            "pipe.batch(size: int, *, drop_last: bool = False) -> Pipe[Sequence[T]]"
-        )
+        assert operators.signature("pipe.repeat", fp.Pipe.repeat) == "pipe.repeat(times: int | None = None) -> Pipe[T]"
 
 
 def test_links_lead_to_the_places_in_the_site() -> None:
