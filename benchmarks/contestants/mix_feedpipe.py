@@ -1,4 +1,4 @@
-"""Ours: by turns that are known beforehand, and at random."""
+"""Ours: by turns that are known beforehand, at random, and by a schedule of equal weights."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import feedpipe as fp
 from .mix_tasks import WEIGHTS, described, timed
 
 
-def _mixture(first: list[Any], second: list[Any], *, draws: bool) -> Iterable[Any]:
-    return fp.from_sequence(first).mix(fp.from_sequence(second), weights=WEIGHTS, stop="first", random=draws)
+def _mixture(first: list[Any], second: list[Any], *, draws: bool, stages: int) -> Iterable[Any]:
+    edges = range(0, len(first), max(1, len(first) // stages)) if stages else ()
+    weights: Any = dict.fromkeys(edges, WEIGHTS) or WEIGHTS
+    return fp.from_sequence(first).mix(fp.from_sequence(second), weights=weights, stop="first", random=draws)
 
 
-def measure(documents: int, draws: bool) -> dict[str, Any]:
-    return timed(partial(_mixture, draws=draws), documents)
+def measure(documents: int, draws: bool, stages: int) -> dict[str, Any]:
+    return timed(partial(_mixture, draws=draws, stages=stages), documents)
 
 
-def check(documents: int, draws: bool) -> dict[str, Any]:
-    return described(partial(_mixture, draws=draws), documents)
+def check(documents: int, draws: bool, stages: int) -> dict[str, Any]:
+    return described(partial(_mixture, draws=draws, stages=stages), documents)

@@ -9,6 +9,7 @@ from ..contestants.mix_tasks import WEIGHTS
 from ..model import Column, Contestant, Results, Verdict, Workload
 
 OURS, OURS_RANDOM = "feedpipe", "feedpipe, random"
+SCHEDULE = "feedpipe, 200 stages"
 LOOP, LOOP_RANDOM = "hand-written loop", "hand-written loop, random"
 GRAIN = "Grain 0.2"
 MANY = 5_000
@@ -25,8 +26,9 @@ def _many(count: int, inputs: str) -> Contestant:
 
 
 CONTESTANTS = (
-    Contestant(OURS, "mix_feedpipe:measure", arguments={"draws": False}, ours=True),
-    Contestant(OURS_RANDOM, "mix_feedpipe:measure", arguments={"draws": True}, ours=True),
+    Contestant(OURS, "mix_feedpipe:measure", arguments={"draws": False, "stages": 0}, ours=True),
+    Contestant(OURS_RANDOM, "mix_feedpipe:measure", arguments={"draws": True, "stages": 0}, ours=True),
+    Contestant(SCHEDULE, "mix_feedpipe:measure", arguments={"draws": False, "stages": 200}, ours=True),
     Contestant(LOOP, "mix_handwritten:measure", arguments={"draws": False}),
     Contestant(LOOP_RANDOM, "mix_handwritten:measure", arguments={"draws": True}),
     Contestant(GRAIN, "mix_grain:measure", "grain"),
@@ -57,6 +59,9 @@ def _judge(results: Results) -> list[Verdict]:
             verdicts.append(Verdict.at_most(1.3, f"{ours}: at most 1.3 of the {loop}", ratios))
         if results.have(ours, GRAIN):
             verdicts.append(Verdict.at_least(1, f"{ours}: ahead of Grain", results.round_ratios(GRAIN, ours)))
+    if results.have(SCHEDULE, OURS):
+        ratios = results.round_ratios(SCHEDULE, OURS)
+        verdicts.append(Verdict.at_most(2, f"{SCHEDULE}: at most 2 of fixed weights", ratios))
     if results.have(_of(MANY, LONG), _of(100, LONG)):
         ratios = results.round_ratios(_of(MANY, LONG), _of(100, LONG))
         verdicts.append(Verdict.at_most(2.5, f"{MANY:,} {LONG}: at most 2.5 of 100 a row", ratios))

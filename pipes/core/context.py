@@ -46,6 +46,7 @@ class ProcessContext:
             all of it.
         threads: False if everything must run in the calling thread.
         rank_shards: the number of shards that all processes of this rank run.
+        all_shards: the number of shards of all ranks.
         running: the generators of this thread.
     """
 
@@ -55,6 +56,7 @@ class ProcessContext:
     threads: bool = True
     rank_shards: int = 1
     remote: Callable[[object, Cursor, Context], Iterator[Block]] | None = None
+    all_shards: int = 1
     running: Running = field(default_factory=Running)
 
 

@@ -246,6 +246,13 @@ class Operator:
         """Whether it draws another order, or other rows, in each epoch."""
         return self.order is Order.REORDERS
 
+    def counts_rows(self) -> bool:
+        """Whether a row depends on its number among the rows of all shards.
+
+        In the middle of a pass, another number of shards then cannot go on.
+        """
+        return False
+
     def remark(self, stage: StageView) -> str | None:
         """A remark for `explain`, beside its traits."""
         return None

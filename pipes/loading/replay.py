@@ -126,7 +126,7 @@ def _block_at(plan: Plan, cursor: ElementCursor, *, origins: bool) -> Block:
         epoch=cast("int", cursor["epoch"]),
         shard=None if plan.indexed else shard,
         pacing=Pacing(OneRow),
-        process=ProcessContext((shard,), threads=False),
+        process=ProcessContext((shard,), threads=False, all_shards=plan.shards),
         tracing=Tracing(origins=origins, raises=_skipped_row(cursor)),
     )
     blocks = stage.blocks(at, context)

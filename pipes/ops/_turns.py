@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -25,8 +26,6 @@ MAX_BLOCKS_KEPT = 128
 """Blocks of random turns in memory, for rows that are asked for in another order: 2 MiB."""
 MAX_INPUTS = 2**16
 """A mixture has fewer inputs."""
-
-
 MANY_TURNS = 512
 """A fork with as many turns shares them by itself, and not together with the forks of its level."""
 
@@ -45,6 +44,16 @@ class Turns(Protocol):
 class FixedTurns(Turns, Protocol):
     """Turns in an order that is not random."""
 
+    @property
+    def edges(self) -> Ints:
+        """The positions from which on the inputs have other weights, in ascending order."""
+        ...
+
+    @property
+    def idle(self) -> Ints:
+        """The inputs that have no turn behind the last edge."""
+        ...
+
     def first_end(self, rows: Ints) -> int:
         """Return the first position at which an input of `rows[k]` rows has a turn and no row for it."""
         ...
@@ -58,8 +67,20 @@ class FixedTurns(Turns, Protocol):
         ...
 
 
+class _OneStage:
+    """Turns whose weights do not change."""
+
+    @property
+    def edges(self) -> Ints:
+        return np.zeros(0, np.int64)
+
+    @property
+    def idle(self) -> Ints:
+        return np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True)
-class EqualTurns:
+class EqualTurns(_OneStage):
     """One turn of each of `count` inputs after the other."""
 
     count: int
@@ -78,7 +99,7 @@ class EqualTurns:
         return (position - np.arange(self.count) + self.count - 1) // self.count
 
 
-class WeightedTurns:
+class WeightedTurns(_OneStage):
     """Turns in proportion to whole weights, which `rounded_weights` returns.
 
     The inputs are the leaves of a binary tree. Each fork shares its turns between its two sides: of its first i turns,
@@ -199,14 +220,15 @@ _LEAF_MASK = 2**_KEY_BITS - 1
 
 
 class ShuffledTurns:
-    """The turns of another order, permuted at random within blocks of `SHUFFLED_TURNS`.
+    """The turns of another order, permuted at random within blocks of `SHUFFLED_TURNS` and between its edges.
 
     Attributes:
         end: the last block ends here, and no turn behind it is used.
     """
 
-    def __init__(self, turns: Turns, key: Key, end: float = math.inf) -> None:
+    def __init__(self, turns: FixedTurns, key: Key, end: float = math.inf) -> None:
         self.end = end
+        self._edges = turns.edges
         self._turns = turns
         self._key = key
         self._blocks: dict[int, Ints] = {}
@@ -248,8 +270,12 @@ class ShuffledTurns:
         shuffled, turns = in_order.copy(), np.empty_like(turns_in_order)
         generators = Generators(self._key)
         for place, (number, start) in enumerate(zip(numbers, starts, strict=True)):
-            used = slice(place * SHUFFLED_TURNS, place * SHUFFLED_TURNS + int(min(SHUFFLED_TURNS, self.end - start)))
-            shuffled[used] = generators.at(number).permutation(in_order[used])
+            generator = generators.at(number)
+            stop = int(min(start + SHUFFLED_TURNS, self.end))
+            first, last = np.searchsorted(self._edges, [start + 1, stop])
+            for begin, end in pairwise([start, *self._edges[first:last].tolist(), stop]):
+                used = slice(place * SHUFFLED_TURNS + begin - start, place * SHUFFLED_TURNS + end - start)
+                shuffled[used] = generator.permutation(in_order[used])
         # The turns of each input keep their order. An input has as many turns in a block as before, so its turns stay
         # in their blocks even if all blocks are sorted at once.
         turns[stable_order(shuffled, MAX_INPUTS)] = turns_in_order[stable_order(in_order, MAX_INPUTS)]
@@ -263,23 +289,26 @@ class ShuffledTurns:
         return self._turns.at((np.array(starts)[:, None] + np.arange(SHUFFLED_TURNS)).ravel())
 
 
-def check_weights(weights: object, count: int) -> tuple[float, ...]:
-    """Check the weights of `count` pipes."""
+def check_weights(weights: object, count: int, name: str = "weights") -> tuple[float, ...]:
+    """Check the weights of `count` pipes; errors call them `name`."""
     try:
         values = cast("Sequence[float]", weights)
         numbers = tuple(value if isinstance(value, int) else float(value) for value in values)
     except (TypeError, ValueError):
         raise ArgumentTypeError(
-            with_call_site(f"`weights` must be numbers, or a function of the epoch, but got: {weights!r:.80}")
+            with_call_site(
+                f"`{name}` must be numbers, one for each pipe, but got: {weights!r:.80}; weights that change are a "
+                "dict by row, or a function of the epoch"
+            )
         ) from None
     if len(numbers) != count:
         raise ArgumentError(
             with_call_site(
-                f"`weights` must have a number for each of the {count} pipes, this one first, but has {len(numbers)}"
+                f"`{name}` must have a number for each of the {count} pipes, this one first, but has {len(numbers)}"
             )
         )
     if not all(math.isfinite(number) and number >= 0 for number in numbers) or not sum(numbers):
-        raise ArgumentError(with_call_site(f"`weights` must be >= 0, and one of them > 0, but got: {list(numbers)}"))
+        raise ArgumentError(with_call_site(f"`{name}` must be >= 0, and one of them > 0, but got: {list(numbers)}"))
     return numbers
 
 

@@ -6,7 +6,7 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast
@@ -23,6 +23,7 @@ from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.operator import Amount, Input, Operator, Order, StageView, Weights
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, PlanWarning, warn, with_call_site
+from ._schedule import NEVER, RowNumbers, WeightSchedule, check_schedule, schedule_code
 from ._turns import (
     EqualTurns,
     FixedTurns,
@@ -60,7 +61,7 @@ def mix(
     pipe: Pipe[T],
     /,
     *others: Pipe[U],
-    weights: Sequence[float] | Callable[[int], Sequence[float]] | None = None,
+    weights: Sequence[float] | Mapping[int, Sequence[float]] | Callable[[int], Sequence[float]] | None = None,
     stop: Literal["first", "longest", "all"] = "longest",
     random: bool = False,
     name: str | None = None,
@@ -75,11 +76,20 @@ def mix(
     `explain()` says how many rows come from each; of streamed pipes, the log `feedpipe` says it at the end of a
     loader's epoch.
 
+    **Schedule.** `weights={0: [1, 0], 50_000: [1, 1]}` gives other weights from row 50,000 of a pass on. Rows are those
+    of the mixture on all ranks together, never steps of a loader; put `mix` behind `batch`, and they are batches. Each
+    input has given its part of all rows so far, give or take about two rows, so a ramp of a thousand stages is exact
+    too. A pipe of weight 0 gives nothing in a stage, unless all pipes that are left have weight 0. With `steps=` of a
+    loader the schedule goes on over its epochs, and it begins again with each pass over the data. Of streamed pipes,
+    each shard follows the schedule by its part of the rows: the change is sharp to as many elements as there are
+    shards, and in the middle of an epoch the number of shards must stay the same.
+
     Args:
         others: the pipes to take rows of, besides this one.
-        weights: a number for each pipe, this one first; by default all the same. Or a function that returns them for
-            the number of an epoch, which begins all pipes again; with `steps=` of a loader, for that of a pass over the
-            data. A pipe of weight 0 gives its rows when all others have ended.
+        weights: a number for each pipe, this one first; by default all the same. Or a dict that maps the row from which
+            on weights hold to these, from row 0 on: a schedule. Or a function that returns them for the number of an
+            epoch, which begins all pipes again; with `steps=` of a loader, for that of a pass over the data. A pipe of
+            weight 0 gives its rows when all others have ended.
         stop: "longest" leaves out a pipe that has ended, and the others keep their proportions: no row is lost. "first"
             ends with the first pipe that ends. "all" lets a pipe that has ended begin again, in a new order, until each
             has ended once. Every shard reads streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
@@ -87,25 +97,33 @@ def mix(
         name: identifies the operator in the key of its random order, instead of its kind and count.
 
     Raises:
-        ArgumentError: a weight is below 0, all are 0, or there is another number of them; or `weights` is a function
-            and `stop` not "longest", because the length would change.
-        PlanError: with `stop="all"` a pipe has no rows. If only a run can tell, a `DataError`.
+        ArgumentError: a weight is below 0, all are 0, or there is another number of them; a schedule has no row 0, or
+            more than 65,536 stages; or `weights` is a function and `stop` not "longest", because the length would
+            change.
+        PlanError: with `stop="all"` a pipe has no rows, or weight 0 from a row on at which it has not ended. If only a
+            run can tell, a `DataError`.
 
     Example:
         >>> import feedpipe as fp
         >>> list(fp.from_sequence("abcdef").mix(fp.from_sequence([1, 2]), weights=[3, 1]))
         ['a', 'b', 1, 'c', 'd', 'e', 2, 'f']
+        >>> "".join(fp.from_sequence("aaaa").mix(fp.from_sequence("bbbb"), weights={0: [1, 0], 2: [1, 2]}))
+        'aababbab'
     """
     check_choice("stop", stop, ("first", "longest", "all"))
     check_choice("random", random, (False, True))
     inputs = (pipe, *others)
     counted = stop != "longest" and not all(map(never_ends, inputs))
-    shares = weights if weights is None or callable(weights) else check_weights(weights, len(inputs))
+    shares: Any = weights
+    if isinstance(weights, Mapping):
+        shares = check_schedule(weights, len(inputs))
+    elif weights is not None and not callable(weights):
+        shares = check_weights(weights, len(inputs))
     if counted and callable(shares):
         raise ArgumentError(
             with_call_site(
                 f"`weights` must be numbers with `stop={stop!r}`, because the length would depend on them and change "
-                'with the epoch; give `stop="longest"`, or `.repeat()` the inputs'
+                'with the epoch; give a dict by row, or `stop="longest"`, or `.repeat()` the inputs'
             )
         )
     return pipe.then((CountedMix if counted else Mix)(stop, shares=shares, random=random, name=name), *others)
@@ -181,10 +199,10 @@ class Mixture(Operator, ABC):
         """
 
     @abstractmethod
-    def turns(self, stage: StageView, sources: Ints, epoch: int) -> FixedTurns:
-        """The turns of these inputs, in an order that is not random."""
+    def turns(self, stage: StageView, sources: Ints, epoch: int, numbers: RowNumbers) -> FixedTurns:
+        """The turns of these inputs in the rows of these numbers, in an order that is not random."""
 
-    def random_turns(self, stage: StageView, turns: Turns, context: Context, end: int | None = None) -> Turns:
+    def random_turns(self, stage: StageView, turns: FixedTurns, context: Context, end: int | None = None) -> Turns:
         """The turns in their final order; there are none from `end` on."""
         return turns
 
@@ -269,11 +287,15 @@ class Mixture(Operator, ABC):
         rows, rounds = np.array(lengths), np.zeros(len(lengths), np.int64)
         given, start, first = np.zeros(len(lengths), np.int64), 0, 0
         while len(sources := self.sources(stage, rounds, first, epoch)):
-            turns = self.turns(stage, sources, epoch)
+            turns = self.turns(stage, sources, epoch, RowNumbers(start))
             left = rows[sources] - given[sources]
             if self.repeats_inputs:
                 self._check_not_empty(stage, lengths, sources)
             stop = turns.last_end(left) if self.repeats_inputs else turns.first_end(left)
+            if stop >= NEVER:
+                edge = int(turns.edges[-1])
+                waiting = turns.idle[(turns.counts(edge) <= left)[turns.idle]]
+                raise PlanError(with_call_site(self.idle_input(int(sources[waiting[0]]), edge), stage.call_site))
             segment = MixtureSegment(start, start + stop, sources, given, turns)
             yield segment
             if not self.leaves_out:
@@ -292,6 +314,13 @@ class Mixture(Operator, ABC):
         return (
             f'input {number + 1} of `{self.kind}(stop="all")` has no rows, so it cannot begin again; leave it out, or '
             'give `stop="longest"`'
+        )
+
+    def idle_input(self, number: int, row: int) -> str:
+        """The message for an input that has to end and never has a turn from `row` on."""
+        return (
+            f'input {number + 1} of `{self.kind}(stop="all")` cannot end, because its weight is 0 from row {row} on; '
+            'give it a weight in the last stage, or `stop="longest"`'
         )
 
     def contributions(self, stage: StageView) -> str | None:
@@ -319,7 +348,7 @@ class Mix(Mixture):
 
     def call(self) -> str:
         shares = self.shares
-        codes = [] if shares is None else [f"weights={value_code(shares) if callable(shares) else list(shares)}"]
+        codes = [] if shares is None else [f"weights={_weights_code(shares)}"]
         codes += [f"stop={self.stop!r}"] if self.stop != "longest" else []
         codes += ["random=True"] if self.random else []
         codes += [f"name={self.name!r}"] if self.name is not None else []
@@ -333,9 +362,19 @@ class Mix(Mixture):
         return super().length(stage) if in_order else None
 
     def remark(self, stage: StageView) -> str | None:
-        return self.contributions(stage)
+        remarks = [self.contributions(stage)]
+        if isinstance(self.shares, Mapping) and len(self.shares) > 1:
+            remarks.append(
+                f"its weights change at {_rows_code(list(self.shares)[1:])} of each pass, on all ranks together"
+            )
+        return "; ".join(filter(None, remarks)) or None
+
+    def counts_rows(self) -> bool:
+        return isinstance(self.shares, Mapping)
 
     def sources(self, stage: StageView, rounds: Ints, first: int, epoch: int) -> Ints:
+        if isinstance(self.shares, Mapping):
+            return np.flatnonzero(rounds == 0) if self.leaves_out else self._schedule(stage).weighted()
         weights = self._weights(stage, epoch)
         if not self.leaves_out:
             return np.flatnonzero(weights)
@@ -343,14 +382,19 @@ class Mix(Mixture):
         chosen = np.flatnonzero(going & (weights > 0))
         return chosen if len(chosen) else np.flatnonzero(going)
 
-    def turns(self, stage: StageView, sources: Ints, epoch: int) -> FixedTurns:
+    def turns(self, stage: StageView, sources: Ints, epoch: int, numbers: RowNumbers) -> FixedTurns:
+        if isinstance(self.shares, Mapping):
+            return self._schedule(stage).turns(sources, numbers)
         weights = self._weights(stage, epoch)[sources]
         return WeightedTurns(rounded_weights(np.where(weights > 0, weights, 1)))
 
-    def random_turns(self, stage: StageView, turns: Turns, context: Context, end: int | None = None) -> Turns:
+    def random_turns(self, stage: StageView, turns: FixedTurns, context: Context, end: int | None = None) -> Turns:
         if not self.random:
             return turns
         return ShuffledTurns(turns, context.key(stage.name), math.inf if end is None else end)
+
+    def _schedule(self, stage: StageView) -> WeightSchedule:
+        return stage.memo("schedule", lambda: WeightSchedule(self.shares))
 
     def _weights(self, stage: StageView, epoch: int) -> npt.NDArray[Any]:
         """The weights of all inputs as whole numbers."""
@@ -382,7 +426,7 @@ class RoundRobin(Mixture):
         order = np.roll(np.arange(len(rounds)), -first)
         return order[rounds[order] == 0] if self.leaves_out else order
 
-    def turns(self, stage: StageView, sources: Ints, epoch: int) -> FixedTurns:
+    def turns(self, stage: StageView, sources: Ints, epoch: int, numbers: RowNumbers) -> FixedTurns:
         return EqualTurns(len(sources))
 
 
@@ -391,6 +435,20 @@ class CountedRoundRobin(RoundRobin):
     """Ends by the number of rows of all shards."""
 
     order: ClassVar[Order] = Order.GLOBAL
+
+
+def _weights_code(weights: Any) -> str:
+    if isinstance(weights, Mapping):
+        return schedule_code(cast("Mapping[int, Sequence[float]]", weights))
+    return value_code(weights) if callable(weights) else str(list(weights))
+
+
+def _rows_code(rows: list[int]) -> str:
+    if len(rows) == 1:
+        return f"row {rows[0]}"
+    if len(rows) <= 4:
+        return f"rows {', '.join(map(str, rows))}"
+    return f"{len(rows)} rows, from {rows[0]} to {rows[-1]},"
 
 
 def never_ends(pipe: object, endless: Node | None = None) -> bool:
@@ -423,7 +481,8 @@ def warn_of_weights(pipe: Node, *, by_steps: bool) -> None:
         if by_steps and never_ends(pipe, node):
             message = (
                 "the weights stay those of epoch 0, because `steps=` cuts one pass over the data into epochs, and this "
-                "pass never ends; put `.take(n)` after it and leave out `steps=`, and each epoch has weights of its own"
+                "pass never ends; give them by the rows of the pass: if an epoch has `rows` of them, "
+                f"`weights={{epoch * rows: {value_code(node.op.shares)}(epoch) for epoch in range(epochs)}}`"
             )
         elif not by_steps and any(never_ends(source) and find_reshuffle(source) is None for source in node.inputs):
             message = (
@@ -614,6 +673,7 @@ class MixtureRun:
         self._op = op
         self._stage = stage
         self._context = context.part()
+        self._numbers = RowNumbers() if context.shard is None else RowNumbers(context.shard, context.process.all_shards)
         self._row = at.row
         self._rounds = np.array(rounds)
         # A token that was given does not change: these lists are replaced.
@@ -631,7 +691,8 @@ class MixtureRun:
         op, stage, epoch = self._op, self._stage, self._context.epoch
         try:
             while len(sources := op.sources(stage, self._rounds, self._first, epoch)):
-                turns = op.random_turns(stage, op.turns(stage, sources, epoch), self._context)
+                begun = self._row - self._position  # the row at which these turns begin
+                turns = op.turns(stage, sources, epoch, self._numbers.after(begun))
                 ended = yield from self._until_an_end(sources, turns)
                 if not op.leaves_out:
                     return
@@ -664,13 +725,17 @@ class MixtureRun:
         at = Cursor.of(self._cursors[source])
         return _MixedInput(self._stage.inputs[source].blocks(at, context), at)
 
-    def _until_an_end(self, sources: Ints, turns: Turns) -> Generator[Block, None, int]:
+    def _until_an_end(self, sources: Ints, fixed: FixedTurns) -> Generator[Block, None, int]:
         """The rows up to the turn of an input that has ended for good. Return the number of that input."""
+        turns = self._op.random_turns(self._stage, fixed, self._context)
+        last_edge = int(fixed.edges[-1]) if self._op.repeats_inputs and len(fixed.idle) else -1
         size = FIRST_WINDOW
         window = TurnWindow(turns, len(sources), self._position, self._position + size)
         ends = self._rows_left[sources]  # the first turn of each input for which there is no row at hand
         at = Cursor(self._token(), 0, self._row)
         while True:
+            if self._position == last_edge:
+                self._check_idle(sources[fixed.idle])
             if self._position == window.stop:
                 size = min(WINDOW, 4 * size)
                 window = TurnWindow(turns, len(sources), self._position, self._position + size)
@@ -686,11 +751,18 @@ class MixtureRun:
                 self._rows_left[source] = rows
                 ends[number] = turn + rows
             stop = min(self._position + self._block_size.rows(), window.stop)
+            stop = min(stop, last_edge) if self._position < last_edge else stop
             stop = window.first_missing(self._position + 1, stop, ends)
             output = [self._mixed(at, sources, window.stretch(self._position, stop))]
             at = output[0].end
             self._block_size.produced(output[0].rows)
             yield output.pop()
+
+    def _check_idle(self, sources: Ints) -> None:
+        """Check that inputs that have no turn from here on have ended before."""
+        waiting = sources[self._rounds[sources] == 0]
+        if len(waiting):
+            raise DataError(with_call_site(self._op.idle_input(int(waiting[0]), self._row), self._stage.call_site))
 
     def _mixed(self, at: Cursor, sources: Ints, stretch: Stretch) -> Block:
         """The rows of the next turns, which are at hand."""

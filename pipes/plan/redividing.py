@@ -124,6 +124,8 @@ def _check(plan: Plan, sharding: Sharding) -> int:
         op = node.op
         if op.order is Order.GLOBAL:
             raise _refusal(node, sharding, "counts the rows of each shard by itself")
+        if op.counts_rows() and not node.indexed:
+            raise _refusal(node, sharding, "follows a schedule that counts the rows of all shards")
         if node.indexed and op.order is Order.REORDERS:
             raise _refusal(node, sharding, "puts all rows of each shard into one order")
         if type(op).blocks is Operator.blocks:

@@ -126,7 +126,15 @@ def shard_context(
         epoch=epoch,
         shard=None if plan.indexed else part.shard,
         pacing=Pacing(mode.block_sizes, Clock(mode.times)),
-        process=ProcessContext(shards, resources, mode.dispatched, mode.threads, len(plan.rank_shards), mode.remote),
+        process=ProcessContext(
+            shards,
+            resources,
+            mode.dispatched,
+            mode.threads,
+            rank_shards=len(plan.rank_shards),
+            all_shards=plan.shards,
+            remote=mode.remote,
+        ),
         tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
         opened=None if plan.indexed else Opened(part.marks),
     )

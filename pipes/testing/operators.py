@@ -428,7 +428,7 @@ def _run(plan: Plan, seed: int, epoch: int, drawing: set[str]) -> list[object]:
             seed=seed,
             epoch=epoch,
             shard=shard,
-            process=ProcessContext(tuple(plan.rank_shards), resources),
+            process=ProcessContext(tuple(plan.rank_shards), resources, all_shards=plan.shards),
             drawing=drawing,
         )
         rows = _rows(stage, context)

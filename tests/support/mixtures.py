@@ -68,6 +68,83 @@ def reference_rows(inputs, weights, stop):
     return rows
 
 
+class ReferenceSchedule:
+    """The turns of a schedule, one at a time, by exact fractions.
+
+    The inputs are spread over the leaves of a complete tree. A fork gives its left side a turn if that should have had
+    one more by then: its part of all turns before the stage, and of those of the fork that differ from what it should
+    have had, rounded to the nearest.
+    """
+
+    def __init__(self, schedule, sources, numbers):
+        self.schedule, self.sources, self.numbers = schedule, sources, numbers
+        self.leaves = 1 << (len(sources) - 1).bit_length()
+        self.slots = [-(-k * self.leaves // len(sources)) for k in range(len(sources))]
+        self.due = [Fraction(0)] * (2 * self.leaves)  # what each node should have had before the stage
+        self.had = [0] * (2 * self.leaves)
+        self.stage = None
+        self.position = self.begun = 0
+
+    def turn(self):
+        """The input that has the next turn."""
+        row = self.numbers[0] + self.position * self.numbers[1]
+        stage = max(start for start in self.schedule if start <= row)
+        if stage != self.stage:
+            if self.stage is not None:
+                rows = self.position - self.begun
+                self.due = [
+                    due + rows * weight / self.totals[1] for due, weight in zip(self.due, self.totals, strict=True)
+                ]
+            self.stage, self.begun = stage, self.position
+            self.totals = self.weights(self.schedule[stage])
+        totals, node = self.totals, 1
+        while node < self.leaves:
+            self.had[node] += 1
+            part = totals[2 * node] / totals[node]
+            should = self.due[2 * node] + part * (self.had[node] - self.due[node])
+            is_left = part == 1 or (part > 0 and math.floor(should + Fraction(1, 2)) > self.had[2 * node])
+            node = 2 * node + (not is_left)
+        self.had[node] += 1
+        self.position += 1
+        return self.sources[self.slots.index(node - self.leaves)]
+
+    def weights(self, weights):
+        """The weights of all nodes."""
+        own = [Fraction(repr(float(weights[source]))) for source in self.sources]
+        own = own if any(own) else [Fraction(1)] * len(own)
+        totals = [Fraction(0)] * (2 * self.leaves)
+        for slot, weight in zip(self.slots, own, strict=True):
+            totals[self.leaves + slot] = weight
+        for fork in range(self.leaves - 1, 0, -1):
+            totals[fork] = totals[2 * fork] + totals[2 * fork + 1]
+        return totals
+
+
+def scheduled_rows(inputs, schedule, stop, numbers=(0, 1), most=math.inf):
+    """The rows of a mixture with a schedule, and whether it goes on without end."""
+    weighted = [k for k in range(len(inputs)) if any(weights[k] for weights in schedule.values())]
+    ended, begun, rows = [0] * len(inputs), [0] * len(inputs), []
+    while sources := [k for k in range(len(inputs)) if not ended[k]] if stop == "longest" else weighted:
+        turns = ReferenceSchedule(schedule, sources, (numbers[0] + len(rows) * numbers[1], numbers[1]))
+        while len(rows) < most:
+            last = max(schedule)
+            if stop == "all" and len(rows) >= last > 0 and any(not ended[k] and not schedule[last][k] for k in sources):
+                return rows, True
+            source = turns.turn()
+            if begun[source] == len(inputs[source]):
+                ended[source] += 1
+                if stop == "longest":
+                    break
+                if stop == "first" or all(ended[source] for source in sources):
+                    return rows, False
+                begun[source] = 0
+            rows.append(inputs[source][begun[source]])
+            begun[source] += 1
+        else:
+            break
+    return rows, False
+
+
 def reference_sources(ended, weights, first, stop):
     count = len(ended)
     if weights is None:

@@ -10,6 +10,8 @@ from feedpipe.ops._keys import digests_of_records as digests_of_records
 from feedpipe.ops._keys import digests_of_values as digests_of_values
 from feedpipe.ops._methods import MEANT as MEANT
 from feedpipe.ops._methods import OperatorMethods as OperatorMethods
+from feedpipe.ops._schedule import RowNumbers as RowNumbers
+from feedpipe.ops._schedule import WeightSchedule as WeightSchedule
 from feedpipe.ops._shared import PassThrough as PassThrough
 from feedpipe.ops._turns import EqualTurns as EqualTurns
 from feedpipe.ops._turns import WeightedTurns as WeightedTurns

@@ -123,6 +123,7 @@ class TestWarningOfWeights:
             loader = fp.Loader(self.mixed(A.shuffle(), B.shuffle()).batch(2), steps=4)
         (warning,) = caught
         assert str(warning.message).startswith("`mix(weights=weights_of_epoch)`: the weights stay those of epoch 0")
+        assert "`weights={epoch * rows: weights_of_epoch(epoch) for epoch in range(epochs)}`" in str(warning.message)
         assert warning.filename == __file__
         assert all(row < 100 for _ in range(3) for batch in loader for row in batch)
         with pytest.warns(PlanWarning, match="the weights stay those of epoch 0"):
@@ -282,7 +283,7 @@ class TestErrors:
             with pytest.raises(ArgumentError, match=message):
                 A.mix(B, weights=weights)
         with pytest.raises(
-            ArgumentTypeError, match="`weights` must be numbers, or a function of the epoch, but got: 3"
+            ArgumentTypeError, match="`weights` must be numbers, one for each pipe, but got: 3; weights that change are"
         ):
             A.mix(B, weights=3)
         with pytest.raises(ArgumentError, match=r"in epoch 0, `weights` must be >= 0"):
