@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMAT = "feedpipe manifest"
 VERSION = 1
 
-_MAX_HEAD_BYTES = 2**20  # of the first line
+_MAX_HEAD_BYTES = 2**24  # of the first line
 _BATCH_LINES = 2**14  # lines that are Python objects at the same time
 
 

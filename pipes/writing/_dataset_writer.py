@@ -1,4 +1,4 @@
-"""The parts of all writers: a run of a pipe in chunks, and the folder for its files."""
+"""The files of a run in a folder, which a later run completes, and their manifest."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from ..core.checks import check_bytes, check_int
+from ..core.checks import check_bytes, check_int, digest
+from ..core.cursor import Json
 from ..core.graph import Node, walk
-from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, ArgumentTypeError, SourceError, StateError, with_call_site
-from ..loader import Loader
-from ..loading.replay import Info
-from ..pipe import Pipe
+from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, with_call_site
 from ..sources.list_files import ListFiles
-from ..storage.filesystem import Location, check_filesystem, describe, locate
+from ..storage.filesystem import Location, check_filesystem, describe, file_infos, locate
 from ..storage.manifest import (
     TEMPORARY_SUFFIX,
     Manifest,
@@ -26,16 +26,21 @@ from ..storage.manifest import (
     join_path,
     manifest_schema,
     open_output,
+    read_manifest,
     write_manifest,
 )
+from ._run import ChunkedRun, SavedRun, progress_bar
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from tqdm import tqdm  # type: ignore[import-untyped]
+
+Piece = TypeVar("Piece")
 
 FILE_SIZE = "256MiB"
 
 
-class Limits:
+class Limits(NamedTuple):
     """The most rows or bytes of a file.
 
     Attributes:
@@ -43,74 +48,105 @@ class Limits:
         bytes: of each file; None if rows decide.
     """
 
-    def __init__(self, rows_per_file: int | None, file_size: int | str | None) -> None:
-        if rows_per_file is not None and file_size is not None:
+    rows: int | None
+    bytes: int | None
+
+    @staticmethod
+    def of(rows_per_file: int | None, file_size: int | str | None) -> Limits:
+        """Check the arguments of a user."""
+        if rows_per_file is None:
+            return Limits(None, check_bytes("file_size", file_size or FILE_SIZE))
+        if file_size is not None:
             raise ArgumentError(
                 with_call_site("`rows_per_file` and `file_size` both say when a file is full: give one")
             )
-        self.rows = None if rows_per_file is None else check_int("rows_per_file", rows_per_file, least=1)
-        self.bytes = None if self.rows is not None else check_bytes("file_size", file_size or FILE_SIZE)
+        return Limits(check_int("rows_per_file", rows_per_file, least=1), None)
 
 
-def progress_bar(title: str, rows: int | None, *, shown: bool) -> tqdm[Any]:
-    """A bar that counts rows; if `shown` is true, on a terminal."""
-    from tqdm import tqdm
+@dataclass
+class Sink(ABC, Generic[Piece]):
+    """A format of files. A piece of the rows is what it writes at once: a record, or a table.
 
-    return tqdm(total=rows, desc=title, unit=" rows", unit_scale=True, disable=None if shown else True)
-
-
-def check_pipe(value: object) -> None:
-    if not isinstance(value, Pipe):
-        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {value!r}"))
-
-
-class ChunkedRun:
-    """One run of a pipe, in chunks of rows.
+    The fields are the arguments that files depend on.
 
     Attributes:
-        root: the graph, with its listings and types resolved.
-        length: the number of rows, if known.
-        chunk: the number of rows of a chunk.
+        made_by: the name of the function that writes.
+        ending: of the names of files.
+        limits: of a file.
     """
 
-    def __init__(self, pipe: Pipe[object], chunk: int, workers: int) -> None:
-        check_pipe(pipe)
-        check_int("workers", workers, least=0)
-        self.root = resolve(pipe)
-        self.length = bind(self.root).length
-        self.chunk = chunk
-        self._workers = workers
-        self._loader: Loader[Sequence[object]] | None = None
+    made_by: ClassVar[str]
 
-    def __iter__(self) -> Iterator[Sequence[object]]:
-        for chunk, _ in self.with_info():
-            yield chunk
+    limits: Limits
 
-    def with_info(self) -> Iterator[tuple[Sequence[object], Info]]:
-        """The chunks, each with its info."""
-        with self._new_loader() if self._loader is None else self._loader as loader:
-            for chunk, info in loader.with_info():
-                if info.epoch:  # the state was that of the end, after which the loader begins again
-                    return
-                yield chunk, info
+    @property
+    @abstractmethod
+    def ending(self) -> str: ...
 
-    def load(self, state: Mapping[str, object], chunk: int) -> None:
-        """Begin behind the chunks of an earlier run, which had `chunk` rows each.
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Names and types of the rows, if they are a table and some have come."""
+        return None
 
-        Raises:
-            StateError: the state is of another pipe.
+    def go_on(self, saved: SavedRun) -> None:
+        """Begin with the types of an earlier run."""
+
+    @abstractmethod
+    def pieces(self, run: ChunkedRun) -> Iterator[Piece]:
+        """The pieces of a run."""
+
+    @abstractmethod
+    def open(self, file: OutputFile, first: Piece | None) -> AbstractContextManager[Callable[[Piece], object]]:
+        """Begin a file; the function writes a piece, and the end of the block completes the file.
+
+        Args:
+            file: is empty.
+            first: the first piece; None if the run has none.
         """
-        before, self.chunk = self.chunk, chunk
-        self._loader = self._new_loader()
-        try:
-            self._loader.load_state_dict(state)
-        except StateError:
-            self.chunk, self._loader = before, None
-            raise
 
-    def _new_loader(self) -> Loader[Sequence[object]]:
-        pipe: Pipe[object] = Pipe(self.root.op, self.root.inputs, self.root.call_site)
-        return Loader(pipe.batch(self.chunk), workers=self._workers, rank=0, world_size=1)
+    def rows(self, piece: Piece) -> int:
+        """The number of rows of a piece."""
+        return 1
+
+    def is_full(self, file: OutputFile) -> bool:
+        """Return True if no piece fits into a file that has rows."""
+        return file.rows == self.limits.rows or (self.limits.bytes is not None and file.bytes >= self.limits.bytes)
+
+    def fits(self, file: OutputFile, piece: Piece) -> bool:
+        """Return True if a piece fits into a file that has rows and is not full."""
+        return True
+
+    def write(self, pieces: Iterator[Piece], writer: DatasetWriter) -> None:
+        """Write all pieces, and note the place of the run after each file."""
+        piece = next(pieces, None)
+        while piece is not None or not writer.files:  # without rows, one file
+            with writer.next_file() as file, self.open(file, piece) as write:
+                while piece is not None and (not file.rows or self.fits(file, piece)):
+                    write(piece)
+                    file.count_rows(self.rows(piece))
+                    piece = None if self.is_full(file) else next(pieces, None)
+            writer.note_place()
+            piece = next(pieces, None) if piece is None else piece
+
+
+def write_dataset(
+    run: ChunkedRun, sink: Sink[Any], folder: object, filesystem: object, *, progress: bool, overwrite: bool
+) -> str:
+    """Write the files of a run and then their manifest; return its path.
+
+    Args:
+        run: is written.
+        sink: the format.
+        folder: a path or URL; it is made, or holds an earlier run.
+        filesystem: of `folder`.
+        progress: shows a bar if stderr is a terminal.
+        overwrite: allows removing the files of an earlier run.
+    """
+    writer = DatasetWriter(run, sink, folder, filesystem)
+    if not writer.begin(overwrite=overwrite):
+        with progress_bar(sink.made_by, run.length, shown=progress) as bar:
+            writer.write(bar)
+    return writer.manifest
 
 
 class OutputFile(io.RawIOBase):
@@ -118,14 +154,16 @@ class OutputFile(io.RawIOBase):
 
     Attributes:
         bytes, rows: their number so far.
+        beside: the content of files that get its name with another ending. They are not in the manifest.
     """
 
-    def __init__(self, stream: Output, bar: tqdm[Any]) -> None:
+    def __init__(self, stream: Output, count_rows: Callable[[int], None]) -> None:
         self.bytes = 0
         self.rows = 0
+        self.beside: dict[str, bytes] = {}
         self.digest = hashlib.sha256()
         self._stream = stream
-        self._bar = bar
+        self._count_rows = count_rows
 
     def writable(self) -> bool:
         return True
@@ -138,135 +176,249 @@ class OutputFile(io.RawIOBase):
     def count_rows(self, rows: int) -> None:
         """Count rows that are in the file or about to be written."""
         self.rows += rows
-        self._bar.update(rows)
+        self._count_rows(rows)
+
+
+MANIFEST = "_manifest.jsonl"
+"""The name of a manifest beside its files. It begins with `_`, so that no listing takes it for data."""
+_PROGRESS = "_unfinished-"
+_LINE_BYTES = 200  # of a file in a manifest, about
+
+# Readers keep the units of the files beside the manifest.
+_OURS = re.compile(
+    rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz|index)|\..*{re.escape(TEMPORARY_SUFFIX)}"
+    rf"|{re.escape(MANIFEST)}(\.units)?|{_PROGRESS}\d{{5,}}-[0-9a-f]{{8}}\.jsonl"
+)
 
 
 class DatasetWriter:
-    """Writes the files of a run into a folder, one after another, then their manifest; shows a progress bar.
+    """The files of a run in a folder.
 
-    Args:
-        run: is written.
-        folder: a path or URL; it is made, or the files of an earlier run in it are removed.
-        made_by: the name of the function that writes.
-        ending: of the files' names.
-        filesystem: of `folder`.
-        progress: shows a bar if stderr is a terminal.
-        overwrite: allows removing the files of an earlier run.
+    The place of the run is saved beside them, as a manifest of the complete files, so that a later run goes on from
+    there. Its name has the number of the files and of the run: a run whose file is gone was taken over.
+
+    Attributes:
+        manifest: its path.
+        files: the entries of the complete files.
+        bytes: the bytes of these.
     """
 
-    def __init__(
-        self,
-        run: ChunkedRun,
-        folder: object,
-        made_by: str,
-        ending: str,
-        *,
-        filesystem: object,
-        progress: bool,
-        overwrite: bool,
-    ) -> None:
+    def __init__(self, run: ChunkedRun, sink: Sink[Any], folder: object, filesystem: object) -> None:
         if not isinstance(folder, (str, os.PathLike)):
             raise ArgumentTypeError(with_call_site(f"`folder` must be a path but got: {folder!r}"))
         check_filesystem(filesystem)
         self._folder = str(os.fspath(folder))
         self._filesystem = filesystem
-        self._made_by = made_by
-        self._ending = ending
-        self._files: list[dict[str, object]] = []
+        self._run = run
+        self._sink = sink
+        self._number = uuid.uuid4().hex[:8]
+        self._bar: tqdm[Any] | None = None
+        self._place: tuple[SavedRun, int] | None = None  # that is not saved, and the number of files before it
+        self._saved: str | None = None  # the name of the file with the saved place
+        self._due = 0  # the bytes at which the place is saved again
+        self.manifest = join_path(self._folder, MANIFEST, filesystem)
+        self.files: list[dict[str, Any]] = []
+        self.bytes = 0
         self._opened = 0
-        self._bytes = 0
-        prepare(self._folder, filesystem, run.root, overwrite=overwrite)
-        self._bar = progress_bar(made_by, run.length, shown=progress)
 
-    def __enter__(self) -> DatasetWriter:
-        return self
+    def begin(self, *, overwrite: bool) -> bool:
+        """Make the folder, go on with the run in it, or remove the files of another one.
 
-    def __exit__(self, *error: object) -> None:
-        self._bar.close()
+        Returns:
+            True if the folder has all files of the run.
+
+        Raises:
+            ArgumentError: the folder holds another run and `overwrite` is false, or files that must not be removed.
+            SourceError: the folder cannot be made, listed or emptied.
+        """
+        place = make_folder(self._folder, self._filesystem)
+        paths, folders = _entries(place, self._folder)
+        foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name.rpartition("/")[2])), None)
+        if foreign is not None:
+            raise ArgumentError(
+                with_call_site(
+                    f"`folder` must be empty, or hold an earlier run, but {self._folder} holds {foreign!r}; choose "
+                    "another folder"
+                )
+            )
+        leftovers = [name for name in paths if name.endswith(TEMPORARY_SUFFIX)]  # of runs that were killed
+        reason = ""
+        if MANIFEST in paths:
+            if not overwrite and self._is_complete():
+                self._remove([*leftovers, *filter(_is_progress, paths)], paths)
+                return True
+        elif len(paths) > len(leftovers):
+            try:
+                self._go_on(paths)
+            except (StateError, DataError) as error:
+                reason = f"; the call cannot go on with it: {error}"
+        if paths and self._saved is None:
+            if not overwrite and len(paths) > len(leftovers):
+                state = "a run that was not finished" if reason else "a run"
+                raise ArgumentError(
+                    with_call_site(
+                        f"{self._folder} holds {state}: `overwrite=True` removes it, or choose another folder{reason}"
+                    )
+                )
+            self._remove_run(paths, folders)
+        self._place = self._place or (self._run.place(None), 0)
+        self._save()
+        return False
+
+    def write(self, bar: tqdm[Any]) -> None:
+        """Write the rest of the run, and the manifest."""
+        self._bar = bar
+        bar.update(self._run.rows)
+        try:
+            self._sink.write(self._sink.pieces(self._run), self)
+        except BaseException:
+            with suppress(SourceError):
+                self._save()
+            if not self.files:
+                self._forget_saved()
+            raise
+        # As a listing has them.
+        in_order = sorted(self.files, key=lambda file: "".join(str(file["path"]).rpartition("/")[:2]))
+        self._write_list(MANIFEST, in_order, {"run": self._identity()})
+        self._forget_saved()
 
     @contextmanager
     def next_file(self, folder: str = "") -> Generator[OutputFile]:
         """Open the next file, perhaps in a folder below. It is in the manifest if the block ends without an error."""
-        name = f"part-{self._opened:05d}.{self._ending}"
+        if self.bytes >= self._due:
+            self._save()
+        stem = f"{folder}/part-{self._opened:05d}." if folder else f"part-{self._opened:05d}."
+        name = f"{stem}{self._sink.ending}"
         self._opened += 1
         if folder:
-            make_folder(join_path(self._folder, folder, self._filesystem), self._filesystem)
-            name = f"{folder}/{name}"
-        with open_output(join_path(self._folder, name, self._filesystem), self._filesystem) as stream:
-            written = OutputFile(stream, self._bar)
+            make_folder(self._path(folder), self._filesystem)
+        with open_output(self._path(name), self._filesystem) as stream:
+            written = OutputFile(stream, self._count_rows)
             yield written
+        for ending, data in written.beside.items():
+            with open_output(self._path(f"{stem}{ending}"), self._filesystem) as stream:
+                stream.write(data)
         checksum = written.digest.hexdigest()
-        self._files.append({"path": name, "bytes": written.bytes, "rows": written.rows, "sha256": checksum})
-        self._bytes += written.bytes
-        self._bar.set_postfix_str(f"{len(self._files)} files, {self._bytes / 1e6:.0f} MB")
+        self.files.append({"path": name, "bytes": written.bytes, "rows": written.rows, "sha256": checksum})
+        self.bytes += written.bytes
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"{len(self.files)} files, {self.bytes / 1e6:.0f} MB")
 
-    def write_beside(self, ending: str, data: bytes) -> None:
-        """Write a file with the name of the last one and another ending. It is not in the manifest."""
-        name = f"{str(self._files[-1]['path']).removesuffix(self._ending)}{ending}"
-        with open_output(join_path(self._folder, name, self._filesystem), self._filesystem) as stream:
-            stream.write(data)
+    def note_place(self) -> None:
+        """Note the place of the run, whose rows are all in complete files.
 
-    def finish(self) -> str:
-        """Write the manifest, and return its path."""
+        It is saved before the next file, unless that would take more bytes than were written since the last time.
+        """
+        self._place = self._run.place(self._sink.schema), len(self.files)
+
+    def _go_on(self, paths: Mapping[str, str]) -> None:
+        """Go on with the run whose place is saved in the folder.
+
+        Raises:
+            StateError, DataError: it is another run, or damaged.
+        """
+        saved = max(filter(_is_progress, paths), key=lambda name: (len(name), name), default="")
+        if not saved:
+            raise StateError("its place was not saved")
+        progress = read_manifest(self._path(saved), self._filesystem)
+        if progress.details.get("sink") != repr(self._sink):
+            raise StateError(f"it is {progress.details.get('sink')}, and this {self._sink!r}")
+        files = progress.files.to_pylist()
+        if gone := [file["path"] for file in files if file["path"] not in paths]:
+            raise StateError(f"{gone[0]} is gone")
+        place = SavedRun.of_text(progress.details.get("place"))
+        self._run.go_on(place)
+        self._sink.go_on(place)
+        self._saved, self._place = saved, (place, len(files))
+        self.files, self._opened, self.bytes = files, len(files), sum(file["bytes"] for file in files)
+        kept = {_stem(file["path"]) for file in files} | {_stem(saved)}
+        self._remove([name for name in paths if _stem(name) not in kept], paths)
+
+    def _is_complete(self) -> bool:
+        """Return True if the folder has all files of this run."""
+        with suppress(DataError):
+            return read_manifest(self.manifest, self._filesystem).details.get("run") == self._identity()
+        return False
+
+    def _remove_run(self, paths: Mapping[str, str], folders: Iterable[str]) -> None:
+        if _reads_folder(self._run.root, self._folder, self._filesystem):
+            raise ArgumentError(
+                with_call_site(
+                    f"{self._folder} holds files that the pipe reads, so it cannot be emptied; choose another folder"
+                )
+            )
+        # Remove these first: a folder with a manifest has all its files.
+        self._remove(sorted(paths, key=lambda name: not name.startswith("_")), paths)
+        filesystem = locate(self._folder, self._filesystem).filesystem
+        for path in folders:
+            with suppress(OSError):  # an object store has no folders
+                filesystem.delete_dir(path)
+
+    def _remove(self, names: Iterable[str], paths: Mapping[str, str]) -> None:
+        filesystem = locate(self._folder, self._filesystem).filesystem
+        for name in names:
+            try:
+                filesystem.delete_file(paths[name])
+            except OSError as error:
+                message = f"{self._folder}/{name} cannot be removed: {describe(error)}"
+                raise SourceError(with_call_site(message)) from error
+
+    def _save(self) -> None:
+        """Save the place that was noted.
+
+        Raises:
+            SourceError: another run has gone on with this one; or the place cannot be written.
+        """
+        if self._place is None:
+            return
+        place, files = self._place
+        if self._saved is not None:
+            at = locate(self._path(self._saved), self._filesystem)
+            if file_infos(at.filesystem, [at.path])[0].type.name == "NotFound":
+                raise SourceError(
+                    f"another run has gone on with the write into {self._folder}, or {self._saved} there was removed; "
+                    "this run ends, so that no row is written twice"
+                )
+        text = place.text()
+        saved = f"{_PROGRESS}{files:05d}-{self._number}.jsonl"
+        if saved != self._saved:
+            self._write_list(saved, self.files[:files], {"sink": repr(self._sink), "place": text})
+            self._forget_saved()
+        self._saved, self._place = saved, None
+        self._due = self.bytes + len(text) + _LINE_BYTES * files
+
+    def _forget_saved(self) -> None:
+        if self._saved is not None:
+            at = locate(self._path(self._saved), self._filesystem)
+            with suppress(OSError):
+                at.filesystem.delete_file(at.path)
+            self._saved = None
+
+    def _write_list(self, name: str, files: list[dict[str, Any]], details: Mapping[str, Json]) -> None:
         import pyarrow as pa
 
-        path = join_path(self._folder, MANIFEST, self._filesystem)
-        in_order = sorted(
-            self._files, key=lambda file: "".join(str(file["path"]).rpartition("/")[:2])
-        )  # as a listing has them
-        files = pa.Table.from_pylist(in_order, manifest_schema())
-        write_manifest(Manifest(self._made_by, files), path, self._filesystem)
-        return path
+        table = pa.Table.from_pylist(files, manifest_schema())
+        write_manifest(Manifest(self._sink.made_by, table, details), self._path(name), self._filesystem)
+
+    def _identity(self) -> str:
+        return digest([self._run.identity, self._sink.made_by, repr(self._sink)])
+
+    def _count_rows(self, rows: int) -> None:
+        self._run.rows += rows
+        if self._bar is not None:
+            self._bar.update(rows)
+
+    def _path(self, name: str) -> str:
+        return join_path(self._folder, name, self._filesystem)
 
 
-# The folder
+def _is_progress(name: str) -> bool:
+    return name.startswith(_PROGRESS)
 
 
-MANIFEST = "_manifest.jsonl"
-"""The name of a manifest beside its files. It begins with `_`, so that no listing takes it for data."""
-
-# Readers keep the units of the files beside the manifest.
-_OURS = re.compile(
-    rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz|index)|\..*{re.escape(TEMPORARY_SUFFIX)}|{re.escape(MANIFEST)}(\.units)?"
-)
-
-
-def prepare(folder: str, filesystem: object, root: Node, *, overwrite: bool) -> None:
-    """Make the folder, or remove the files of an earlier run, unless `root` reads them.
-
-    Raises:
-        ArgumentError: the folder holds files that must not be removed.
-        SourceError: the folder cannot be made, listed or emptied.
-    """
-    place = make_folder(folder, filesystem)
-    paths, folders = _entries(place, folder)
-    if not paths:
-        return
-    foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name.rpartition("/")[2])), None)
-    if foreign is not None:
-        raise ArgumentError(
-            with_call_site(
-                f"`folder` must be empty, or hold an earlier run, but {folder} holds {foreign!r}; choose another folder"
-            )
-        )
-    if not overwrite:
-        state = "a run" if MANIFEST in paths else "a run that was not finished"
-        raise ArgumentError(
-            with_call_site(f"{folder} holds {state}: `overwrite=True` removes it, or choose another folder")
-        )
-    if _reads_folder(root, folder, filesystem):
-        raise ArgumentError(
-            with_call_site(f"{folder} holds files that the pipe reads, so it cannot be emptied; choose another folder")
-        )
-    # Remove the manifest first: a folder with a manifest has all its files.
-    for name in sorted(paths, key=lambda name: name != MANIFEST):
-        try:
-            place.filesystem.delete_file(paths[name])
-        except OSError as error:
-            raise SourceError(with_call_site(f"{folder}/{name} cannot be removed: {describe(error)}")) from error
-    for path in folders:
-        with suppress(OSError):  # an object store has no folders
-            place.filesystem.delete_dir(path)
+def _stem(name: str) -> str:
+    """The name without its ending, which those of a file and of the files beside it differ in."""
+    return re.sub(r"\.[^/]*$", "", name)
 
 
 def make_folder(folder: str, filesystem: object) -> Location:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from abc import abstractmethod
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -17,12 +19,11 @@ from ..core.rows import ArrowArray, Rows, number_dtype, scalars
 from ..errors import ArgumentError, DataError, with_call_site
 from ..formats.columns import decoded_type, format_names, suggest_name
 from ..formats.table_format import NULL
-from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
+from ._dataset_writer import DatasetWriter, OutputFile, Piece, Sink
+from ._run import ChunkedRun, SavedRun
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-W = TypeVar("W", bound=AbstractContextManager[Any])
 
 CHUNK_ROWS = 256
 """The rows that become columns, or come from a worker, at a time."""
@@ -30,59 +31,70 @@ _MAX_TABLE_BYTES = 2**26  # of memory, about
 _SPLIT_ROWS = 2**19  # divided by folder at a time; short pieces of a folder cost as much as long ones
 
 
-def write_tables(
-    writer: DatasetWriter,
-    run: ChunkedRun,
-    builder: BatchBuilder,
-    limits: Limits,
-    max_rows: int,
-    open_table_file: Callable[[OutputFile, pa.Schema], W],
-    write: Callable[[W, pa.Table], object],
-    folder_columns: Sequence[str] = (),
-) -> str:
-    """Write all rows of a run, and return the path of the manifest. Without rows, a file with columns alone.
+@dataclass
+class ColumnSink(Sink[Piece]):
+    """A format whose rows have the same columns.
 
-    Args:
-        writer: makes the files.
-        run: gives the rows.
-        builder: makes batches of them.
-        limits: of a file.
+    Attributes:
+        types: the types that the user gives, by column.
+    """
+
+    types: dict[str, pa.DataType]
+    builder: BatchBuilder = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.builder = BatchBuilder(self.types, self.made_by)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return self.builder.schema
+
+    def go_on(self, saved: SavedRun) -> None:
+        self.builder.go_on(saved)
+
+
+@dataclass
+class TableSink(ColumnSink["pa.Table"]):
+    """A format whose files hold tables, as row groups or record batches.
+
+    Attributes:
         max_rows: of a table.
-        open_table_file: begins to write a format into a file.
-        write: writes a table into such a file, as a row group or a record batch.
         folder_columns: those whose values become folders.
     """
-    max_bytes = min(_MAX_TABLE_BYTES, limits.bytes or _MAX_TABLE_BYTES)
-    batches = map(builder.batch, run)
-    if folder_columns:
-        with FolderFiles(writer, limits, max_rows, max_bytes, open_table_file, write) as files:
-            for table in slice_tables(batches, _SPLIT_ROWS, max_bytes, None):
-                check_folder_columns(table.schema, folder_columns)
-                for folder, rows in split_by_folder(table, folder_columns):
-                    files.add(folder, rows)
-            files.finish()
-    else:
-        tables = slice_tables(batches, max_rows, max_bytes, limits.rows)
-        for first in tables:
-            with writer.next_file() as file, open_table_file(file, first.schema) as table_file:
-                for table in _of_one_file(first, tables, file, limits):
-                    write(table_file, table)
-                    file.count_rows(len(table))
-    if not builder.rows:
-        with writer.next_file() as file, open_table_file(file, builder.schema_without_rows()):
-            pass
-    return writer.finish()
 
+    max_rows: int
+    folder_columns: Sequence[str] = ()
 
-def _of_one_file(
-    table: pa.Table | None, tables: Iterator[pa.Table], file: OutputFile, limits: Limits
-) -> Iterator[pa.Table]:
-    """`table` and those after it, until the file is full."""
-    while table is not None:
-        yield table
-        if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
-            return
-        table = next(tables, None)
+    @property
+    def max_bytes(self) -> int:
+        """The bytes at which a table ends."""
+        return min(_MAX_TABLE_BYTES, self.limits.bytes or _MAX_TABLE_BYTES)
+
+    @abstractmethod
+    def open_tables(self, file: OutputFile, schema: pa.Schema) -> AbstractContextManager[Callable[[pa.Table], object]]:
+        """Begin a file of tables with that schema, as `open` does."""
+
+    def open(self, file: OutputFile, first: pa.Table | None) -> AbstractContextManager[Callable[[pa.Table], object]]:
+        return self.open_tables(file, self.builder.schema_without_rows() if first is None else first.schema)
+
+    def rows(self, piece: pa.Table) -> int:
+        return len(piece)
+
+    def pieces(self, run: ChunkedRun) -> Iterator[pa.Table]:
+        if not self.folder_columns:
+            return slice_tables(map(self.builder.batch, run), self.max_rows, self.max_bytes, self.limits.rows)
+        return slice_tables(map(self.builder.batch, run), _SPLIT_ROWS, self.max_bytes, None)
+
+    def write(self, pieces: Iterator[pa.Table], writer: DatasetWriter) -> None:
+        if self.folder_columns:
+            with FolderFiles(writer, self) as files:
+                for table in pieces:
+                    check_folder_columns(table.schema, self.folder_columns)
+                    for folder, rows in split_by_folder(table, self.folder_columns):
+                        files.add(folder, rows)
+                    files.note_place()
+                files.finish()
+        super().write(pieces, writer)
 
 
 Values: TypeAlias = "list[object] | ArrowArray"
@@ -94,18 +106,21 @@ class BatchBuilder:
     Args:
         types: the types that are given, by column.
         writer: the name of the function that writes, for errors.
-        rows: the number of rows before the first chunk.
 
     Attributes:
         schema: names and types; None before the first chunk.
         rows: the number of rows so far.
     """
 
-    def __init__(self, types: Mapping[str, pa.DataType], writer: str, rows: int = 0) -> None:
+    def __init__(self, types: Mapping[str, pa.DataType], writer: str) -> None:
         self.schema: pa.Schema | None = None
-        self.rows = rows
+        self.rows = 0
         self._types = types
         self._writer = writer
+
+    def go_on(self, saved: SavedRun) -> None:
+        """Go on after the rows of an earlier run, with its schema."""
+        self.schema, self.rows = saved.schema, saved.rows
 
     def batch(self, chunk: Sequence[object]) -> pa.RecordBatch:
         """Convert a chunk of rows.
@@ -367,51 +382,37 @@ class _Buffer:
         return table[:rows]
 
 
-class _OutputFile(Generic[W]):
-    """A file that is being written; closing it gives it its name."""
+class _FolderFile(NamedTuple):
+    """An open file; closing the stack completes it, and gives it its name."""
 
-    def __init__(self, stack: ExitStack, output: OutputFile, file: W) -> None:
-        self.stack = stack
-        self.output = output
-        self.file = file
+    stack: ExitStack
+    output: OutputFile
+    write: Callable[[pa.Table], object]
 
 
-class FolderFiles(Generic[W]):
-    """The files of all folders, each written in tables of `max_rows`.
+class FolderFiles:
+    """The files of all folders, each written in tables.
 
     Args:
         writer: makes the files.
-        limits: of a file.
-        max_rows, max_bytes: of a table.
-        open_table_file: begins to write a format into a file.
-        write: writes a table into such a file.
+        sink: their format.
     """
 
-    def __init__(
-        self,
-        writer: DatasetWriter,
-        limits: Limits,
-        max_rows: int,
-        max_bytes: int,
-        open_table_file: Callable[[OutputFile, pa.Schema], W],
-        write: Callable[[W, pa.Table], object],
-    ) -> None:
+    def __init__(self, writer: DatasetWriter, sink: TableSink) -> None:
         self._writer = writer
-        self._limits = limits
-        self._max_rows = max_rows
-        self._max_bytes = max_bytes
-        self._open_table_file = open_table_file
-        self._write = write
+        self._sink = sink
         self._buffers: dict[str, _Buffer] = {}
         self._bytes = 0  # of all buffers
-        self._files: OrderedDict[str, _OutputFile[W]] = OrderedDict()  # the last one was written to last
+        self._files: OrderedDict[str, _FolderFile] = OrderedDict()  # the last one was written to last
+        self._rows_written = 0  # since the place of the run was noted
+        self._bytes_before = writer.bytes
 
     def add(self, folder: str, table: pa.Table) -> None:
         """Add rows to a folder."""
         buffer = self._buffers.setdefault(folder, _Buffer())
         buffer.add(table)
         self._bytes += table.nbytes
-        while buffer.rows >= self._room(folder) or buffer.bytes >= self._max_bytes:
+        while buffer.rows >= self._room(folder) or buffer.bytes >= self._sink.max_bytes:
             self._write_table(folder)
         while self._bytes > MAX_BUFFERED_BYTES:
             self._write_table(max(self._buffers, key=lambda name: self._buffers[name].bytes))
@@ -421,9 +422,19 @@ class FolderFiles(Generic[W]):
         for folder in [*self._buffers]:
             while folder in self._buffers:
                 self._write_table(folder)
+        for folder in [*self._files]:
             self._close(folder)
 
-    def __enter__(self) -> FolderFiles[W]:
+    def note_place(self) -> None:
+        """Close all files and note the place of the run, once as much is written as all open files can hold."""
+        rows, size = self._sink.limits
+        full = rows is not None and self._rows_written >= MAX_OPEN_FILES * rows
+        if full or (size is not None and self._writer.bytes - self._bytes_before >= MAX_OPEN_FILES * size):
+            self.finish()
+            self._writer.note_place()
+            self._rows_written, self._bytes_before = 0, self._writer.bytes
+
+    def __enter__(self) -> FolderFiles:
         return self
 
     def __exit__(
@@ -436,10 +447,11 @@ class FolderFiles(Generic[W]):
 
     def _room(self, folder: str) -> int:
         """The rows of the next table."""
-        if self._limits.rows is None:
-            return self._max_rows
+        rows = self._sink.limits.rows
+        if rows is None:
+            return self._sink.max_rows
         file = self._files.get(folder)
-        return min(self._max_rows, self._limits.rows - (0 if file is None else file.output.rows))
+        return min(self._sink.max_rows, rows - (0 if file is None else file.output.rows))
 
     def _write_table(self, folder: str) -> None:
         buffer = self._buffers[folder]
@@ -448,28 +460,26 @@ class FolderFiles(Generic[W]):
         self._bytes += buffer.bytes
         if not buffer.rows:
             del self._buffers[folder]
-        file = self._open(folder, table.schema)
-        self._write(file.file, table)
+        file = self._open(folder, table)
+        file.write(table)
         file.output.count_rows(len(table))
-        rows, size = self._limits.rows, self._limits.bytes
-        if file.output.rows == rows or (size is not None and file.output.bytes >= size):
+        self._rows_written += len(table)
+        if self._sink.is_full(file.output):
             self._close(folder)
 
-    def _open(self, folder: str, schema: pa.Schema) -> _OutputFile[W]:
+    def _open(self, folder: str, first: pa.Table) -> _FolderFile:
         if folder not in self._files:
             if len(self._files) == MAX_OPEN_FILES:
                 self._close(next(iter(self._files)))
             with ExitStack() as stack:
                 output = stack.enter_context(self._writer.next_file(folder))
-                file = stack.enter_context(self._open_table_file(output, schema))
-                self._files[folder] = _OutputFile(stack.pop_all(), output, file)
+                write = stack.enter_context(self._sink.open(output, first))
+                self._files[folder] = _FolderFile(stack.pop_all(), output, write)
         self._files.move_to_end(folder)
         return self._files[folder]
 
     def _close(self, folder: str) -> None:
-        file = self._files.pop(folder, None)
-        if file is not None:
-            file.stack.close()
+        self._files.pop(folder).stack.close()
 
 
 # Columns that become folders

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 from ..core.checks import check_choice, check_int
 from ..errors import ArgumentError, DataError, with_call_site
@@ -14,12 +16,12 @@ from ..files.tfrecord_examples import write_records
 from ..files.tfrecord_records import PACKAGE, index_line
 from ..formats.columns import Schema, check_names, check_schema
 from ..pipe import Pipe
-from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile
-from ._tables import CHUNK_ROWS, BatchBuilder, write_tables
+from ._dataset_writer import Limits, OutputFile, write_dataset
+from ._run import ChunkedRun
+from ._tables import CHUNK_ROWS, ColumnSink, TableSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 ArrowCompression: TypeAlias = Literal["zstd", "lz4"] | None
 
@@ -41,16 +43,13 @@ def write_arrow(
     """Write the rows of a pipe into Arrow files `part-00000.arrow` and so on; return the path of their manifest.
 
     The files are of Arrow's IPC format (Feather version 2), for `read_arrow`, which gives their rows in any order.
-    Element: a dict. Columns, types and order are as in `write_parquet`. Memory: one record batch.
-
-    A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
-    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. A run that
-    fails or is killed leaves only complete files. For a pipe without rows, one file without rows is written, with the
-    columns that `schema` names.
+    Element: a dict. Columns, types, order and manifest are as in `write_parquet`, and a run that is killed goes on as
+    there. Memory: one record batch.
 
     Args:
         pipe: gives the rows.
-        folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
+        folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
+            true.
         rows_per_file: rows of each file but the last.
         file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
             record batch that exceeds the size. By default 256 MiB.
@@ -62,11 +61,11 @@ def write_arrow(
         filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
         workers: the number of processes that run the pipe; this process writes.
         progress: on a terminal, shows rows, files and bytes.
-        overwrite: removes the files of an earlier run in `folder`; never other files, nor files that the pipe gets from
-            `list_files`.
+        overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
+            pipe gets from `list_files`.
 
     Raises:
-        ArgumentError: the folder is not empty.
+        ArgumentError: the folder holds another run, or other files.
         DataError: a row is no dict, has other columns than the first, or a value of another type; the error names row
             and column. Or the pipe gives no row, and there is no `schema`.
         SourceError: a file cannot be written.
@@ -79,32 +78,33 @@ def write_arrow(
         >>> fp.read_arrow("squares")[4]
         {'id': 4, 'square': 16}
     """
-    limits = Limits(rows_per_file, file_size)
     check_int("batch_rows", batch_rows, least=1)
     check_choice("compression", compression, ("zstd", "lz4", None))
-    builder = BatchBuilder(check_schema(schema), "write_arrow")
+    sink = ArrowSink(Limits.of(rows_per_file, file_size), check_schema(schema), batch_rows, compression=compression)
     run = ChunkedRun(pipe, CHUNK_ROWS, workers)
-    with DatasetWriter(
-        run, folder, "write_arrow", "arrow", filesystem=filesystem, progress=progress, overwrite=overwrite
-    ) as writer:
-        return write_tables(
-            writer,
-            run,
-            builder,
-            limits,
-            batch_rows,
-            lambda file, schema: _writer(file, schema, compression),
-            lambda file, table: file.write_table(table.combine_chunks()),
-        )
+    return write_dataset(run, sink, folder, filesystem, progress=progress, overwrite=overwrite)
 
 
-def _writer(file: OutputFile, schema: pa.Schema, compression: ArrowCompression) -> pa.RecordBatchFileWriter:
-    import pyarrow as pa
+@dataclass
+class ArrowSink(TableSink):
+    """Writes Arrow files."""
 
-    try:
-        return pa.ipc.new_file(cast("Any", file), schema, options=pa.ipc.IpcWriteOptions(compression=compression))
-    except pa.ArrowException as error:
-        raise DataError(f"Arrow's files cannot store these columns: {error}") from error
+    made_by: ClassVar[str] = "write_arrow"
+    ending: ClassVar[str] = "arrow"
+
+    compression: ArrowCompression = None
+
+    @contextmanager
+    def open_tables(self, file: OutputFile, schema: pa.Schema) -> Generator[Callable[[pa.Table], object]]:
+        import pyarrow as pa
+
+        options = pa.ipc.IpcWriteOptions(compression=self.compression)
+        try:
+            writer = pa.ipc.new_file(cast("Any", file), schema, options=options)
+        except pa.ArrowException as error:
+            raise DataError(f"Arrow's files cannot store these columns: {error}") from error
+        with writer:
+            yield lambda table: writer.write_table(table.combine_chunks())
 
 
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli"] | None
@@ -136,13 +136,16 @@ def write_parquet(
     order, unless the pipe is streamed and several workers read it. Memory: one row group.
 
     A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
-    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. A run that
-    fails or is killed leaves only complete files. For a pipe without rows, one file without rows is written, with the
-    columns that `schema` names.
+    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. If a run
+    fails or is killed, make the same call again, with any number of workers: it goes on after the complete files, and
+    in the end all files are those of a run that was not killed. If the folder has them all, the call does nothing. A
+    run that another one has taken over ends with an error. For a pipe without rows, one file without rows is written,
+    with the columns that `schema` names.
 
     Args:
         pipe: gives the rows.
-        folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
+        folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
+            true.
         rows_per_file: rows of each file but the last.
         file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
             row group that exceeds the size. By default 256 MiB.
@@ -154,15 +157,15 @@ def write_parquet(
         filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
         workers: the number of processes that run the pipe; this process writes.
         progress: on a terminal, shows rows, files and bytes.
-        overwrite: removes the files of an earlier run in `folder`; never other files, nor files that the pipe gets from
-            `list_files`.
+        overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
+            pipe gets from `list_files`.
         partition_by: the name of a column, or of several, whose values become folders, as in `year=2024/city=007`, and
             are not in the files. They may be text, integers, booleans and dates. The rows of a folder keep their order.
             Rows of up to 256 MiB wait in memory until a row group of their folder is complete; at most 64 files are
-            open.
+            open. When as much is written as these can hold, all are closed, so that a run can go on from there.
 
     Raises:
-        ArgumentError: the folder is not empty; `partition_by` names no columns for folders.
+        ArgumentError: the folder holds another run, or other files; `partition_by` names no columns for folders.
         DataError: a row is no dict, has other columns than the first, or a value of another type; the error names row
             and column. Or the pipe gives no row, and there is no `schema`.
         SourceError: a file cannot be written.
@@ -175,37 +178,35 @@ def write_parquet(
         >>> list(fp.list_files("table")), fp.read_parquet("table").head(2)
         (['table/part-00000.parquet', 'table/part-00001.parquet'], [{'id': 0, 'square': 0}, {'id': 1, 'square': 1}])
     """
-    limits = Limits(rows_per_file, file_size)
     check_int("row_group_rows", row_group_rows, least=1)
     check_choice("compression", compression, _CODECS)
-    folder_columns = (
-        check_names("partition_by", [partition_by] if isinstance(partition_by, str) else partition_by) or ()
-    )
-    builder = BatchBuilder(check_schema(schema), "write_parquet")
+    folders = check_names("partition_by", [partition_by] if isinstance(partition_by, str) else partition_by) or ()
+    limits = Limits.of(rows_per_file, file_size)
+    sink = ParquetSink(limits, check_schema(schema), row_group_rows, folders, compression=compression)
     run = ChunkedRun(pipe, CHUNK_ROWS, workers)
-    with DatasetWriter(
-        run, folder, "write_parquet", "parquet", filesystem=filesystem, progress=progress, overwrite=overwrite
-    ) as writer:
-        return write_tables(
-            writer,
-            run,
-            builder,
-            limits,
-            row_group_rows,
-            lambda file, schema: _parquet_writer(file, schema, compression),
-            lambda file, group: file.write_table(group, row_group_size=len(group)),
-            folder_columns,
-        )
+    return write_dataset(run, sink, folder, filesystem, progress=progress, overwrite=overwrite)
 
 
-def _parquet_writer(file: OutputFile, schema: pa.Schema, codec: Compression) -> pq.ParquetWriter:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+@dataclass
+class ParquetSink(TableSink):
+    """Writes Parquet files."""
 
-    try:
-        return pq.ParquetWriter(cast("Any", file), schema, compression=cast("Any", codec or "none"))
-    except pa.ArrowException as error:
-        raise DataError(f"Parquet cannot store these columns: {error}") from error
+    made_by: ClassVar[str] = "write_parquet"
+    ending: ClassVar[str] = "parquet"
+
+    compression: Compression = "zstd"
+
+    @contextmanager
+    def open_tables(self, file: OutputFile, schema: pa.Schema) -> Generator[Callable[[pa.Table], object]]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            writer = pq.ParquetWriter(cast("Any", file), schema, compression=cast("Any", self.compression or "none"))
+        except pa.ArrowException as error:
+            raise DataError(f"Parquet cannot store these columns: {error}") from error
+        with writer:
+            yield lambda group: writer.write_table(group, row_group_size=len(group))
 
 
 _GZIP_BITS = 31  # zlib's number for the largest window, and gzip's head and checksum
@@ -234,13 +235,13 @@ def write_tfrecord(
     the same in each run; it is the pipe's own order, unless the pipe is streamed and several workers read it. Two runs
     write equal bytes. Memory: 256 rows.
 
-    A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
-    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. A run that
-    fails or is killed leaves only complete files. For a pipe without rows, an empty file is written.
+    The manifest is as in `write_parquet`, and a run that is killed goes on as there. For a pipe without rows, an empty
+    file is written.
 
     Args:
         pipe: gives the rows.
-        folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
+        folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
+            true.
         rows_per_file: rows of each file but the last.
         file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
             record that exceeds the size. By default 256 MiB.
@@ -253,12 +254,12 @@ def write_tfrecord(
         filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
         workers: the number of processes that run the pipe; this process writes.
         progress: on a terminal, shows rows, files and bytes.
-        overwrite: removes the files of an earlier run in `folder`; never other files, nor files that the pipe gets from
-            `list_files`.
+        overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
+            pipe gets from `list_files`.
 
     Raises:
-        ArgumentError: the folder is not empty, or the package for checksums is not installed; `pip install
-            'feedpipe[tfrecord]'` installs it.
+        ArgumentError: the folder holds another run, or other files; or the package for checksums is not installed;
+            `pip install 'feedpipe[tfrecord]'` installs it.
         DataError: a row is no dict, has other columns than the first, or a value of another type; a column has a type
             that an Example cannot hold.
         SourceError: a file cannot be written.
@@ -272,54 +273,44 @@ def write_tfrecord(
         [{'id': 0, 'name': 'row 0'}, {'id': 1, 'name': 'row 1'}]
     """
     PACKAGE.check()
-    limits = Limits(rows_per_file, file_size)
     check_choice("compression", compression, ("gzip", None))
     if index and compression is not None:
         raise ArgumentError(
             with_call_site("`index` must be left out if `compression` is given: no record of such a file can be sought")
         )
-    builder = BatchBuilder(check_schema(schema), "write_tfrecord")
+    sink = TFRecordSink(Limits.of(rows_per_file, file_size), check_schema(schema), compression, index=bool(index))
     run = ChunkedRun(pipe, CHUNK_ROWS, workers)
-    ending = "tfrecord" if compression is None else "tfrecord.gz"
-    with DatasetWriter(
-        run, folder, "write_tfrecord", ending, filesystem=filesystem, progress=progress, overwrite=overwrite
-    ) as writer:
-        records = chain.from_iterable(write_records(builder.batch(chunk)) for chunk in run)
-        record = next(records, None)
-        while True:  # at least once: without rows, a file without records
-            lines: list[bytes] | None = [] if index else None
-            with writer.next_file() as file:
-                record = _fill(file, record, records, limits, lines, compress=compression is not None)
-            if lines is not None:
-                writer.write_beside("index", b"".join(lines))
-            if record is None:
-                break
-        return writer.finish()
+    return write_dataset(run, sink, folder, filesystem, progress=progress, overwrite=overwrite)
 
 
-def _fill(
-    file: OutputFile,
-    record: bytes | None,
-    records: Iterator[bytes],
-    limits: Limits,
-    lines: list[bytes] | None,
-    *,
-    compress: bool,
-) -> bytes | None:
-    """Write `record` and its successors until the file is full, and append the line of each to `lines`.
+@dataclass
+class TFRecordSink(ColumnSink[bytes]):
+    """Writes records one after another."""
 
-    Returns:
-        the first record that is left.
-    """
-    gzip = zlib.compressobj(wbits=_GZIP_BITS) if compress else None
-    while record is not None:
-        if file.rows == limits.rows or (limits.bytes is not None and file.bytes >= limits.bytes):
-            break
-        if lines is not None:
-            lines.append(index_line(file.bytes, len(record)))
-        file.write(record if gzip is None else gzip.compress(record))
-        file.count_rows(1)
-        record = next(records, None)
-    if gzip is not None:
-        file.write(gzip.flush())
-    return record
+    made_by: ClassVar[str] = "write_tfrecord"
+
+    compression: Literal["gzip"] | None
+    index: bool
+
+    @property
+    def ending(self) -> str:
+        return "tfrecord" if self.compression is None else "tfrecord.gz"
+
+    def pieces(self, run: ChunkedRun) -> Iterator[bytes]:
+        return chain.from_iterable(write_records(self.builder.batch(chunk)) for chunk in run)
+
+    @contextmanager
+    def open(self, file: OutputFile, first: bytes | None) -> Generator[Callable[[bytes], None]]:
+        gzip = None if self.compression is None else zlib.compressobj(wbits=_GZIP_BITS)
+        lines: list[bytes] = []
+
+        def write(record: bytes) -> None:
+            if self.index:
+                lines.append(index_line(file.bytes, len(record)))
+            file.write(record if gzip is None else gzip.compress(record))
+
+        yield write
+        if gzip is not None:
+            file.write(gzip.flush())
+        if self.index:
+            file.beside["index"] = b"".join(lines)

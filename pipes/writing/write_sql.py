@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -16,9 +14,8 @@ from ..databases.connection import TableConnection
 from ..databases.database import Connected, Database, LostConnectionError
 from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, with_call_site
 from ..formats.columns import Schema, check_schema
-from ..loading.replay import Info
 from ..pipe import Pipe
-from ._dataset_writer import ChunkedRun, progress_bar
+from ._run import ChunkedRun, SavedRun, progress_bar
 from ._tables import BatchBuilder
 
 if TYPE_CHECKING:
@@ -102,15 +99,16 @@ def write_sql(
             return writer.last.rows
         else:
             writer.go_on(writer.last)
-            builder = BatchBuilder({field.name: field.type for field in saved.schema}, "write_sql", writer.rows)
+            builder = BatchBuilder({}, "write_sql")
+            builder.go_on(saved)
         with progress_bar("write_sql", run.length, shown=progress) as bar:
             bar.update(writer.rows)
-            for chunks, info in _transactions(run, rows_per_transaction):
+            for chunks in _transactions(run, rows_per_transaction):
                 if builder is None:
                     builder = BatchBuilder(_types_of(chunks[0], writer) | types, "write_sql")
                 rows = database_table([builder.batch(chunk) for chunk in chunks])
-                assert builder.schema is not None, "the first rows fix it"
-                writer.write(rows, SavedRun(info.state_dict(), run.chunk, builder.schema).text())
+                writer.write(rows, run.place(builder.schema, builder.rows).text())
+                run.rows = builder.rows
                 bar.update(len(rows))
         writer.finish(
             BatchBuilder(types, "write_sql").schema_without_rows() if writer.creates and not writer.rows else None
@@ -129,7 +127,7 @@ def _earlier_run(run: ChunkedRun, writer: TableWriter, table: str, if_exists: If
         return None
     try:
         saved = SavedRun.of_text(last.state)
-        run.load(saved.loader, saved.chunk)
+        run.go_on(saved)
         return saved
     except StateError as error:
         if last.is_finished or if_exists == "replace":
@@ -152,19 +150,18 @@ def _check_new(writer: TableWriter, table: str, if_exists: IfExists) -> None:
         )
 
 
-def _transactions(run: ChunkedRun, max_rows: int) -> Iterator[tuple[list[Sequence[object]], Info]]:
-    """The chunks of each transaction, with the info of the last of them."""
+def _transactions(run: ChunkedRun, max_rows: int) -> Iterator[list[Sequence[object]]]:
+    """The chunks of each transaction."""
     chunks: list[Sequence[object]] = []
     rows = 0
-    info: Info | None = None
-    for chunk, info in run.with_info():
+    for chunk in run:
         chunks.append(chunk)
         rows += len(chunk)
         if rows + run.chunk > max_rows:
-            yield chunks, info
+            yield chunks
             chunks, rows = [], 0
-    if chunks and info is not None:
-        yield chunks, info
+    if chunks:
+        yield chunks
 
 
 def _types_of(chunk: Sequence[object], writer: TableWriter) -> dict[str, pa.DataType]:
@@ -352,39 +349,6 @@ def _converted(column: pa.ChunkedArray[Any], kind: Any) -> Any:
 
 
 # The progress of a run, in the database
-
-
-class SavedRun(NamedTuple):
-    """The progress of a run, for another run of the same pipe.
-
-    Attributes:
-        loader: the state of its loader.
-        chunk: the number of rows that the loader gives at a time.
-        schema: names and types of the rows.
-    """
-
-    loader: Mapping[str, object]
-    chunk: int
-    schema: pa.Schema
-
-    def text(self) -> str:
-        schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
-        return json.dumps([self.loader, self.chunk, schema], separators=(",", ":"))
-
-    @staticmethod
-    def of_text(text: str) -> SavedRun:
-        """The run that `text` was made of.
-
-        Raises:
-            StateError: it is no such text.
-        """
-        import pyarrow as pa
-
-        try:
-            loader, chunk, schema = json.loads(text)
-            return SavedRun(loader, chunk, pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))))
-        except (ValueError, TypeError, OSError, pa.ArrowException) as error:
-            raise StateError("the saved progress is damaged") from error
 
 
 NAME = "feedpipe_writes"

@@ -7,10 +7,11 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from ..core.checks import check_callable
 from ..errors import ArgumentTypeError, DataError, with_call_site
 from ..files.tar import KEY
 from ..pipe import Pipe
-from ._dataset_writer import ChunkedRun, DatasetWriter, Limits, OutputFile, check_pipe
+from ._dataset_writer import Limits, OutputFile, Sink, write_dataset
+from ._run import ChunkedRun, check_pipe
 
 _CHUNK_ROWS = 16  # rows that come from a worker at a time; they may hold images
 _ENDING = re.compile(r"[^./\0]+(\.[^./\0]+)*")
@@ -47,13 +49,13 @@ def write_tar(
     seed 0, the same in each run; it is the pipe's own order, unless the pipe is streamed and several workers read it.
     Two runs write equal bytes. Memory: a few rows, and the keys of one file.
 
-    A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
-    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. A run that
-    fails or is killed leaves only complete files. For a pipe without rows, an archive without members is written.
+    The manifest is as in `write_parquet`, and a run that is killed goes on as there. For a pipe without rows, an
+    archive without members is written.
 
     Args:
         pipe: gives the rows.
-        folder: a path or URL; the folder must be empty or missing, unless `overwrite` is true.
+        folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
+            true.
         rows_per_file: rows of each file but the last.
         file_size: the maximum size of a file in bytes, such as "1GiB", instead of `rows_per_file`; a single row may
             exceed it. By default 256 MiB.
@@ -61,11 +63,11 @@ def write_tar(
         filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
         workers: the number of processes that run the pipe and encode; this process writes.
         progress: on a terminal, shows rows, files and bytes.
-        overwrite: removes the files of an earlier run in `folder`; never other files, nor files that the pipe gets from
-            `list_files`.
+        overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
+            pipe gets from `list_files`.
 
     Raises:
-        ArgumentError: the folder is not empty.
+        ArgumentError: the folder holds another run, or other files.
         RowError: the key of a row or an extension is not allowed, or a value cannot be encoded.
         DataError: a key comes twice in one file.
         SourceError: a file cannot be written.
@@ -78,20 +80,10 @@ def write_tar(
         >>> fp.read_tar("squares").head(1)
         [{'__key__': '000000', 'cls': b'0', 'json': b'{"square": 0}'}]
     """
-    limits = Limits(rows_per_file, file_size)
     check_pipe(pipe)
+    sink = TarSink(Limits.of(rows_per_file, file_size))
     run = ChunkedRun(pipe.map(tar_members(check_encoders(encoders))), _CHUNK_ROWS, workers)
-    with DatasetWriter(
-        run, folder, "write_tar", "tar", filesystem=filesystem, progress=progress, overwrite=overwrite
-    ) as writer:
-        rows = cast("Iterator[TarRow]", chain.from_iterable(run))
-        row = next(rows, None)
-        while True:  # at least once: without rows, an archive without members
-            with writer.next_file() as file:
-                row = _fill(file, row, rows, limits)
-            if row is None:
-                break
-        return writer.finish()
+    return write_dataset(run, sink, folder, filesystem, progress=progress, overwrite=overwrite)
 
 
 class TarRow(NamedTuple):
@@ -101,21 +93,35 @@ class TarRow(NamedTuple):
     data: bytes
 
 
-def _fill(file: OutputFile, row: TarRow | None, rows: Iterator[TarRow], limits: Limits) -> TarRow | None:
-    """Write `row` and its successors until the file is full, and return the first that does not fit."""
-    keys: set[str] = set()
-    while row is not None:
-        full = limits.bytes is not None and _archive_bytes(file.bytes + len(row.data)) > limits.bytes
-        if file.rows == limits.rows or (file.rows and full):
-            break
-        if row.key in keys:
-            raise DataError(f"the key {row.key!r} comes twice in one file; a `.map` can make keys that differ")
-        keys.add(row.key)
-        file.write(row.data)
-        file.count_rows(1)
-        row = next(rows, None)
-    file.write(bytes(_archive_bytes(file.bytes) - file.bytes))
-    return row
+@dataclass
+class TarSink(Sink[TarRow]):
+    """Writes archives."""
+
+    made_by: ClassVar[str] = "write_tar"
+    ending: ClassVar[str] = "tar"
+
+    def pieces(self, run: ChunkedRun) -> Iterator[TarRow]:
+        return chain.from_iterable(cast("Iterable[Sequence[TarRow]]", run))
+
+    @contextmanager
+    def open(self, file: OutputFile, first: TarRow | None) -> Generator[Callable[[TarRow], None]]:
+        keys: set[str] = set()
+
+        def write(row: TarRow) -> None:
+            if row.key in keys:
+                raise DataError(f"the key {row.key!r} comes twice in one file; a `.map` can make keys that differ")
+            keys.add(row.key)
+            file.write(row.data)
+
+        yield write
+        file.write(bytes(_archive_bytes(file.bytes) - file.bytes))
+
+    def is_full(self, file: OutputFile) -> bool:
+        return file.rows == self.limits.rows
+
+    def fits(self, file: OutputFile, piece: TarRow) -> bool:
+        size = self.limits.bytes
+        return size is None or _archive_bytes(file.bytes + len(piece.data)) <= size
 
 
 def _archive_bytes(size: int) -> int:

@@ -127,7 +127,7 @@ def test_a_run_that_fails_leaves_complete_files_only(tmp_path: Path, monkeypatch
 
     with pytest.raises(fp.FeedpipeError, match="no"):
         fp.write_parquet(rows(1000).map(fail), tmp_path, partition_by="word", rows_per_file=100)
-    assert all(name.endswith(".parquet") for name in files(tmp_path))
+    assert all(name.endswith(".parquet") or name.startswith("_unfinished-") for name in files(tmp_path))
     with pytest.raises(ArgumentError, match="holds a run that was not finished: `overwrite=True` removes it"):
         fp.write_parquet(rows(1000), tmp_path, partition_by="word")
     fp.write_parquet(rows(1000), tmp_path, partition_by="word", overwrite=True)
@@ -152,7 +152,7 @@ fp.write_parquet(fp.from_sequence(range(4000)).map(die), sys.argv[1], partition_
 """
 
 
-def test_a_run_that_is_killed_begins_anew(tmp_path: Path) -> None:
+def test_another_run_removes_the_files_of_one_that_was_killed(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False).returncode == -9
     assert [name for name in files(tmp_path) if ".tmp" in name]  # files that were open
     pipe = fp.from_sequence([{"id": i, "word": f"w{i % 5}"} for i in range(4000)])

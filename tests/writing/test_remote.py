@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import fsspec
 import pytest
 from pyarrow import fs
@@ -54,13 +56,31 @@ def test_s3(s3: S3) -> None:
     check_manifest("writing/system/*.tar", "writing/another.jsonl", s3.filesystem())
 
 
-def test_a_failed_run_leaves_only_complete_files_on_s3(s3: S3) -> None:
+FAILING: set[int] = set()
+
+
+def with_inverse(row: dict[str, Any]) -> dict[str, object]:
+    return {"x": row["txt"], "inverse": 1 / (0 if row["cls"] in FAILING else 1)}
+
+
+def test_a_failed_run_goes_on_on_s3(s3: S3) -> None:
     s3.put("failing", {"x": b""})
-    pipe = rows().map(lambda row: {"x": row["txt"], "inverse": 1 / (int(row["cls"]) - 2000)})  # type: ignore[call-overload]
+    pipe = rows().map(with_inverse)
+    names = [f"part-0000{k}.parquet" for k in range(6)]
+
+    def written() -> list[str]:
+        infos = s3.filesystem().get_file_info(fs.FileSelector("failing/out", recursive=True))
+        return sorted(info.base_name for info in infos)
+
+    FAILING.add(2100)
     with pytest.raises(fp.RowError):
-        fp.write_parquet(pipe, "s3://failing/out", rows_per_file=1000)
-    selector = fs.FileSelector("failing/out", recursive=True)
-    assert [info.base_name for info in s3.filesystem().get_file_info(selector)] == ["part-00000.parquet"]
+        fp.write_parquet(pipe, "s3://failing/out", rows_per_file=500)
+    assert written()[1:] == names[:4] and written()[0].startswith("_unfinished-00004-")
+    FAILING.clear()
+    manifest = fp.write_parquet(pipe, "s3://failing/out", rows_per_file=500)
+    assert written() == ["_manifest.jsonl", *names]
+    fp.verify(manifest)
+    assert list(fp.read_parquet("s3://failing/out")) == list(pipe)
 
 
 def test_memory() -> None:

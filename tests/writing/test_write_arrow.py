@@ -48,7 +48,7 @@ def test_a_file_is_full_after_file_size(tmp_path: Path) -> None:
 def test_an_earlier_run_no_rows_and_bad_arguments(tmp_path: Path) -> None:
     fp.write_arrow(rows(3), tmp_path)
     with pytest.raises(ArgumentError, match="holds a run: `overwrite=True` removes it"):
-        fp.write_arrow(rows(3), tmp_path)
+        fp.write_arrow(rows(4), tmp_path)
     fp.write_arrow(rows(0), tmp_path, schema={"id": "int64"}, overwrite=True)
     assert list(fp.read_arrow(tmp_path)) == []
     with pytest.raises(DataError, match="the pipe gives no row, so its columns are not known"):

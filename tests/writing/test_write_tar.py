@@ -229,7 +229,8 @@ def test_an_error_of_the_pipe(tmp_path: Path) -> None:
     pipe = rows(50).map(lambda row: {**row, "json": 1 // (row["cls"] - 40)})  # type: ignore[operator]
     with pytest.raises(RowError, match="ZeroDivisionError"):
         fp.write_tar(pipe, tmp_path, rows_per_file=10)
-    assert sorted(os.listdir(tmp_path)) == ["part-00000.tar", "part-00001.tar", "part-00002.tar"]
+    names = ["part-00000.tar", "part-00001.tar", "part-00002.tar"]
+    assert [name for name in sorted(os.listdir(tmp_path)) if name.startswith("part")] == names
 
 
 @pytest.mark.parametrize(
