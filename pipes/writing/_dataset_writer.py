@@ -123,7 +123,9 @@ class Sink(ABC, Generic[Piece]):
             with writer.next_file() as file, self.open(file, piece) as write:
                 while piece is not None and (not file.rows or self.fits(file, piece)):
                     write(piece)
-                    file.count_rows(self.rows(piece))
+                    rows = self.rows(piece)
+                    file.count_rows(rows)
+                    writer.run.rows += rows
                     piece = None if self.is_full(file) else next(pieces, None)
             writer.note_place()
             piece = next(pieces, None) if piece is None else piece
@@ -198,6 +200,7 @@ class DatasetWriter:
     there. Its name has the number of the files and of the run: a run whose file is gone was taken over.
 
     Attributes:
+        run: counts the rows of its pieces that were taken.
         manifest: its path.
         files: the entries of the complete files.
         bytes: the bytes of these.
@@ -209,7 +212,7 @@ class DatasetWriter:
         check_filesystem(filesystem)
         self._folder = str(os.fspath(folder))
         self._filesystem = filesystem
-        self._run = run
+        self.run = run
         self._sink = sink
         self._number = uuid.uuid4().hex[:8]
         self._bar: tqdm[Any] | None = None
@@ -261,16 +264,16 @@ class DatasetWriter:
                     )
                 )
             self._remove_run(paths, folders)
-        self._place = self._place or (self._run.place(None), 0)
+        self._place = self._place or (self.run.place(None), 0)
         self._save()
         return False
 
     def write(self, bar: tqdm[Any]) -> None:
         """Write the rest of the run, and the manifest."""
         self._bar = bar
-        bar.update(self._run.rows)
+        bar.update(self.run.rows)
         try:
-            self._sink.write(self._sink.pieces(self._run), self)
+            self._sink.write(self._sink.pieces(self.run), self)
         except BaseException:
             with suppress(SourceError):
                 self._save()
@@ -305,11 +308,11 @@ class DatasetWriter:
             self._bar.set_postfix_str(f"{len(self.files)} files, {self.bytes / 1e6:.0f} MB")
 
     def note_place(self) -> None:
-        """Note the place of the run, whose rows are all in complete files.
+        """Note the place of the run, all whose rows so far are in complete files.
 
         It is saved before the next file, unless that would take more bytes than were written since the last time.
         """
-        self._place = self._run.place(self._sink.schema), len(self.files)
+        self._place = self.run.place(self._sink.schema), len(self.files)
 
     def _go_on(self, paths: Mapping[str, str]) -> None:
         """Go on with the run whose place is saved in the folder.
@@ -327,7 +330,7 @@ class DatasetWriter:
         if gone := [file["path"] for file in files if file["path"] not in paths]:
             raise StateError(f"{gone[0]} is gone")
         place = SavedRun.of_text(progress.details.get("place"))
-        self._run.go_on(place)
+        self.run.go_on(place)
         self._sink.go_on(place)
         self._saved, self._place = saved, (place, len(files))
         self.files, self._opened, self.bytes = files, len(files), sum(file["bytes"] for file in files)
@@ -341,7 +344,7 @@ class DatasetWriter:
         return False
 
     def _remove_run(self, paths: Mapping[str, str], folders: Iterable[str]) -> None:
-        if _reads_folder(self._run.root, self._folder, self._filesystem):
+        if _reads_folder(self.run.root, self._folder, self._filesystem):
             raise ArgumentError(
                 with_call_site(
                     f"{self._folder} holds files that the pipe reads, so it cannot be emptied; choose another folder"
@@ -401,10 +404,9 @@ class DatasetWriter:
         write_manifest(Manifest(self._sink.made_by, table, details), self._path(name), self._filesystem)
 
     def _identity(self) -> str:
-        return digest([self._run.identity, self._sink.made_by, repr(self._sink)])
+        return digest([self.run.identity, self._sink.made_by, repr(self._sink)])
 
     def _count_rows(self, rows: int) -> None:
-        self._run.rows += rows
         if self._bar is not None:
             self._bar.update(rows)
 

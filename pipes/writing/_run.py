@@ -78,7 +78,7 @@ class ChunkedRun:
         root: the graph, with its listings and types resolved.
         length: the number of rows, if known.
         chunk: the number of rows of a chunk.
-        rows: the number of rows that are written, with those of the runs before.
+        rows: the number of rows that are written or about to be, with those of the runs before.
     """
 
     def __init__(self, pipe: Pipe[object], chunk: int, workers: int) -> None:
@@ -115,7 +115,7 @@ class ChunkedRun:
                 self._forget(self.rows)
 
     def place(self, schema: pa.Schema | None, rows: int | None = None) -> SavedRun:
-        """The place behind the rows that are written, or behind `rows` rows, all of which were given."""
+        """The place after `rows` rows, or after those that are written; rows before these may be forgotten."""
         rows = self.rows if rows is None else rows
         self._forget(rows)
         first, state = self._chunks[0]

@@ -92,6 +92,7 @@ class TableSink(ColumnSink["pa.Table"]):
                     check_folder_columns(table.schema, self.folder_columns)
                     for folder, rows in split_by_folder(table, self.folder_columns):
                         files.add(folder, rows)
+                    writer.run.rows += len(table)
                     files.note_place()
                 files.finish()
         super().write(pieces, writer)
@@ -419,11 +420,11 @@ class FolderFiles:
 
     def finish(self) -> None:
         """Write all rows and close all files."""
-        for folder in [*self._buffers]:
+        for folder in [*{**self._files, **self._buffers}]:
             while folder in self._buffers:
                 self._write_table(folder)
-        for folder in [*self._files]:
-            self._close(folder)
+            if folder in self._files:
+                self._close(folder)
 
     def note_place(self) -> None:
         """Close all files and note the place of the run, once as much is written as all open files can hold."""
