@@ -90,9 +90,12 @@ class ArrowSink(TableSink):
     """Writes Arrow files."""
 
     made_by: ClassVar[str] = "write_arrow"
-    ending: ClassVar[str] = "arrow"
 
     compression: ArrowCompression = None
+
+    @property
+    def ending(self) -> str:
+        return "arrow"
 
     @contextmanager
     def open_tables(self, file: OutputFile, schema: pa.Schema) -> Generator[Callable[[pa.Table], object]]:
@@ -192,9 +195,12 @@ class ParquetSink(TableSink):
     """Writes Parquet files."""
 
     made_by: ClassVar[str] = "write_parquet"
-    ending: ClassVar[str] = "parquet"
 
     compression: Compression = "zstd"
+
+    @property
+    def ending(self) -> str:
+        return "parquet"
 
     @contextmanager
     def open_tables(self, file: OutputFile, schema: pa.Schema) -> Generator[Callable[[pa.Table], object]]:

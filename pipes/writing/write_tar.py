@@ -98,7 +98,10 @@ class TarSink(Sink[TarRow]):
     """Writes archives."""
 
     made_by: ClassVar[str] = "write_tar"
-    ending: ClassVar[str] = "tar"
+
+    @property
+    def ending(self) -> str:
+        return "tar"
 
     def pieces(self, run: ChunkedRun) -> Iterator[TarRow]:
         return chain.from_iterable(cast("Iterable[Sequence[TarRow]]", run))
