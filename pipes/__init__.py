@@ -41,7 +41,7 @@ from .core.skips import Quarantine, Retry
 from .errors import FeedpipeError, RowError
 from .fitting.fit import fit
 from .fitting.profile import profile
-from .loader import Loader, gather_state
+from .loader import Loader, gather_report, gather_state
 from .loading.replay import replay
 from .ops.generator import operator
 from .pipe import Pipe
@@ -84,6 +84,7 @@ __all__ = [
     # pipes, and where they run
     "Pipe",
     "Loader",
+    "gather_report",
     "gather_state",
     "InProcess",
     "MultiProcess",

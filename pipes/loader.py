@@ -17,7 +17,7 @@ from .engine.skips import NONE_LOST
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
 from .loading.epoch import Epoch, EpochIterator, InfoIterator
 from .loading.epochs import Epochs
-from .loading.job_state import gather, read_states, restore_job, shards_of_job
+from .loading.job_state import gather, group_of_job, read_states, restore_job, shards_of_job
 from .loading.ranks import RankSource
 from .loading.replay import Info, check_kept
 from .loading.schedule import Even, Schedule
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
+    from .seeing.report import Report
+    from .seeing.verdict import RankTimes
     from .torch.device import Backend, Move
     from .torch.ranks import Group
 T_co = TypeVar("T_co", covariant=True)
@@ -232,6 +234,26 @@ class Loader(Generic[T_co]):
         """How many rows of the epoch were skipped on this rank because they failed, by operator; see `on_error`."""
         return dict((self._skipped if self._current is None else self._current.run.progress.skipped).skipped)
 
+    def report(self) -> Report:
+        """Return what the threads of this loader have done so far: who worked, who waited, who holds the loop back.
+
+        It covers all epochs, on this rank; `fp.gather_report(loader)` covers all ranks. Counting is always on.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> loader = fp.Loader(fp.from_sequence(range(6)).map(abs).batch(2))
+            >>> for batch in loader:
+            ...     pass
+            >>> report = loader.report()
+            >>> [operator.rows for operator in report.operators]
+            [6, 6, 3]
+            >>> print(report.verdict)
+            Too short to say: 2 steps in 0.0 s.
+        """
+        from .seeing.report import Report
+
+        return Report([self._rank_times])
+
     def set_epoch(self, epoch: int) -> None:
         """Make the next `iter(loader)` begin epoch `epoch`; if the loader is in the middle of it, it goes on there.
 
@@ -336,6 +358,12 @@ class Loader(Generic[T_co]):
         return {**self.__dict__, "_current": None, "_progress": progress}
 
     @property
+    def _rank_times(self) -> RankTimes:
+        if self._current is not None:
+            self._current.run.note_step()
+        return self._epochs.rank_times(self.skipped)
+
+    @property
     def _schedule(self) -> Schedule:
         schedule = None if self._current is None else self._current.run.schedule
         return self._epochs.schedule(self._progress) if schedule is None else schedule
@@ -422,6 +450,37 @@ def gather_state(loader: Loader[object], group: Group | None = None, *, rank: in
     if rank is not None:
         check_int("rank", rank, least=0)
     return gather(loader.state_dict(), loader._epochs.ranks, group, rank)  # pyright: ignore[reportPrivateUsage]
+
+
+def gather_report(loader: Loader[object], group: Group | None = None) -> Report:
+    """Return one report of all ranks, the same on every rank. All ranks call it together.
+
+    It alone tells whether one rank holds the others back: where ranks wait for each other in each step, the report of
+    one rank shows only that its own loop is slow.
+
+    Args:
+        loader: the loader of this rank.
+        group: the ranks that share the data; by default those of the loader's `group=`, else all ranks of the job.
+
+    Raises:
+        LoaderError: there is no process group, or its ranks are not those of the loader.
+        RankError: a rank does not answer.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> loader = fp.Loader(fp.from_sequence(range(6)).batch(2))
+        >>> batches = list(loader)
+        >>> fp.gather_report(loader).steps  # of one rank
+        2
+    """
+    from .seeing.report import Report, packed_rank, unpacked_rank
+
+    own = loader._rank_times  # pyright: ignore[reportPrivateUsage]
+    if own.world_size == 1:
+        return Report([own])
+    ranks = loader._epochs.ranks  # pyright: ignore[reportPrivateUsage]
+    side = group_of_job(ranks, group, "gather_report", "look at `loader.report()` of each rank")
+    return Report(list(map(unpacked_rank, side.gather("gather_report", packed_rank(own)))))
 
 
 def state_before(loader: Loader[object], count: int) -> State:

@@ -141,11 +141,11 @@ class TestHouse:
         root = {path.name for path in PACKAGE.glob("*.py")}
         assert root == {"__init__.py", "errors.py", "extensions.py", "loader.py", "pipe.py"}
 
-    def test_there_are_thirteen_layers(self) -> None:
+    def test_there_are_fourteen_layers(self) -> None:
         contracts = configparser.ConfigParser()
         contracts.read(TESTS.parent / ".importlinter", encoding="utf-8")
         layers = contracts["importlinter:contract:layers"]["layers"].split("\n")
-        assert len([layer for layer in layers if layer.strip()]) == 13
+        assert len([layer for layer in layers if layer.strip()]) == 14
 
     def test_every_module_begins_with_a_sentence_on_what_is_in_it(self) -> None:
         sentences = {path: (ast.get_docstring(tree) or "").partition("\n")[0] for path, tree in modules().items()}

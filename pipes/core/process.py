@@ -1,4 +1,4 @@
-"""The memory budget of a rank, values made once in each process, signals, and ranks in words."""
+"""The memory and the CPUs of a rank, values made once in each process, signals, and ranks in words."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from .checks import check_bytes
 
 _LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
+_CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
+
 
 def memory_budget() -> int:
     """The memory of the machine, or of the control group of this process, divided by `LOCAL_WORLD_SIZE`."""
@@ -26,6 +28,17 @@ def memory_budget() -> int:
         except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
             continue
     return available // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+
+
+def available_cpus() -> float:
+    """The CPUs that a rank may use: those of this process, or of its control group, divided by `LOCAL_WORLD_SIZE`."""
+    cpus = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    try:
+        quota, period = _CPU_LIMIT.read_text().split()
+        cpus = min(cpus, int(quota) / int(period))
+    except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
+        pass
+    return cpus / max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
 
 
 def element_memory(memory: int | str | None) -> int:

@@ -38,6 +38,8 @@ SWITCH_NS = 1000
 FIRST_CREDIT_NS, MAX_CREDIT_NS = 50_000, 1_000_000
 LOOK_NS = 100_000_000
 """The least time between two looks at what the system says of a thread."""
+MAX_LOOKS = 8
+"""The tries to read a thread that goes on; the last one may count a moment twice, or miss it."""
 STAMP_NS = 100_000
 """Stamps of steps are at least so far apart, if steps take less."""
 WEIGHED = 16
@@ -384,9 +386,12 @@ class Times:
 
     def table(self) -> Table:
         """What it has counted so far; any thread may ask."""
-        until = clock() if self._ended is None else self._ended
-        running, since, spans = self._slot, self._since, list(self.spans)
-        slots = {key: slot.times for key, slot in list(self._slots.items())}
+        for _ in range(MAX_LOOKS):
+            until = clock() if self._ended is None else self._ended
+            running, since, spans = self._slot, self._since, list(self.spans)
+            slots = {key: slot.times for key, slot in list(self._slots.items())}
+            if since == self._since:
+                break  # else the thread has gone on meanwhile
         if self._ended is None:
             key, ns = (running.state, running.of), max(0, until - since)
             slots[key] = slots[key]._replace(ns=slots[key].ns + ns)

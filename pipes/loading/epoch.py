@@ -296,6 +296,8 @@ class EpochRun:
         if self._session is not None:
             self._session.close()
             self._session = None
+        if self._times is not None:
+            self._times.end()  # now no thread of the run is left
 
     def note_step(self) -> None:
         """Notes the step for a report; most elements leave no note."""
@@ -306,7 +308,7 @@ class EpochRun:
         """Nobody takes another element, or waits for one."""
         if self._times is not None:
             self.note_step()
-            self._times.end()
+            self._times.consumer.end()
 
     def position(self) -> Progress:
         """The progress; after the last element of all ranks, the beginning of the next epoch."""

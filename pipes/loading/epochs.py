@@ -9,14 +9,14 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from hashlib import blake2b
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.code import constructor_code
-from ..core.graph import Node, node_code, walk
+from ..core.graph import Node, names, node_code, walk
 from ..core.operator import Boundary, Operator
-from ..core.process import bytes_text, element_memory
-from ..core.times import LoaderTimes
-from ..engine.skips import LostLog
+from ..core.process import available_cpus, bytes_text, element_memory
+from ..core.times import CONSUMER, LoaderTimes, StepTimes, Table, joined, worker_name
+from ..engine.skips import LostLog, code_without_policy
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.fingerprint import saved_operators
@@ -26,6 +26,9 @@ from ..services.base import Executor, ReadingService, Session
 from .ranks import Job, Rank, RankSource
 from .schedule import End, Even, Schedule, unknown_length_error
 from .state import Progress
+
+if TYPE_CHECKING:
+    from ..seeing.verdict import RankTimes
 
 log = logging.getLogger("feedpipe")
 
@@ -180,6 +183,37 @@ class Epochs:
         """Notes that an epoch has come to its end."""
         if progress.epoch == 0:
             first_epochs.end(schedule, self._number)
+        if (times := self.times.epoch) is not None and log.isEnabledFor(logging.INFO):
+            from ..seeing.verdict import RankView, verdict_of
+
+            verdict = verdict_of([RankView(self._rank_times(times.steps, joined(times.tables()), {}))])
+            if verdict.bottleneck is not None:
+                log.info("epoch %d: %s", progress.epoch, verdict.text)
+
+    def rank_times(self, skipped: Mapping[str, int]) -> RankTimes:
+        """What this rank has counted in all epochs, for a report.
+
+        Args:
+            skipped: rows that were skipped, by operator.
+        """
+        return self._rank_times(self.times.steps(), self.times.tables(), skipped)
+
+    def _rank_times(self, steps: StepTimes, tables: list[Table], skipped: Mapping[str, int]) -> RankTimes:
+        from ..seeing.verdict import RankTimes, known_operators
+
+        rank = self.last_rank
+        own = {table.process for table in tables if table.thread == CONSUMER}
+        return RankTimes(
+            rank=rank.number,
+            world_size=rank.world_size,
+            workers=self.service.workers,
+            in_threads=any(table.process in own for table in tables if table.thread == worker_name(0)),
+            cpus=int(max(1, available_cpus())),
+            operators=known_operators(self.pipe),
+            skipped={name: skipped.get(code_without_policy(node), 0) for node, name in names(self.pipe).items()},
+            steps=steps,
+            tables=tables,
+        )
 
     def restore(self, pipe: str, schedule: Callable[[], Schedule]) -> Schedule:
         """The schedule for a state whose fingerprint is `pipe`, which may fix listings and types of operators.
@@ -212,10 +246,15 @@ class Epochs:
         assert self._executor is not None, "the first epoch starts the service"
         return self._executor.open(plan, position, data_pass)
 
+    @property
+    def last_rank(self) -> Rank:
+        """The rank that has run, or would run now."""
+        return self._schedule.rank if self._executor is not None and self._schedule else self.ranks.ask()
+
     def rank_code(self) -> list[str]:
         """The rank as `repr` shows it; nothing for a single one."""
         try:
-            rank = self._schedule.rank if self._executor is not None and self._schedule else self.ranks.ask()
+            rank = self.last_rank
         except ArgumentError:
             return ["rank not known yet"]
         return [str(rank)] if rank.world_size > 1 else []

@@ -46,7 +46,7 @@ from .state import (
 )
 
 if TYPE_CHECKING:
-    from ..torch.ranks import Group
+    from ..torch.ranks import Group, SideGroup
 
 
 _CONSTANTS = ("feedpipe", "seed", "epoch", "world_size", "shards", "pipe", "code")
@@ -80,27 +80,7 @@ def gather(state: State, ranks: RankSource, group: Group | None, receiver: int |
         )
     if rank.world_size == 1:
         return state
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
-        raise LoaderError(
-            f"`gather_state` needs a process group to hear of the other ranks, and this is {rank} without one; call "
-            "`torch.distributed.init_process_group`, or give `load_state_dict` the states of all ranks as a list"
-        )
-    from ..torch.ranks import members, side_group
-
-    group = group or ranks.group
-    place = members(group)
-    if (place.rank, len(place.ranks)) != rank:
-        raise LoaderError(
-            f"this loader is {rank}, and this process is rank {place.rank} of {len(place.ranks)} in the process group; "
-            "give `gather_state` the group whose ranks share the data"
-        )
-    side = side_group(group)
-    if side is None:
-        raise LoaderError(
-            "`gather_state` needs gloo and the store of the process group, and one of them is missing; give "
-            "`load_state_dict` the states of all ranks as a list"
-        )
+    side = group_of_job(ranks, group, "gather_state", "give `load_state_dict` the states of all ranks as a list")
     constants, part = constants_of(state), part_of(state)
     digests = side.post("gather_state", [*_digest(constants), *_digest(part)]).result()
     of_constants = [digest[:_DIGEST_NUMBERS] for digest in digests]
@@ -115,6 +95,42 @@ def gather(state: State, ranks: RankSource, group: Group | None, receiver: int |
         return state if receiver in (None, rank.number) else None  # an indexed pipe has one place for all ranks
     parts = side.gather("gather_state: places", part, receiver=receiver)
     return joined(state, parts) if receiver in (None, rank.number) else None
+
+
+def group_of_job(ranks: RankSource, group: Group | None, function: str, otherwise: str) -> SideGroup:
+    """The means of this rank to send messages to the others, for a public function.
+
+    Args:
+        ranks: the source of the rank.
+        group: the ranks that share the data.
+        function: its name.
+        otherwise: what to do without a process group.
+
+    Raises:
+        LoaderError: there is no process group, or its ranks are not those of the loader.
+    """
+    rank = ranks.ask()
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        raise LoaderError(
+            f"`{function}` needs a process group to hear of the other ranks, and this is {rank} without one; call "
+            f"`torch.distributed.init_process_group`, or {otherwise}"
+        )
+    from ..torch.ranks import members, side_group
+
+    group = group or ranks.group
+    place = members(group)
+    if (place.rank, len(place.ranks)) != rank:
+        raise LoaderError(
+            f"this loader is {rank}, and this process is rank {place.rank} of {len(place.ranks)} in the process group; "
+            f"give `{function}` the group whose ranks share the data"
+        )
+    side = side_group(group)
+    if side is None:
+        raise LoaderError(
+            f"`{function}` needs gloo and the store of the process group, and one of them is missing; {otherwise}"
+        )
+    return side
 
 
 def constants_of(state: State) -> bytes:

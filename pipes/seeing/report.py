@@ -1,0 +1,380 @@
+"""`Report`: what the threads of a loader did, as numbers, a table and a verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ..core.checks import check_int
+from ..core.times import SlotTimes, StepTimes, Table, TimeSpan
+from ..errors import ArgumentError, CallSite, DataError, with_call_site
+from .verdict import Bottleneck, KnownOperator, OperatorWork, RankTimes, RankView, Verdict, verdict_of
+
+if TYPE_CHECKING:
+    from ..core.times import Event, State
+
+VERSION = 1
+"""Of the file of a report."""
+
+
+@dataclass(frozen=True)
+class OperatorTimes:
+    """What one operator did, in all threads.
+
+    Attributes:
+        name: its key, as `map-1`.
+        operator: its call, as code.
+        where: the line that put it into the chain.
+        rows, nbytes: what has left it; about, unless all blocks were measured.
+        blocks: of measured ones, how many have left it.
+        seconds: its own time, without its inputs, and with its waits for storage and for its calls.
+        share: the part of the time of all operators.
+        cpu: the part of its time on a CPU.
+        waits: the part of its time in which it waited for storage or for its calls.
+        skipped: rows that failed, in the last epoch.
+        retried: calls that were repeated.
+        hits, misses: rows found in its cache, and rows that were not.
+        measured: the part of the blocks that were measured.
+    """
+
+    name: str
+    operator: str
+    where: CallSite | None
+    rows: int
+    nbytes: int
+    blocks: int
+    seconds: float
+    share: float
+    cpu: float
+    waits: float
+    skipped: int
+    retried: int
+    hits: int
+    misses: int
+    measured: float
+
+
+@dataclass(frozen=True)
+class ThreadTimes:
+    """What one thread did after its start, or several of one name.
+
+    Attributes:
+        name: "consumer", which runs the loop, "worker 0", or what the thread makes ahead.
+        rank: of its job.
+        seconds: its time; of several threads, the sum.
+        states: the part of its time in each state, such as "operator", "worker" or "loop"; together they are 1.
+        cpu, delayed: the part of its time on a CPU, and waiting for one; None if the system does not tell.
+    """
+
+    name: str
+    rank: int
+    seconds: float
+    states: dict[str, float]
+    cpu: float | None
+    delayed: float | None
+
+
+class Report:
+    """What a loader has done so far: who worked, who waited, and who holds the training loop back.
+
+    `print(report)` is the verdict, and a table. `loader.report()` makes a report, and `fp.gather_report(loader)` one of
+    all ranks. Times begin with the first element: what comes before is `start_seconds`.
+
+    Attributes:
+        ranks: what each rank has counted.
+    """
+
+    def __init__(self, ranks: Sequence[RankTimes]) -> None:
+        self.ranks = list(ranks)
+        self._views = [RankView(rank) for rank in ranks]
+        self._verdict: Verdict | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Who holds the training loop back, in words."""
+        text = self._judged.text
+        return f"{text[0].upper()}{text[1:]}."
+
+    @property
+    def bottleneck(self) -> Bottleneck | None:
+        """Who holds the training loop back; None if it does not wait for data, or if the run was too short."""
+        return self._judged.bottleneck
+
+    @property
+    def waiting(self) -> float:
+        """The part of its time that the loop waits for data, from 0 to 1; of several ranks, of all their time."""
+        waited = sum(view.waited_ns for view in self._views)
+        return waited / max(1, waited + sum(view.loop_ns for view in self._views))
+
+    @property
+    def step_seconds(self) -> float:
+        """The mean time that the loop takes for a step, without the wait for data."""
+        return sum(view.loop_ns for view in self._views) / max(1, self.steps) / 1e9
+
+    @property
+    def start_seconds(self) -> float:
+        """The time to the first element; of several epochs, the mean, and of several ranks, the longest."""
+        return max(rank.steps.start_ns / max(1, rank.steps.epochs) for rank in self.ranks) / 1e9
+
+    @property
+    def steps(self) -> int:
+        """The elements taken after the first one of each epoch; of several ranks, the sum."""
+        return sum(view.steps for view in self._views)
+
+    @property
+    def operators(self) -> list[OperatorTimes]:
+        """The operators, in the order of the graph."""
+        known: dict[str, KnownOperator] = {op.name: op for rank in self.ranks for op in rank.operators}
+        work: dict[str, OperatorWork] = {}
+        for view in self._views:
+            for name, own in view.work.items():
+                work[name] = work.get(name, OperatorWork()).plus(own)
+        total = sum(own.total for own in work.values())
+        return [self._operator(op, work.get(op.name, OperatorWork()), total) for op in known.values()]
+
+    @property
+    def threads(self) -> list[ThreadTimes]:
+        """The threads of all processes of the loader."""
+        tables = [(rank.rank, table) for rank in self.ranks for table in rank.tables]
+        return [_thread(table, rank) for rank, table in sorted(tables, key=lambda pair: (pair[0], pair[1].thread))]
+
+    def forecast(self, *, workers: int | None = None, concurrency: int | None = None) -> float:
+        """The part of its time that the loop would wait with other numbers, from 0 to 1; of several ranks, the most.
+
+        It knows how long a step takes, and how much work an element is. More workers share the work; where a step
+        would still take less than its data, the loop waits for the rest.
+
+        Args:
+            workers: the number of worker processes or threads; by default as many as there are.
+            concurrency: of the operator with most of the work.
+        """
+        if workers is not None:
+            check_int("workers", workers, least=0)
+        if concurrency is not None:
+            check_int("concurrency", concurrency, least=1)
+        return max(view.forecast(workers, concurrency) for view in self._views)
+
+    def metrics(self) -> dict[str, float]:
+        """Plain numbers by name, for TensorBoard's `add_scalars`, `wandb.log` or Lightning's `log_dict`."""
+        values: dict[str, float] = {
+            "feedpipe/waiting": self.waiting,
+            "feedpipe/steps": float(self.steps),
+            "feedpipe/step_seconds": self.step_seconds,
+            "feedpipe/start_seconds": self.start_seconds,
+        }
+        waits = [sum(counts) for counts in zip(*(rank.steps.waits for rank in self.ranks), strict=True)]
+        for percent in (50, 95, 99):
+            values[f"feedpipe/wait_seconds_p{percent}"] = _percentile(waits, percent / 100)
+        for operator in self.operators:
+            values[f"feedpipe/{operator.name}/seconds"] = operator.seconds
+            values[f"feedpipe/{operator.name}/rows"] = float(operator.rows)
+            values[f"feedpipe/{operator.name}/share"] = operator.share
+        return values
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the report to a file, which `Report.load` reads.
+
+        Args:
+            path: ends in .json.
+
+        Raises:
+            ArgumentError: it has another ending.
+        """
+        target = Path(path)
+        if target.suffix != ".json":
+            raise ArgumentError(with_call_site(f"`path` must end in .json but got: {os.fspath(path)!r}"))
+        content = {"feedpipe_report": VERSION, "ranks": [_plain_rank(rank) for rank in self.ranks]}
+        part = target.with_name(f"{target.name}.part")
+        part.write_text(json.dumps(content))
+        part.replace(target)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Report:
+        """Read a report that `save` has written.
+
+        Raises:
+            DataError: the file holds no report.
+            OSError: it cannot be read.
+        """
+        try:
+            content = json.loads(Path(path).read_text())
+            if content["feedpipe_report"] != VERSION:
+                raise ValueError(f"it is of version {content['feedpipe_report']!r}, and this is version {VERSION}")
+            return Report([_rank_of(rank) for rank in content["ranks"]])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{os.fspath(path)} holds no report of a loader: {error}") from None
+
+    def __str__(self) -> str:
+        """The verdict, and a table of operators and threads."""
+        lines = [self.verdict, *_aligned(self._operator_lines()), *_aligned(self._thread_lines())]
+        lines.append(f"{self.start_seconds:.2g} s to the first element, then {self.steps:,} steps")
+        return "\n".join(lines)
+
+    @property
+    def _judged(self) -> Verdict:
+        if self._verdict is None:
+            self._verdict = verdict_of(self._views)
+        return self._verdict
+
+    def _operator(self, op: KnownOperator, own: OperatorWork, total: float) -> OperatorTimes:
+        rows = nbytes = 0.0
+        blocks = seen = measured = 0
+        events = dict.fromkeys(("retried", "hits", "misses"), 0)
+        for table in (table for rank in self.ranks for table in rank.tables):
+            for event in events:
+                events[event] += table.events.get((cast("Event", event), op.name), 0)
+            slot = table.slots.get(("operator", op.name))
+            if slot is not None and table.measured_rows:
+                count = slot.rows * table.rows / table.measured_rows
+                rows += count
+                nbytes += count * slot.nbytes / max(1, slot.weighed_rows)
+                blocks, seen, measured = blocks + slot.blocks, seen + table.blocks, measured + table.measured_blocks
+        return OperatorTimes(
+            name=op.name,
+            operator=op.code,
+            where=op.where,
+            rows=round(rows),
+            nbytes=round(nbytes),
+            blocks=blocks,
+            seconds=own.total / 1e9,
+            share=own.total / total if total else 0.0,
+            cpu=own.cpu_share,
+            waits=(own.storage + own.calls) / own.total if own.total else 0.0,
+            skipped=sum(rank.skipped.get(op.name, 0) for rank in self.ranks),
+            retried=events["retried"],
+            hits=events["hits"],
+            misses=events["misses"],
+            measured=measured / seen if seen else 0.0,
+        )
+
+    def _operator_lines(self) -> list[list[str]]:
+        lines = [["operator", "line", "rows", "seconds", "share", "on a CPU", ""]]
+        for op in self.operators:
+            events = {"skipped": op.skipped, "retried": op.retried, "hits": op.hits, "misses": op.misses}
+            notes = [f"{number:,} {name}" for name, number in events.items() if number]
+            rows = f"{'' if op.measured == 1 else 'about '}{op.rows:,}"
+            where = "" if op.where is None else str(op.where)
+            line = [_shortened(op.operator), where, rows, f"{op.seconds:.2f}", f"{op.share:.0%}", f"{op.cpu:.0%}"]
+            lines.append([*line, ", ".join(notes)])
+        return lines
+
+    def _thread_lines(self) -> list[list[str]]:
+        lines = [["thread", "seconds", "on a CPU", "what it did"]]
+        for thread in self.threads:
+            name = thread.name if len(self.ranks) == 1 else f"rank {thread.rank}, {thread.name}"
+            states = sorted(thread.states.items(), key=lambda item: -item[1])
+            did = ", ".join(f"{_IN_WORDS[state]} {share:.0%}" for state, share in states if share >= 0.005)
+            lines.append([name, f"{thread.seconds:.2f}", "" if thread.cpu is None else f"{thread.cpu:.0%}", did])
+        return lines
+
+
+_IN_WORDS = {
+    "operator": "operators",
+    "engine": "engine",
+    "storage": "waits for storage",
+    "calls": "waits for calls",
+    "input": "waits for its input",
+    "worker": "waits for workers",
+    "consumer": "waits for its consumer",
+    "memory": "waits for memory",
+    "send": "sends",
+    "receive": "receives",
+    "ranks": "waits for other ranks",
+    "device": "copies to the device",
+    "loop": "runs the loop",
+}
+
+
+def _thread(table: Table, rank: int) -> ThreadTimes:
+    states: dict[str, float] = {}
+    for (state, _), slot in table.slots.items():
+        if slot.ns:
+            states[state] = states.get(state, 0.0) + slot.ns / max(1, table.wall_ns)
+    observed = table.observed_ns
+    return ThreadTimes(
+        name=table.thread if table.threads == 1 else f"{table.thread} ({table.threads})",
+        rank=rank,
+        seconds=table.wall_ns / 1e9,
+        states=states,
+        cpu=table.cpu_ns / observed if observed else None,
+        delayed=table.delayed_ns / observed if observed else None,
+    )
+
+
+def _percentile(counts: Sequence[int], part: float) -> float:
+    """The seconds below which this part of the counts is; `StepTimes` explains the counts."""
+    left = part * sum(counts)
+    for place, count in enumerate(counts):
+        left -= count
+        if left <= 0 and count:
+            return 0.0 if not place else 2 ** (place - 0.5) / 1e9
+    return 0.0
+
+
+def _shortened(code: str) -> str:
+    return code if len(code) <= 48 else f"{code[:45]}..."
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """The cells of a table in columns; those of numbers end at one place."""
+    columns = list(zip(*lines, strict=True))
+    cells: list[list[str]] = []
+    for column in columns:
+        width = max(map(len, column))
+        numbers = any(text[-1:].isdigit() or text.endswith("%") for text in column[1:]) and ":" not in "".join(column)
+        numbers = numbers and "," not in column[0] and column[0] not in ("operator", "thread", "what it did", "")
+        cells.append([text.rjust(width) if numbers else text.ljust(width) for text in column])
+    return ["  ".join(row).rstrip() for row in zip(*cells, strict=True)]
+
+
+# Reports as text
+
+
+def packed_rank(rank: RankTimes) -> bytes:
+    """What a rank has counted, as JSON."""
+    return json.dumps(_plain_rank(rank)).encode()
+
+
+def unpacked_rank(text: bytes) -> RankTimes:
+    return _rank_of(json.loads(text))
+
+
+def _plain_rank(rank: RankTimes) -> dict[str, Any]:
+    return {
+        **rank._asdict(),
+        "operators": [[op.name, op.code, op.where, op.concurrency] for op in rank.operators],
+        "steps": rank.steps._asdict(),
+        "tables": [_plain_table(table) for table in rank.tables],
+    }
+
+
+def _plain_table(table: Table) -> dict[str, Any]:
+    return {
+        **table._asdict(),
+        "slots": [[*key, *slot] for key, slot in table.slots.items()],
+        "events": [[*key, number] for key, number in table.events.items()],
+    }
+
+
+def _rank_of(plain: Mapping[str, Any]) -> RankTimes:
+    operators = [
+        KnownOperator(str(name), str(code), where and CallSite(*where), concurrency)
+        for name, code, where, concurrency in plain["operators"]
+    ]
+    steps = StepTimes(**plain["steps"])
+    steps = steps._replace(lengths=tuple(steps.lengths), waits=tuple(steps.waits))
+    tables = [_table_of(table) for table in plain["tables"]]
+    return RankTimes(**{**plain, "operators": operators, "steps": steps, "tables": tables})
+
+
+def _table_of(plain: Mapping[str, Any]) -> Table:
+    slots: dict[tuple[State, str], SlotTimes] = {
+        (state, of): SlotTimes(*map(int, numbers)) for state, of, *numbers in plain["slots"]
+    }
+    events: dict[tuple[Event, str], int] = {(event, of): int(number) for event, of, number in plain["events"]}
+    spans = [TimeSpan(*span) for span in plain["spans"]]
+    return Table(**{**plain, "slots": slots, "events": events, "spans": spans})

@@ -1,0 +1,527 @@
+"""The verdict: who holds a training loop back, from what the threads of a loader did."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from statistics import median
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..core.graph import Node, names, node_code
+from ..core.times import CONSUMER, WAITS, SlotTimes, StepTimes, Table, worker_name
+from ..errors import CallSite
+
+MIN_STEPS, MIN_NS, MIN_WORKER_NS = 20, 2_000_000_000, 1_000_000_000
+"""A shorter run says nothing: workers have just begun, and queues fill."""
+MIN_WAITING, MIN_WAIT_NS = 0.05, 50_000
+"""A loop that waits less, or a shorter time for each element, does not wait for data."""
+UNEVEN = 0.85
+"""The part of its time for which a worker works if the loop takes all it makes: rows are uneven, waking up takes time.
+"""
+MAX_ADVISED = 16
+"""The most workers or calls that a verdict advises."""
+
+Kind: TypeAlias = Literal["operator", "storage", "transport", "shard", "rank", "gil", "cpus"]
+"""What holds a loop back:
+
+    operator    the work of an operator
+    storage     an operator waits for bytes
+    transport   elements on their way from the workers
+    shard       one worker has more work than the others
+    rank        another rank is slower
+    gil         threads that take turns to run Python
+    cpus        more threads want to run than there are free CPUs
+"""
+
+
+class Bottleneck(NamedTuple):
+    """What holds a training loop back.
+
+    Attributes:
+        kind: see `Kind`.
+        operator: the code of the operator that has most of the work.
+        where: the line that put it into the chain.
+        share: its part of the work, from 0 to 1.
+        repair: what to do.
+    """
+
+    kind: Kind
+    operator: str
+    where: CallSite | None
+    share: float
+    repair: str
+
+
+class KnownOperator(NamedTuple):
+    """An operator of the user's graph.
+
+    Attributes:
+        name: its key in tables.
+        code: its call.
+        where: the line of that.
+        concurrency: of its calls; None if it has no such argument.
+    """
+
+    name: str
+    code: str
+    where: CallSite | None
+    concurrency: int | None
+
+    def __str__(self) -> str:
+        return f"`{self.code}`" + ("" if self.where is None else f" at {self.where}")
+
+
+class RankTimes(NamedTuple):
+    """What one rank has counted.
+
+    Attributes:
+        rank, world_size: of the job.
+        workers: beside the consumer.
+        in_threads: whether workers are threads of the consumer's process.
+        cpus: those that the rank may use.
+        operators: of the graph, in its order.
+        skipped: rows that failed in the last epoch, by the name of the operator.
+        steps: of the loop.
+        tables: of the threads.
+    """
+
+    rank: int
+    world_size: int
+    workers: int
+    in_threads: bool
+    cpus: int
+    operators: list[KnownOperator]
+    skipped: dict[str, int]
+    steps: StepTimes
+    tables: list[Table]
+
+
+class OperatorWork(NamedTuple):
+    """The work of one operator, in nanoseconds after the start.
+
+    Attributes:
+        own: its code ran.
+        cpu: of that, on a CPU.
+        storage: it waited for bytes.
+        calls: it waited for its calls.
+    """
+
+    own: float = 0.0
+    cpu: float = 0.0
+    storage: float = 0.0
+    calls: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.own + self.storage + self.calls
+
+    @property
+    def cpu_share(self) -> float:
+        return self.cpu / self.total if self.total else 0.0
+
+    def plus(self, other: OperatorWork) -> OperatorWork:
+        return OperatorWork(*map(sum, zip(self, other, strict=True)))
+
+
+def known_operators(root: Node) -> list[KnownOperator]:
+    """The operators of a graph, in its order."""
+    return [_known(node, name) for node, name in names(root).items() if node.op.call() is not None]
+
+
+def _known(node: Node, name: str) -> KnownOperator:
+    takes_calls = node.op.kind in ("map", "map_batches", "decode", "read_images")
+    concurrency = int(getattr(node.op, "concurrency", 1)) if takes_calls else None
+    return KnownOperator(name, node_code(node), node.call_site, concurrency)
+
+
+class RankView:
+    """What the times of a rank mean."""
+
+    def __init__(self, seen: RankTimes) -> None:
+        self.seen = seen
+        self.tables = {table.thread: table for table in seen.tables}
+        self.consumer = self.tables.get(CONSUMER)
+        self.makers = [table for table in seen.tables if table.blocks]
+        self.steps = seen.steps.steps
+
+    # The loop
+
+    @cached_property
+    def loop_ns(self) -> int:
+        return 0 if self.consumer is None else _slot(self.consumer, "loop").ns
+
+    @cached_property
+    def waited_ns(self) -> int:
+        return 0 if self.consumer is None else self.consumer.wall_ns - self.loop_ns
+
+    @property
+    def waiting(self) -> float:
+        """The part of its time that the loop waits for data."""
+        return self.waited_ns / max(1, self.waited_ns + self.loop_ns)
+
+    @property
+    def step_ns(self) -> float:
+        """What the loop takes for a step, without the wait."""
+        return self.loop_ns / max(1, self.steps)
+
+    @property
+    def is_short(self) -> bool:
+        workers = [table.wall_ns for table in self.makers if table.thread != CONSUMER]
+        consumer = 0 if self.consumer is None else self.consumer.wall_ns
+        return self.steps < MIN_STEPS or consumer < MIN_NS or min(workers, default=MIN_NS) < MIN_WORKER_NS
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether the loop does not wait for data."""
+        return self.waiting < MIN_WAITING or self.waited_ns / max(1, self.steps) < MIN_WAIT_NS
+
+    # The threads
+
+    @cached_property
+    def made_ns(self) -> float:
+        """The work for one step, of all threads together."""
+        return sum(map(busy_ns, self.makers)) / max(1, self.steps)
+
+    @cached_property
+    def limiting(self) -> list[Table]:
+        """The threads at the end of the waits: those that the loop waits for, or those that these wait for."""
+        names = self._follow(CONSUMER, set()) & self.tables.keys()
+        return [self.tables[name] for name in sorted(names)]
+
+    @property
+    def workers(self) -> dict[str, Table]:
+        names = map(worker_name, range(self.seen.workers))
+        return {name: self.tables[name] for name in names if name in self.tables}
+
+    def _follow(self, name: str, seen: set[str]) -> set[str]:
+        table = self.tables.get(name)
+        if table is None or name in seen:
+            return set()
+        seen.add(name)
+        waits: Counter[str] = Counter()
+        for (state, of), slot in table.slots.items():
+            if state in ("input", "worker"):
+                waits[of] += slot.ns
+        if not waits or busy_ns(table) >= waits.total():
+            return {name}
+        others = {of for of, ns in waits.items() if ns >= 0.1 * waits.total()}
+        if others & ({"workers"} | self.workers.keys()):  # several work, and one is waited for
+            others |= {worker for worker, other in self.workers.items() if activity(other) > 0.5}
+        return set().union(*(self._follow(other, seen) for other in others)) or {name}
+
+    @cached_property
+    def work(self) -> dict[str, OperatorWork]:
+        """The work of each operator, by name, in all threads."""
+        return self._work(self.makers)
+
+    @cached_property
+    def limiting_work(self) -> dict[str, OperatorWork]:
+        """The same in the threads that hold the others back."""
+        return self._work([table for table in self.limiting if table.blocks]) or self.work
+
+    def _work(self, tables: Iterable[Table]) -> dict[str, OperatorWork]:
+        known = {operator.name for operator in self.seen.operators}
+        work: defaultdict[str, OperatorWork] = defaultdict(OperatorWork)
+        for table in tables:
+            own = {of: slot for (state, of), slot in table.slots.items() if state == "operator" and of in known}
+            whole = sum(slot.ns for (state, _), slot in table.slots.items() if state in ("operator", "engine"))
+            measured = sum(slot.ns for slot in own.values())
+            for of, slot in own.items():
+                ns = slot.ns * whole / max(1, measured)
+                work[of] = work[of].plus(OperatorWork(ns, ns * slot.cpu_ns / max(1, slot.measured_ns)))
+            for (state, of), slot in table.slots.items():
+                if state == "storage":
+                    work[of] = work[of].plus(OperatorWork(storage=slot.ns))
+                elif state == "calls":
+                    work[of] = work[of].plus(OperatorWork(calls=slot.ns))
+        return self._attributed(work, known)
+
+    def _attributed(self, work: Mapping[str, OperatorWork], known: set[str]) -> dict[str, OperatorWork]:
+        """Waits in blocks that were not measured belong to the operator that has most of those in others."""
+        result = {of: own for of, own in work.items() if of in known}
+        unknown = [own for of, own in work.items() if of not in known]
+        if not unknown or not self.seen.operators:
+            return result
+        rest = OperatorWork(storage=sum(own.storage for own in unknown), calls=sum(own.calls for own in unknown))
+        first = self.seen.operators[0].name
+        several = next((op.name for op in self.seen.operators if (op.concurrency or 1) > 1), first)
+        reader = max(result, key=lambda of: result[of].storage, default=first)
+        caller = max(result, key=lambda of: result[of].calls, default=first)
+        reader = reader if result.get(reader, OperatorWork()).storage else first
+        caller = caller if result.get(caller, OperatorWork()).calls else several
+        result[reader] = result.get(reader, OperatorWork()).plus(OperatorWork(storage=rest.storage))
+        result[caller] = result.get(caller, OperatorWork()).plus(OperatorWork(calls=rest.calls))
+        return result
+
+    @property
+    def top(self) -> tuple[KnownOperator, OperatorWork, float] | None:
+        """The operator with most of the work, that work, and its share."""
+        total = sum(own.total for own in self.limiting_work.values())
+        if not total:
+            return None
+        name = max(self.limiting_work, key=lambda of: self.limiting_work[of].total)
+        operator = next(operator for operator in self.seen.operators if operator.name == name)
+        own = self.limiting_work[name]
+        return operator, own, own.total / total
+
+    @cached_property
+    def delayed(self) -> float:
+        """The part of their work for which threads waited for a CPU."""
+        observed = [table for table in self.limiting if table.observed_ns]
+        busy = sum(table.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
+        return min(1.0, sum(table.delayed_ns for table in observed) / busy) if busy else 0.0
+
+    @cached_property
+    def on_cpu(self) -> float:
+        """The part of their work for which threads had a CPU."""
+        observed = [table for table in self.limiting if table.observed_ns]
+        busy = sum(table.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
+        return min(1.0, sum(table.cpu_ns for table in observed) / busy) if busy else 0.0
+
+    @property
+    def lacks_cpus(self) -> bool:
+        return self.delayed > 0.3 and self.on_cpu + self.delayed > 0.6
+
+    # Forecasts
+
+    def forecast(self, workers: int | None = None, concurrency: int | None = None) -> float:
+        """The part of its time that the loop would wait, with other workers or other calls of the top operator."""
+        top = self.top
+        if top is None or not self.steps:
+            return self.waiting
+        workers = self.seen.workers if workers is None else workers
+        if concurrency is not None:
+            return self._with_calls(*top[:2], concurrency, workers)
+        if workers == self.seen.workers:
+            return self.waiting
+        if workers == 0:
+            return self.made_ns / (self.made_ns + self.step_ns)
+        return _stall(self.made_ns, self.step_ns, min(workers, self.seen.cpus) if top[1].cpu_share > 0.5 else workers)
+
+    def _with_calls(self, operator: KnownOperator, own: OperatorWork, concurrency: int, workers: int) -> float:
+        own_ns, calls_now = own.total / self.steps, operator.concurrency or 1
+        rest = max(0.0, self.made_ns - own_ns)
+        if calls_now > 1 and own.calls > own.own:  # its calls run all the time
+            own_ns = calls_now * max(1, self.seen.workers) * (self.step_ns + self.waited_ns / self.steps)
+        stall = _stall(own_ns, self.step_ns, concurrency * max(1, workers))
+        return stall if workers else max(stall, rest / (rest + self.step_ns))
+
+    @property
+    def advised_workers(self) -> int | None:
+        """The workers with which the loop would hardly wait, or the most that make sense; None if more are no use."""
+        top = self.top
+        if top is None or self.lacks_cpus:
+            return None
+        most = self.seen.cpus if top[1].cpu_share > 0.5 else MAX_ADVISED
+        needed = math.ceil(self.made_ns / max(1.0, UNEVEN * self.step_ns))
+        advised = min(max(2, needed), most)
+        return advised if advised > self.seen.workers and self.forecast(advised) < self.waiting - 0.05 else None
+
+
+def _stall(made: float, loop: float, lanes: int) -> float:
+    return max(0.0, 1 - UNEVEN * loop * lanes / made) if made else 0.0
+
+
+def _slot(table: Table, state: str) -> SlotTimes:
+    return next((slot for key, slot in table.slots.items() if key[0] == state), SlotTimes())
+
+
+def busy_ns(table: Table) -> int:
+    """The time of a thread without its waits for other threads, and without the loop."""
+    return table.wall_ns - sum(slot.ns for (state, _), slot in table.slots.items() if state in WAITS or state == "loop")
+
+
+def activity(table: Table) -> float:
+    """The part of its time for which a worker does not wait for its consumer."""
+    idle = sum(slot.ns for (state, _), slot in table.slots.items() if state in ("consumer", "memory"))
+    return 1 - idle / max(1, table.wall_ns)
+
+
+# The rules
+
+
+class Verdict(NamedTuple):
+    """One sentence or two, and who is to blame."""
+
+    text: str
+    bottleneck: Bottleneck | None = None
+
+
+def verdict_of(views: list[RankView]) -> Verdict:
+    """The verdict on a rank, or on all ranks of a job."""
+    if len(views) > 1:
+        return _verdict_of_job(views)
+    (view,) = views
+    if view.seen.world_size == 1:
+        return _verdict_of_rank(view)
+    verdict = _verdict_of_rank(view, f"rank {view.seen.rank}")
+    if verdict.bottleneck is None:
+        return verdict
+    return Verdict(f"{verdict.text}. Another rank may hold all of them back: `fp.gather_report(loader)` tells")
+
+
+def _verdict_of_job(views: list[RankView]) -> Verdict:
+    if any(view.is_short for view in views):
+        return Verdict(f"too short to say: {min(view.steps for view in views)} steps")
+    work, waits = (median(values) for values in ([v.made_ns for v in views], [v.waited_ns / v.steps for v in views]))
+    slowest = max(views, key=lambda view: view.made_ns)
+    verdict = _verdict_of_rank(slowest, f"rank {slowest.seen.rank}")
+    own_wait = slowest.waited_ns / slowest.steps
+    if slowest.made_ns > 1.5 * work and own_wait >= 2 * waits and verdict.bottleneck is not None:
+        cause = verdict.bottleneck
+        text = (
+            f"rank {slowest.seen.rank} holds the others back: its data take {_ms(slowest.made_ns)} a step, where the "
+            f"median of the ranks is {_ms(work)}; {_operator_at(cause)} has {cause.share:.0%} of its work"
+        )
+        repair = f"look at the data and the machine of rank {slowest.seen.rank}; {cause.repair}"
+        return Verdict(text, cause._replace(kind="rank", repair=repair))
+    return _verdict_of_rank(max(views, key=lambda view: view.waiting), "the slowest rank")
+
+
+def _operator_at(cause: Bottleneck) -> str:
+    return f"`{cause.operator}`" + ("" if cause.where is None else f" at {cause.where}")
+
+
+def _verdict_of_rank(view: RankView, who: str = "the training loop") -> Verdict:
+    seconds = 0 if view.consumer is None else view.consumer.wall_ns / 1e9
+    if view.is_short:
+        return Verdict(f"too short to say: {view.steps} steps in {seconds:.1f} s")
+    if view.is_fed:
+        waits = f"{who} waits {view.waiting:.0%} for it"
+        return Verdict(f"the data is not the bottleneck: {waits}; a step takes {_ms(view.step_ns)}")
+    head = f"{who} waits {view.waiting:.0%} for data"
+    top = view.top
+    if top is None:
+        return Verdict(f"{head}; nothing is known of what makes them, because their service does not tell")
+    cause = _cause(view, *top)
+    if view.lacks_cpus:
+        text = (
+            f"{head}. The machine has too few free CPUs: its threads wait {view.delayed:.0%} of their work for one. "
+            f"Otherwise: {cause.text}"
+        )
+        repair = f"run fewer processes on this machine, or take a larger one; {cause.repair}"
+        return Verdict(text, cause.bottleneck._replace(kind="cpus", repair=repair))
+    return Verdict(f"{head}. {cause.text}", cause.bottleneck)
+
+
+class _Cause(NamedTuple):
+    kind: Kind
+    text: str
+    repair: str
+    operator: KnownOperator
+    share: float
+
+    @property
+    def bottleneck(self) -> Bottleneck:
+        return Bottleneck(self.kind, self.operator.code, self.operator.where, self.share, self.repair)
+
+
+def _cause(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause:
+    """The first rule that fits."""
+    return (
+        _uneven_worker(view)
+        or _transport(view, operator, own, share)
+        or _gil(view, operator, own, share)
+        or _storage(view, operator, own, share)
+        or _work_of_operator(view, operator, own, share)
+    )
+
+
+def _uneven_worker(view: RankView) -> _Cause | None:
+    consumer, workers = view.consumer, view.workers
+    if consumer is None or len(workers) < 2:
+        return None
+    waits = {name: consumer.slots.get(("worker", name), SlotTimes()).ns for name in workers}
+    slow = max(waits, key=lambda name: waits[name])
+    idlest = min(workers.values(), key=activity)
+    if waits[slow] <= 0.75 * sum(waits.values()) or activity(workers[slow]) <= 0.6 or activity(idlest) >= 0.6:
+        return None
+    own = view._work([workers[slow], *(t for name, t in view.tables.items() if name.startswith(f"{slow}, "))])
+    name = max(own, key=lambda of: own[of].total)
+    operator = next(operator for operator in view.seen.operators if operator.name == name)
+    return _Cause(
+        "shard",
+        f"{slow} holds the others back, the most idle of which waits {1 - activity(idlest):.0%} of its time; its work "
+        f"is mostly {operator}",
+        "divide the data evenly: more and smaller files, `shards=`, or a shuffle before the slow operator",
+        operator,
+        own[name].total / sum(other.total for other in own.values()),
+    )
+
+
+def _transport(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
+    if not view.seen.workers or view.seen.in_threads or view.consumer is None:
+        return None
+    carried = sum(_slot(table, "send").ns for table in view.workers.values()) + _slot(view.consumer, "receive").ns
+    busy = sum(map(busy_ns, view.makers))
+    if carried <= 0.8 * own.total or carried <= 0.3 * busy:
+        return None
+    return _Cause(
+        "transport",
+        f"carrying elements from the workers holds it back: {carried / max(1, busy):.0%} of their work",
+        "make elements smaller (a smaller dtype, `collate` in the worker), give `memory=`, or use `fp.Threads`",
+        operator,
+        share,
+    )
+
+
+def _gil(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
+    workers = view.workers
+    if not view.seen.in_threads or len(workers) < 2 or view.lacks_cpus:
+        return None
+    cores = sum(table.cpu_ns / table.observed_ns for table in workers.values() if table.observed_ns)
+    if min(map(activity, workers.values())) < 0.6 or not 0.8 <= cores <= 1.3 or own.cpu_share < 0.05:
+        return None
+    return _Cause(
+        "gil",
+        f"{operator} holds the GIL, so {len(workers)} threads work like one",
+        f"use `fp.MultiProcess({len(workers)})`",
+        operator,
+        share,
+    )
+
+
+def _storage(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
+    if own.storage <= 0.5 * own.total:
+        return None
+    return _Cause(
+        "storage",
+        f"{operator} holds it back: {share:.0%} of the work, most of which is to wait for storage{_with_workers(view)}",
+        "give `cache=fp.FileCache(...)` for later epochs, make fewer and larger files, or use more workers",
+        operator,
+        share,
+    )
+
+
+def _work_of_operator(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause:
+    text = f"{operator} holds it back: {share:.0%} of the work, {own.cpu_share:.0%} of that on a CPU"
+    more_calls = _with_concurrency(view, operator) if own.cpu_share < 0.5 and operator.concurrency is not None else ""
+    repair = f"make `{operator.code}` faster"
+    if more_calls:
+        repair = "it mostly waits, so let several of its calls run at a time: `concurrency=`"
+    elif (advised := view.advised_workers) is not None:
+        repair = f"use more workers: `workers={advised}`; or make `{operator.code}` faster"
+    return _Cause("operator", text + (more_calls or _with_workers(view)), repair, operator, share)
+
+
+def _with_workers(view: RankView) -> str:
+    advised = view.advised_workers
+    return "" if advised is None else f"; with workers={advised} the loop would wait {about(view.forecast(advised))}"
+
+
+def _with_concurrency(view: RankView, operator: KnownOperator) -> str:
+    for calls in (2, 4, 8, MAX_ADVISED):
+        if calls > (operator.concurrency or 1) and view.forecast(concurrency=calls) < MIN_WAITING:
+            break
+    stall = view.forecast(concurrency=calls)
+    return f"; with concurrency={calls} the loop would wait {about(stall)}" if stall < view.waiting - 0.05 else ""
+
+
+def about(share: float) -> str:
+    return "hardly at all" if share < 0.05 else f"about {5 * round(20 * share)}%"
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:.3g} ms"
