@@ -45,6 +45,7 @@ from .loader import Loader, gather_report, gather_state
 from .loading.replay import replay
 from .ops.generator import operator
 from .pipe import Pipe
+from .seeing.progress import progress
 from .services.inprocess import InProcess, Threads
 from .services.multiprocess import MultiProcess
 from .services.on_ray import Ray
@@ -86,6 +87,7 @@ __all__ = [
     "Loader",
     "gather_report",
     "gather_state",
+    "progress",
     "InProcess",
     "MultiProcess",
     "Threads",

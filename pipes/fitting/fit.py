@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..core.block import row_width
 from ..core.checks import check_bool
 from ..core.graph import Node, node_code
+from ..core.progress_bar import ProgressBar
 from ..core.rows import Rows, column_names, select_columns
 from ..engine.stage import resolve
 from ..errors import (
@@ -206,14 +207,12 @@ def _run(
     progress: bool,
 ) -> None:
     """Adds the summaries of all rows of this rank."""
-    from tqdm import tqdm  # type: ignore[import-untyped]
-
     if path is not None and path.exists():
         _restore(loader, summaries, path, signature)
-    disable = None if progress else True  # None: unless stderr is a terminal
+    shown = None if progress else False
     saved_at = time.monotonic()
     parts = iter(loader)
-    with tqdm(total=length, initial=summaries.rows, desc="fit", unit=" rows", unit_scale=True, disable=disable) as bar:
+    with ProgressBar("fit", length, initial=summaries.rows, share=lambda: loader.progress, shown=shown) as bar:
         while (part := _next(parts, lambda: _save(loader, summaries, path, signature))) is not None:
             summaries.add(*part)
             bar.update(part[0])

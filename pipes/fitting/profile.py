@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..core.checks import check_bool, check_int
+from ..core.progress_bar import ProgressBar
 from ..core.rows import Column, to_arrow
 from ..errors import ArgumentTypeError, DataError, RowError, UnfitError, with_call_site
 from ..loader import Loader
@@ -83,13 +84,10 @@ def profile(pipe: Pipe[Mapping[str, object]], *, rows: int | None = None, progre
 
 
 def _outlines(pipe: Pipe[Any], *, progress: bool) -> Iterator[tuple[int, dict[str, ColumnOutline]]]:
-    from tqdm import tqdm  # type: ignore[import-untyped]
-
     chain = pipe.batch(CHUNK_ROWS).map(OutlineRows())
-    disable = None if progress else True  # None: unless stderr is a terminal
     with (
         Loader(chain, rank=0, world_size=1, even=None) as loader,
-        tqdm(total=pipe.length, desc="profile", unit=" rows", unit_scale=True, disable=disable) as bar,
+        ProgressBar("profile", pipe.length, share=lambda: loader.progress, shown=None if progress else False) as bar,
     ):
         try:
             for part in loader:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.block import nbytes
-from ..core.checks import check_bytes
+from ..core.checks import check_bool, check_bytes
+from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import START
 from ..core.graph import find_remote, walk
 from ..core.operator import Boundary, Order, StageView
 from ..core.process import PerProcess
+from ..core.progress_bar import ProgressBar
 from ..core.rows import BlockRows, Indices, gather, signature
 from ..core.shared_rows import SharedRows
 from ..errors import LimitError, Origin, PlanError, with_call_site
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
+def load(pipe: Pipe[T], /, limit: int | str = "1GiB", *, progress: bool = False) -> Pipe[T]:
     """Read the pipe into memory once, as columns if it is a table, and make it indexed.
 
     Element, order and length are the input's, as in `for x in pipe`: random draws before this operator are those of
@@ -37,6 +39,7 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
 
     Args:
         limit: the number of bytes that the rows may take, as an int or a string such as "500MB".
+        progress: on a terminal, shows the number of rows while they are read.
 
     Raises:
         PlanError: `shard_by_rank()` or `remote()` comes before it.
@@ -64,7 +67,7 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB") -> Pipe[T]:
                 "run after that; swap the two"
             )
         )
-    return pipe.then(Load(limit))
+    return pipe.then(Load(limit, progress))
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,15 @@ class Load(SameRows):
     boundary: ClassVar[Boundary | None] = Boundary.EACH_PROCESS
 
     limit: int | str = "1GiB"
+    progress: bool = field(default=False, compare=False)
     memory: PerProcess[_Loaded] = field(default_factory=PerProcess, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_bytes("limit", self.limit)
+        check_bool("progress", self.progress)
+
+    def call(self) -> str:
+        return call_code(replace(self, progress=False))  # a state does not depend on it
 
     def moves_skipped(self) -> bool:
         return True
@@ -102,8 +110,17 @@ class Load(SameRows):
     def _read(self, stage: StageView) -> _Loaded:
         limit, used = check_bytes("limit", self.limit), 0
         blocks: list[BlockRows] = []
-        with closing(Context()) as context:
+        at = START
+
+        def share() -> float | None:
+            amount = stage.input.amount_before(at.plain, Context())
+            return None if amount is None else amount.share
+
+        bar = ProgressBar("load", stage.input.length, share=share, shown=None if self.progress else False)
+        with closing(Context()) as context, bar:
             for block in stage.input.blocks(START, context):
+                at = block.end
+                bar.update(len(block))
                 used += nbytes(block.rows)
                 if used > limit:
                     raise LimitError(

@@ -1,1 +1,1 @@
-"""What a user sees of a pipeline: reports of what its threads did. Imported when it is first used."""
+"""What a user sees of a pipeline: reports of what its threads did, and the line of an epoch."""

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
+from ..core.progress_bar import ProgressBar
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -120,7 +121,8 @@ class Selection:
 
         batches: list[pa.RecordBatch] = []
         digest = hashlib.blake2b(digest_size=16)
-        single = FileNames()  # paths of files, for which no folder is read
+        bar = _ListingBar()
+        single = FileNames(bar)  # paths of files, for which no folder is read
         selected = [self.paths] if isinstance(self.paths, str) else self.paths
         for path, place, kind, size in _look_up(selected, self.filesystem):
             if kind == "File":
@@ -128,7 +130,7 @@ class Selection:
                 continue
             if single.count:
                 batches.append(single.to_batch(digest, prefix=None))
-                single = FileNames()
+                single = FileNames(bar)
             if kind == "Directory":
                 glob = ("**/" if self.recursive else "") + (self.pattern or "*")
                 walk = _Walk(place.path, glob, None, folder=True)
@@ -138,7 +140,7 @@ class Selection:
                 if place.filesystem.type_name == "local":
                     check_readable(place.path)
                 raise MissingError(f"{shown_path(path)} is not there: {why_missing(place)}")
-            names = FileNames(place.root + _with_slash(walk.base))
+            names = FileNames(bar, place.root + _with_slash(walk.base))
             walk.collect(names, place.filesystem, path)
             if not names.count:
                 raise SourceError(walk.no_files_message(path))
@@ -146,6 +148,7 @@ class Selection:
             batches.append(names.to_batch(digest, prefix=place.root + _with_slash(walk.base), suffix=place.options))
         if single.count:
             batches.append(single.to_batch(digest, prefix=None))
+        bar.close()
         batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
         paths, sizes = cast("tuple[Any, Any]", batch.columns)
         return Listing(paths, sizes, digest.hexdigest())
@@ -381,6 +384,8 @@ def _char_class(inside: str) -> str:
 # The names and sizes of many files, in little memory
 
 
+LISTING_SECONDS = 3.0
+"""A listing that takes longer shows how many files it has found."""
 BATCH_FILES = 2**14
 """The files of a batch, whose names are Python strings. A digest takes all names of a batch, then their sizes."""
 
@@ -391,10 +396,28 @@ def add_to_digest(digest: hashlib.blake2b, names: list[str], sizes: pa.Int64Arra
     digest.update(sizes.to_numpy().tobytes())
 
 
+class _ListingBar:
+    """Shows the number of files on a terminal, if there are many and the listing takes long."""
+
+    def __init__(self) -> None:
+        self._bar: ProgressBar | None = None
+
+    def count(self, files: int) -> None:
+        if self._bar is None and files == BATCH_FILES:
+            self._bar = ProgressBar("list_files", unit=" files", delay=LISTING_SECONDS)
+        if self._bar is not None:
+            self._bar.update(files)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
 class FileNames:
     """Names and sizes: Arrow arrays, but for the last few."""
 
-    def __init__(self, folder: str = "") -> None:
+    def __init__(self, bar: _ListingBar, folder: str = "") -> None:
+        self._bar = bar
         self._folder = folder  # for errors
         self._parts: list[pa.RecordBatch] = []
         self._names: list[str] = []
@@ -416,6 +439,7 @@ class FileNames:
         except UnicodeEncodeError as error:
             raise not_utf8_error(self._folder + str(error.object)) from None
         self._parts.append(pa.RecordBatch.from_arrays([names, pa.array(self._sizes, pa.int64())], ["name", "size"]))
+        self._bar.count(len(self._names))
         self._names, self._sizes = [], []
 
     def to_batch(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.RecordBatch:

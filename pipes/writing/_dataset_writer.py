@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 from ..core.checks import check_bytes, check_int, digest
 from ..core.cursor import Json
 from ..core.graph import Node, walk
+from ..core.progress_bar import ProgressBar
 from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, with_call_site
 from ..sources.list_files import ListFiles
 from ..storage.filesystem import Location, check_filesystem, describe, file_infos, locate
@@ -29,11 +30,10 @@ from ..storage.manifest import (
     read_manifest,
     write_manifest,
 )
-from ._run import ChunkedRun, SavedRun, progress_bar
+from ._run import ChunkedRun, SavedRun
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from tqdm import tqdm  # type: ignore[import-untyped]
 
 Piece = TypeVar("Piece")
 
@@ -146,7 +146,7 @@ def write_dataset(
     """
     writer = DatasetWriter(run, sink, folder, filesystem)
     if not writer.begin(overwrite=overwrite):
-        with progress_bar(sink.made_by, run.length, shown=progress) as bar:
+        with run.progress_bar(sink.made_by, shown=progress, notes=writer.notes) as bar:
             writer.write(bar)
     return writer.manifest
 
@@ -215,7 +215,7 @@ class DatasetWriter:
         self.run = run
         self._sink = sink
         self._number = uuid.uuid4().hex[:8]
-        self._bar: tqdm[Any] | None = None
+        self._bar: ProgressBar | None = None
         self._place: tuple[SavedRun, int] | None = None  # that is not saved, and the number of files before it
         self._saved: str | None = None  # the name of the file with the saved place
         self._due = 0  # the bytes at which the place is saved again
@@ -268,10 +268,13 @@ class DatasetWriter:
         self._save()
         return False
 
-    def write(self, bar: tqdm[Any]) -> None:
+    def notes(self) -> str:
+        """The complete files, for a line that shows the progress."""
+        return f"{len(self.files)} files, {self.bytes / 1e6:.0f} MB"
+
+    def write(self, bar: ProgressBar) -> None:
         """Write the rest of the run, and the manifest."""
         self._bar = bar
-        bar.update(self.run.rows)
         try:
             self._sink.write(self._sink.pieces(self.run), self)
         except BaseException:
@@ -304,8 +307,6 @@ class DatasetWriter:
         checksum = written.digest.hexdigest()
         self.files.append({"path": name, "bytes": written.bytes, "rows": written.rows, "sha256": checksum})
         self.bytes += written.bytes
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"{len(self.files)} files, {self.bytes / 1e6:.0f} MB")
 
     def note_place(self) -> None:
         """Note the place of the run, all whose rows so far are in complete files.

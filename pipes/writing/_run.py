@@ -7,9 +7,10 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.checks import check_int
+from ..core.progress_bar import ProgressBar
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentTypeError, StateError, with_call_site
 from ..loader import Loader
@@ -18,14 +19,6 @@ from ..pipe import Pipe
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from tqdm import tqdm  # type: ignore[import-untyped]
-
-
-def progress_bar(title: str, rows: int | None, *, shown: bool) -> tqdm[Any]:
-    """A bar that counts rows; if `shown` is true, on a terminal."""
-    from tqdm import tqdm
-
-    return tqdm(total=rows, desc=title, unit=" rows", unit_scale=True, disable=None if shown else True)
 
 
 def check_pipe(value: object) -> None:
@@ -113,6 +106,17 @@ class ChunkedRun:
                 yield chunk[written:] if written else chunk
                 written = 0
                 self._forget(self.rows)
+
+    def progress_bar(self, title: str, *, shown: bool, notes: Callable[[], str] | None = None) -> ProgressBar:
+        """A line that counts rows from the place of the run; if `shown`, on a terminal."""
+        return ProgressBar(
+            title,
+            self.length,
+            initial=self.rows,
+            share=lambda: self._loader.progress,
+            notes=notes,
+            shown=None if shown else False,
+        )
 
     def place(self, schema: pa.Schema | None, rows: int | None = None) -> SavedRun:
         """The place after `rows` rows, or after those that are written; rows before these may be forgotten."""

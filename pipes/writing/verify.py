@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..core.checks import check_bool
+from ..core.progress_bar import ProgressBar
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
 from ..storage.file import File
 from ..storage.filesystem import check_filesystem, describe
@@ -17,7 +19,7 @@ _BATCH_FILES = 2**14  # files that are Python objects at the same time
 _READ_BYTES = 2**20  # of one read
 
 
-def verify(manifest: str | os.PathLike[str], *, filesystem: object = None) -> None:
+def verify(manifest: str | os.PathLike[str], *, filesystem: object = None, progress: bool = True) -> None:
     """Read all files of a manifest, and raise an error unless each has the size and checksum that the manifest says.
 
     Several files are read at a time. A file without a checksum, as in the manifest of a listing, is not read: only its
@@ -27,6 +29,7 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None) -> No
         manifest: the path or URL of a manifest of `write_parquet`, `write_tar` or `list_files`.
         filesystem: a pyarrow or fsspec file system for the manifest and its files; without it, they are local paths or
             URLs.
+        progress: on a terminal, shows the number of files.
 
     Raises:
         SourceError: the manifest cannot be read, or the first wrong file is missing or cannot be read.
@@ -47,14 +50,17 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None) -> No
     if not isinstance(manifest, (str, os.PathLike)):
         raise ArgumentTypeError(with_call_site(f"`manifest` must be a path but got: {manifest!r}"))
     check_filesystem(filesystem)
+    check_bool("progress", progress)
     path = os.fspath(manifest)
     expected = read_manifest(path, filesystem)
     first: FeedpipeError | None = None
     count = 0
-    for problem in in_threads(_problem, _expected_files(expected, path, filesystem)):
-        if problem is not None:
-            first = first or problem
-            count += 1
+    with ProgressBar("verify", len(expected.files), unit=" files", shown=None if progress else False) as bar:
+        for problem in in_threads(_problem, _expected_files(expected, path, filesystem)):
+            bar.update(1)
+            if problem is not None:
+                first = first or problem
+                count += 1
     if first is not None:
         kind = SourceError if isinstance(first, SourceError) else DataError
         raise kind(with_call_site(f"{count} of {len(expected.files)} files are not as {path} says: {first}")) from first

@@ -15,7 +15,7 @@ from ..databases.database import Connected, Database, LostConnectionError
 from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, with_call_site
 from ..formats.columns import Schema, check_schema
 from ..pipe import Pipe
-from ._run import ChunkedRun, SavedRun, progress_bar
+from ._run import ChunkedRun, SavedRun
 from ._tables import BatchBuilder
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def write_sql(
             writer.go_on(writer.last)
             builder = BatchBuilder({}, "write_sql")
             builder.go_on(saved)
-        with progress_bar("write_sql", run.length, shown=progress) as bar:
-            bar.update(writer.rows)
+        with run.progress_bar("write_sql", shown=progress) as bar:
             for chunks in _transactions(run, rows_per_transaction):
                 if builder is None:
                     builder = BatchBuilder(_types_of(chunks[0], writer) | types, "write_sql")

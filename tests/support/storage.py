@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from feedpipe.storage import file_cache as file_cache
 from feedpipe.storage import filesystem as filesystem
+from feedpipe.storage import listing as listing
 from feedpipe.storage import mapping as mapping
 from feedpipe.storage import remote as remote
 from feedpipe.storage import row_files as row_files
