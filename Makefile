@@ -18,7 +18,7 @@ DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(D
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dataset test test-slow test-browser test-clients test-lowest databases test-databases test-gpu test-python soak check format docs docs-test chromium bench clean
+.PHONY: help setup demo dataset test test-slow test-browser test-clients test-lowest databases test-databases test-gpu test-python soak check format docs docs-test chromium release-check bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
@@ -35,7 +35,8 @@ endef
 
 $(READY): pyproject.toml constraints.txt
 	$(NEW_VENV)
-	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev,servers,test,torch]'
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[torch]' \
+		--group dev --group servers --group test
 	mkdir -p $(VENV)/src
 	ln -sfn ../../pipes $(VENV)/src/feedpipe
 	touch $(VENV)/.user $@
@@ -107,7 +108,7 @@ test-lowest: $(READY)  ## run the tests at the lowest versions of other packages
 	.ci/test_lowest
 
 test-python: $(READY)  ## run the tests on other Pythons of this machine, without torch and servers
-	.ci/test_python 3.13 3.12 3.10
+	.ci/test_python 3.14 3.13 3.12
 
 soak: $(READY)  ## run the random tests for hours: make soak PART="chains states ranks resumes failures mutants kills interrupts exponents exits ray"
 	$(BIN)/python -m tests.soak $(PART)
@@ -128,6 +129,9 @@ docs: $(READY)  ## build the documentation site into .site; any warning is an er
 
 bench: $(READY)  ## measure feedpipe and its peers: make bench WORK=overhead
 	$(BIN)/python -m benchmarks $(WORK)
+
+release-check: $(READY)  ## say whether the last commit can be released: archives, metadata, lowest and highest dependencies
+	$(BIN)/python .ci/release_check.py
 
 clean:  ## remove everything that make has made, .venv too
 	rm -rf $(VENV) $(VENV)-* .bench .site build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

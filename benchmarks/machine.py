@@ -14,7 +14,7 @@ from .environments import ROOT
 def machine() -> dict[str, Any]:
     """Date, Python, processor, cores, memory, commit and load: plain JSON values."""
     return {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "system": f"{platform.system()} {platform.release()}",
         "cpu": _cpu(),

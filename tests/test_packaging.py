@@ -7,16 +7,12 @@ import importlib.metadata
 import inspect
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import feedpipe
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # pytest needs it there
-    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pipes"

@@ -1,4 +1,4 @@
-"""Rows of a real PostgreSQL to batches of tensors. "here" needs the drivers of `feedpipe[databases]`."""
+"""Rows of a real PostgreSQL to batches of tensors. "here" needs the drivers of `feedpipe[sql]`."""
 
 from __future__ import annotations
 

@@ -31,12 +31,12 @@ SIDEBAR: Mapping[str, tuple[str, ...]] = {
     "Reference": ("reference", "reference/operators/index", *(f"reference/{page}" for page in operators.GROUPS)),
     "Internals": (
         *("architecture", "design", "operators", "benchmarks", "scaling"),
-        *("internals/contributing", "internals/changelog"),
+        *("internals/stability", "internals/contributing", "internals/changelog", "internals/security"),
     ),
 }
 
 # Files outside of docs/ that are pages too, and their places in the site.
-OTHER_PAGES = {"CONTRIBUTING.md": "internals/contributing.md", "CHANGELOG.md": "internals/changelog.md"}
+OTHER_PAGES = {f"{name}.md": f"internals/{name.lower()}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")}
 
 # Plans of the project are not for its users.
 LEFT_OUT = ("plan", "_site")

@@ -347,4 +347,4 @@ def require(module: str, package: str, purpose: str = "this database is read") -
     Raises:
         ArgumentError: its package is not installed.
     """
-    return Package(module, package, "databases", purpose).load()
+    return Package(module, package, "sql", purpose).load()

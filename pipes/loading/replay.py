@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections import deque
 from collections.abc import Mapping
 from contextlib import closing
@@ -211,7 +210,7 @@ def note_cursor(error: DataError | RowError, plan: Plan, fingerprint: str, progr
         if shard == plan.tail_shard and not progress.ended.keys() >= set(plan.rank_shards):
             return  # the run was ahead of the consumer, and the leftover rows are not known here
         error.cursor = dict(cursor_of_streamed(plan, fingerprint, progress, shard, cast("Json", at)))
-    if error.cursor is not None and sys.version_info >= (3, 11):
+    if error.cursor is not None:
         error.add_note(f"fp.replay(pipe, {error.cursor}) makes this element again")
 
 

@@ -132,7 +132,7 @@ def test_types(uri: str) -> None:
             DATE '2024-01-01' AS day, true AS yes, 'ä' AS text
     """
     (row,) = fp.read_sql(query, uri, partition_on="id")
-    assert row.pop("at") == datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc)
+    assert row.pop("at") == datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
     assert row == {
         "id": 1, "amount": "1.50", "j": '{"a": 1}', "jb": "{}", "list": [1.5, None], "bytes": b"\0\xff",
         "nothing": None, "day": datetime.date(2024, 1, 1), "yes": True, "text": "ä",

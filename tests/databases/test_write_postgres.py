@@ -78,7 +78,7 @@ def test_types(uri: str, driver: str) -> None:
         "amount": decimal.Decimal("1.5"),
         "day": datetime.date(2024, 1, 2),
         "at": datetime.datetime(2024, 1, 2, 3, 4, 5, 6),
-        "zone": datetime.datetime(2024, 1, 2, tzinfo=datetime.timezone.utc),
+        "zone": datetime.datetime(2024, 1, 2, tzinfo=datetime.UTC),
         "x": np.float32(0.5),
         "yes": True,
         "bytes": b"\x00\xff",

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import traceback
 from typing import Any
@@ -170,8 +169,7 @@ class TestErrors:
         ):
             list(loader)
         cursor = error.value.cursor
-        if sys.version_info >= (3, 11):
-            assert f"fp.replay(pipe, {cursor})" in "".join(traceback.format_exception(error.value))
+        assert f"fp.replay(pipe, {cursor})" in "".join(traceback.format_exception(error.value))
         with pytest.raises(RowError, match="ZeroDivisionError") as again:
             fp.replay(pipe, json.loads(json.dumps(cursor)))
         assert again.value.origin == error.value.origin and isinstance(again.value.__cause__, ZeroDivisionError)

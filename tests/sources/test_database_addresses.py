@@ -17,7 +17,5 @@ def test_sqlite_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("feedpipe.core.checks.find_spec", lambda name: None)
     with pytest.raises(ArgumentError, match='^without `driver="dbapi"`, SQLite is read with the package adbc-driver-'):
         fp.read_sql("SELECT 1", "sqlite://points.db")
-    with pytest.raises(
-        ArgumentError, match=r"^this database is read .* `pip install 'feedpipe\[databases\]'` installs"
-    ):
+    with pytest.raises(ArgumentError, match=r"^this database is read .* `pip install 'feedpipe\[sql\]'` installs"):
         fp.read_sql("SELECT 1", "postgresql://host/points")

@@ -275,7 +275,7 @@ STATS = '{"numRecords": 2}'
 
 def test_types_as_other_writers_store_them(tmp_path: Path) -> None:
     """Spark stores timestamps in 96 bits, and 64 bits of nanoseconds cannot hold all of them."""
-    times = [datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc), None]
+    times = [datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC), None]
     stored = pa.table({"time": pa.array(times, pa.timestamp("us", "UTC")), "n": pa.array([1, 2], pa.uint32())})
     stored = stored.append_column("extra", pa.array(["not", "declared"]))
     uri = write(tmp_path, {"n": "long", "time": "timestamp"}, {"a.parquet": stored})

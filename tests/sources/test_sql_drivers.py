@@ -92,7 +92,7 @@ class TestFunctionsAndDrivers:
 
     def test_a_driver_that_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("feedpipe.core.checks.find_spec", lambda name: None)
-        with pytest.raises(ArgumentError, match=r"package adbc-driver-postgresql.*feedpipe\[databases\]"):
+        with pytest.raises(ArgumentError, match=r"package adbc-driver-postgresql.*feedpipe\[sql\]"):
             fp.read_sql("SELECT 1", "postgresql://host/database")
 
 

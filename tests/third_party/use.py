@@ -3,10 +3,9 @@
 import inspect
 import sys
 from collections.abc import Sequence
-from typing import cast
+from typing import assert_type, cast
 
 from feedpipe_example import Background, Differences, Noise, differences, noise
-from typing_extensions import assert_type
 
 import feedpipe as fp
 from feedpipe.testing import check_operator, check_service

@@ -17,7 +17,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowErro
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator, same
 
-DAY = datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc)
+DAY = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 TABLE = pa.table(
     {
         "n": range(7),

@@ -18,7 +18,7 @@ from feedpipe.testing import check_operator, same
 
 from .arrow_files import FILE, STREAM, WAYS, parsed, write
 
-DAY = datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc)
+DAY = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
 TYPES: dict[str, pa.Array] = {
     "int8": pa.array(range(12), pa.int8()),
     "float16": pa.array(np.arange(12, dtype="float16")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,7 @@ def test_arrays_of_any_shape_come_back() -> None:
     values: list[Any] = [
         np.float32(1.5), np.zeros((2, 0)), np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(3), np.int64(3),
         np.arange(5)[::-2], np.array(["a", "bc"]), np.array([1j]), np.arange(3).astype("M8[s]"), bytearray(b"xy"),
-        datetime(2024, 1, 1, tzinfo=timezone.utc), date(2024, 2, 3), Decimal("1.50"),
+        datetime(2024, 1, 1, tzinfo=UTC), date(2024, 2, 3), Decimal("1.50"),
         Rows({"x": np.arange(3)}), Rows({"x": np.arange(2), "s": pa.array(["a", None])}),
     ]  # fmt: skip
     buffers = Buffers()

@@ -1,13 +1,12 @@
 """The type of an element at each step of a chain. Checked, never run: see test_types.py."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, assert_type
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from typing_extensions import assert_type
 
 import feedpipe as fp
 from feedpipe import Pipe
