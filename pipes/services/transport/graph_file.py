@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-import dis
 import functools
 import io
 import mmap
@@ -23,7 +22,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
@@ -34,7 +33,7 @@ from ...core.graph import Node, node_code, walk
 from ...core.operator import Operator
 from ...core.rows import Array
 from ...errors import ArgumentTypeError, CallSite, WorkerWarning, warn, with_call_site
-from ...plan.fingerprint import FunctionValues, code_digest, global_reads
+from ...plan.function_values import FunctionValues, closure, code_digest, defaults, global_names, global_reads
 from . import nesting
 from .memory import create_shared_file
 from .packing import adopt, number_of
@@ -596,12 +595,9 @@ def _parts(value: Any) -> list[_Part]:
 
 def _named_parts(value: Any) -> Iterator[_Part]:
     if isinstance(value, FunctionType):
-        yield from zip(value.__code__.co_freevars, map(_cell_content, value.__closure__ or ()), strict=True)
-        yield from ((name, value.__globals__[name]) for name in _globals(value.__code__) if name in value.__globals__)
-        names = value.__code__.co_varnames[: value.__code__.co_argcount]
-        defaults = value.__defaults__ or ()
-        yield from zip(names[len(names) - len(defaults) :], defaults, strict=True)
-        yield from (value.__kwdefaults__ or {}).items()
+        yield from closure(value).items()
+        yield from ((name, value.__globals__[name]) for name in global_names(value) if name in value.__globals__)
+        yield from (defaults(value) | vars(value)).items()
     elif isinstance(value, MethodType):
         yield "self", value.__self__
         yield value.__name__, value.__func__
@@ -615,32 +611,18 @@ def _named_parts(value: Any) -> Iterator[_Part]:
         yield from ((base.__name__, base) for base in value.__bases__)
         yield from ((n, getattr(v, "__func__", v)) for n, v in vars(value).items() if not n.startswith("__"))
         yield from ((n, v.fget) for n, v in vars(value).items() if isinstance(v, property))
-    if not isinstance(value, type):
+    if not isinstance(value, (type, FunctionType)):
         yield from _attributes(value)
 
 
 def _attributes(value: object) -> Iterator[tuple[str, object]]:
+    """The attributes of an object that pickle looks into: those of C are left to its class."""
     yield from getattr(value, "__dict__", {}).items()
     for cls in type(value).__mro__:
         slots = vars(cls).get("__slots__", ())
         for name in [slots] if isinstance(slots, str) else slots:
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                 yield name, getattr(value, name)
-
-
-def _cell_content(cell: Any) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # the variable has no value yet
-        return None
-
-
-def _globals(code: CodeType) -> Iterator[str]:
-    """The names that a function, or a function inside it, looks up in its module."""
-    yield from dict.fromkeys(step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _globals(constant)
 
 
 def _path(steps: Sequence[str]) -> str:
