@@ -109,6 +109,8 @@ def soak(kind: str, seconds: float, seed: int) -> int:
     end = time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
         pipe = make(Path(folder))
+        with fp.Loader(pipe, service()) as loader:  # imports NumPy's and Arrow's modules, whose C code drops interrupts
+            next(iter(loader))
         while time.monotonic() < end:
             count += 1
             faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)

@@ -84,14 +84,16 @@ class _Resources:
         self.starter.disown()
 
     def end(self) -> None:
+        """End all processes. An interrupt may have ended an earlier call, so no descriptor is closed twice."""
         if os.getpid() != self.owner:
             return  # a forked copy of the owner owns none of this
         for worker in self.workers:
             worker.close()
         if self.dispatcher is not None:
             self.dispatcher.close()
-        if self.graph_file >= 0:
-            os.close(self.graph_file)
+        graph_file, self.graph_file = self.graph_file, -1
+        if graph_file >= 0:
+            os.close(graph_file)
         self.starter.close()
 
 
@@ -516,11 +518,11 @@ class WorkerHandle:
 
     def close(self) -> None:
         """Close all descriptors, which tells the process to end."""
-        for fd in (*self._fds, self._stacks):
-            if fd >= 0:
-                os.close(fd)
-        self._fds.clear()
-        self._stacks = -1
+        stacks, self._stacks = self._stacks, -1
+        if stacks >= 0:
+            os.close(stacks)
+        while self._fds:
+            os.close(self._fds.pop())
         self._window = None
         self.disown()
 

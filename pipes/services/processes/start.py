@@ -360,6 +360,8 @@ def open_connection(
 
 def hang_up(connection: socket.socket) -> bool:
     """Close a connection, and wait until the other end is closed, too; return whether it was."""
+    if connection.fileno() < 0:
+        return False  # an interrupt has ended an earlier call
     with connection:
         connection.shutdown(socket.SHUT_WR)
         end = select.poll()

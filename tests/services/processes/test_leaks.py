@@ -158,3 +158,22 @@ def test_abandoned_epochs(processes):
         before = processes.descriptors()
         assert len(list(loader)) == 60
         assert processes.descriptors() == before
+
+
+def test_a_close_that_was_interrupted_closes_nothing_twice(processes, monkeypatch):
+    loader = fp.Loader(arrays(4), workers=1)
+    assert len(list(loader)) == 4
+
+    def interrupted(self):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("feedpipe.services.processes.start.ForkServer.close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        loader.close()
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]  # they get the numbers that are free now
+    del loader
+    processes.await_dropped()
+    assert not processes.below(zombies=True)
+    for descriptor in others:
+        os.close(descriptor)
