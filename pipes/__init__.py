@@ -53,6 +53,7 @@ from .sources.from_arrays import from_arrays
 from .sources.from_dataset import from_dataset
 from .sources.from_sequence import from_iterable, from_sequence
 from .sources.from_table import from_table
+from .sources.index import index
 from .sources.list_files import list_files
 from .sources.read_delta import read_delta
 from .sources.read_files import (
@@ -100,6 +101,7 @@ __all__ = [
     "from_sequence",
     "from_table",
     # sources of files
+    "index",
     "list_files",
     "read_arrow",
     "read_avro",

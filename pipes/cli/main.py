@@ -20,6 +20,8 @@ from ..errors import FeedpipeError, RowError, call_site, with_call_site
 from ..ops._methods import advice_on_name
 from ..pipe import InstalledFunction, Pipe, installed_functions
 from ..plan.explain import explained
+from ..sources.index import Footers, index
+from ..storage.index.reader import Index, versions
 from ..writing.verify import verify
 
 _TARGET = "module:pipe; the module is looked for in this folder too"
@@ -75,6 +77,16 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("verify", help="compare files with their manifest, by size and checksum")
     check.add_argument("manifest", metavar="MANIFEST", help="a path or URL")
     check.set_defaults(run=_verify)
+
+    index = commands.add_parser("index", help="make an index of files, or its next version")
+    index.add_argument("paths", nargs="*", metavar="PATH", help="a file, a folder, or a glob in quotes")
+    index.add_argument("--into", required=True, metavar="FOLDER.index", help="the index, a path or URL")
+    index.add_argument("--pattern", metavar="GLOB", help="in folders, takes files whose name matches this glob")
+    index.add_argument("--recursive", action="store_true", help="takes the files in subfolders as well")
+    index.add_argument("--no-footers", action="store_true", help="reads no footers of Parquet, Arrow and ORC files")
+    index.add_argument("--check", action="store_true", help="makes nothing; reads all of the newest version")
+    index.add_argument("--versions", action="store_true", help="makes nothing; lists the versions that there are")
+    index.set_defaults(run=_index)
     return parser
 
 
@@ -94,6 +106,25 @@ def _head(options: argparse.Namespace) -> Iterator[str]:
 def _verify(options: argparse.Namespace) -> Iterator[str]:
     verify(options.manifest)
     yield f"all files are as {options.manifest} says"
+
+
+def _index(options: argparse.Namespace) -> Iterator[str]:
+    if options.check or options.versions:
+        if options.paths or options.pattern or options.recursive:
+            raise CommandError("`--check` and `--versions` look at an index as it is, and take no paths")
+        newest = Index.open(options.into)
+        for number in versions(options.into) if options.versions else [newest.number]:
+            opened = Index.open(options.into, number=number)
+            if options.check:
+                opened.check()
+            yield f"{opened!r}, digest {opened.digest}"
+        return
+    if not options.paths:
+        raise CommandError("an index is made of files: give their paths, or `--check` or `--versions`")
+    paths = options.paths if len(options.paths) > 1 else options.paths[0]
+    footers: Footers = False if options.no_footers else "infer"
+    made = index(paths, options.into, pattern=options.pattern, recursive=options.recursive, footers=footers)
+    yield repr(made)
 
 
 def _print_lines(lines: Iterable[str]) -> None:
@@ -196,7 +227,7 @@ def families() -> Iterator[tuple[str, list[_ListedFunction]]]:
         yield family, [_ListedFunction(name, f"pipe.{name}", getattr(Pipe, name)) for name in names]
     package = import_module("..", __package__)
     public = {name: getattr(package, name) for name in package.__all__}
-    sources = {name: value for name, value in public.items() if ".sources." in value.__module__}
+    sources = {name: value for name, value in public.items() if _is_source(value)}
     yield "Sources", [_ListedFunction(name, f"fp.{name}", value) for name, value in sources.items()]
     if operators := installed_functions("operator"):
         title = "Operators of installed packages, called as `pipe.ext.name(...)`"
@@ -210,13 +241,18 @@ def families() -> Iterator[tuple[str, list[_ListedFunction]]]:
         )
 
 
+def _is_source(value: Any) -> bool:
+    """Whether a public name is a function that begins a pipe."""
+    return ".sources." in value.__module__ and str(value.__annotations__.get("return", "")).startswith("Pipe")
+
+
 def _other_names() -> Iterator[_ListedFunction]:
     """The public names that are no operators and no sources, such as `Loader` and `fit`."""
     methods = {name: value for name, value in vars(Pipe).items() if not name.startswith("_")}
     yield from (_ListedFunction(name, f"pipe.{name}", value) for name, value in methods.items() if callable(value))
     package = import_module("..", __package__)
     public = {name: getattr(package, name) for name in package.__all__}
-    others = {name: value for name, value in public.items() if ".sources." not in value.__module__}
+    others = {name: value for name, value in public.items() if not _is_source(value)}
     yield from (_ListedFunction(name, f"fp.{name}", value) for name, value in others.items())
     for name in package.stats.__all__:
         yield _ListedFunction(f"stats.{name}", f"fp.stats.{name}", getattr(package.stats, name))

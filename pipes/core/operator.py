@@ -110,6 +110,10 @@ class Operator:
         """This operator with all that must be fixed before the first row: a listing, names and types."""
         return self
 
+    def found_by_each_rank(self) -> bool:
+        """Whether each rank finds at no cost what `resolve` has fixed here, once it has what the inputs fixed."""
+        return False
+
     def length(self, stage: StageView) -> int | None:
         """The number of output rows, if it is known without a run."""
         return None
@@ -123,6 +127,10 @@ class Operator:
         if len(stage.inputs) != 1 or self.order is not Order.ROW_LOCAL:
             return None
         return stage.inputs[0].weights(context)
+
+    def weights_of(self, stage: StageView, rows: range, context: Context) -> npt.NDArray[np.int64]:
+        """The weight of each of some neighbouring rows, if `weights` adds them up; by default as the only input."""
+        return stage.input.weights_of(rows, context)
 
     def cut(self, unit: object, first: int, stop: int, slots: int) -> object | None:
         """The part [first, stop) of the `slots` of a row of the output, as another row.
@@ -364,6 +372,10 @@ class Input(Protocol):
         """The data that is read before a plain cursor; None if it is not known."""
         ...
 
+    def weights_of(self, rows: range, context: Context) -> npt.NDArray[np.int64]:
+        """The weight of each of some neighbouring rows, if `weights` adds them up."""
+        ...
+
     def rows(self, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices`, in that order."""
         ...
@@ -377,12 +389,20 @@ class Weights(NamedTuple):
     """The cost of each work unit: of each row of an indexed output, from which an operator may make many rows.
 
     Attributes:
-        values: the weight of each row, by position; a negative weight is unknown.
+        values: the weight of each row, or granule, by position; a negative weight is unknown.
         are_rows: whether a weight is the number of rows; else it is a number of bytes or the like.
+        granule: the number of neighbouring rows whose weights a value adds up; the last may have fewer. Above 1, the
+            rows are dealt in such granules.
     """
 
     values: npt.NDArray[np.int64]
     are_rows: bool = False
+    granule: int = 1
+
+
+def each_row(parts: Sequence[Weights]) -> bool:
+    """Whether all weights are those of single rows."""
+    return all(part.granule == 1 for part in parts)
 
 
 def fill_unknown(weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -26,6 +26,8 @@ from .ahead import call_ahead, in_thread, rows_ahead
 from .skips import blocks_around, code_without_policy, lost_of, parted_cursor, rows_around
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 
@@ -139,9 +141,15 @@ class Stage:
         return cast("pa.Schema | None", self._schema)
 
     def weights(self, context: Context) -> Weights | None:
-        """The weights of the rows of an indexed stage, if they are known; one for each row."""
+        """The weights of the rows of an indexed stage, if they are known; one for each row or granule."""
         weights = self.op.weights(self, context) if self.indexed else None
-        return None if weights is None or len(weights.values) != self.length else weights
+        if weights is None or self.length is None:
+            return None
+        return weights if len(weights.values) == -(-self.length // weights.granule) else None
+
+    def weights_of(self, rows: range, context: Context) -> npt.NDArray[np.int64]:
+        """The weight of each of some neighbouring rows, if `weights` adds them up."""
+        return self.op.weights_of(self, rows, context)
 
     def amount_before(self, plain: Json, context: Context) -> Amount | None:
         """The data that is read before a plain cursor, by the weights of units; None if it is not known."""
@@ -162,7 +170,7 @@ class Stage:
 
     def _weights_before(self, context: Context) -> npt.NDArray[np.float64] | None:
         weights = self.weights(context)
-        if weights is None:
+        if weights is None or weights.granule > 1:
             return None
         return np.concatenate([[0.0], np.cumsum(fill_unknown(weights.values), dtype=np.float64)])
 

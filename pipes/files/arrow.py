@@ -19,11 +19,12 @@ from ..core.rows import BlockRows, Indices, Row, Rows, index_array
 from ..errors import DataError, FeedpipeError, Origin, SourceError
 from ..formats.columns import read_error
 from ..storage.file import WHOLE, File, Stream
+from ..storage.file_units import UNKNOWN, FileContents
 from ..storage.filesystem import Cancellation
 from ..storage.mapping import local_path, map_file
 from ..storage.tasks import Task, in_threads
 from .arrow_ipc import ArrowFooter, ArrowHead, BatchHead, ipc_errors, open_stream, read_arrow_head
-from .footers import UNKNOWN, CountedFormat, FileContents, FileUnit, FileUnitReader, FileUnits
+from .footers import CountedFormat, FileUnit, FileUnitReader
 from .open_files import OpenFileCache, OpenTask, at_call_site, check_fixed_order
 from .records import extend_rows
 from .units import Piece, Place, Units, parse, row_origins
@@ -115,24 +116,24 @@ class ArrowIpc(CountedFormat):
         with file.open() as stream:
             return read_arrow_head(stream, file.path)
 
+    def footer(self, file: File) -> FileContents:
+        with file.open() as stream:
+            return _contents(read_arrow_head(stream, file.path), stream)
+
     def contents(self, file: File) -> FileContents:
         with file.open() as stream:
             head = read_arrow_head(stream, file.path)
             fixed = self.require_fixed_schema(file.path)
             fixed.constants(file.path, fixed.columns_in(head))
-            if not isinstance(head, ArrowFooter):
-                if self.indexed:
-                    raise DataError(
-                        f"{file.name} is a stream or is compressed as a whole, so its rows have no positions; "
-                        "`list_files(...).open_files().parse_arrow()` reads it in order"
-                    )
-                return FileContents(head.schema, 0, [UNKNOWN], [False])
-            batches = _read_batch_heads(head, stream)
-        rows, compressed = [batch.rows for batch in batches], [batch.compressed for batch in batches]
-        return FileContents(head.schema, head.seal, rows, compressed)
+            if self.indexed and not isinstance(head, ArrowFooter):
+                raise DataError(
+                    f"{file.name} is a stream or is compressed as a whole, so its rows have no positions; "
+                    "`list_files(...).open_files().parse_arrow()` reads it in order"
+                )
+            return _contents(head, stream)
 
-    def can_use(self, units: FileUnits) -> bool:
-        return not self.indexed or not (units.rows == UNKNOWN).any()  # streams are refused by their footers
+    def can_use(self, schemas: Sequence[pa.Schema], *, knows_rows: bool) -> bool:
+        return knows_rows or not self.indexed  # streams are refused by their footers
 
     def open(self, batch: FileUnit) -> ArrowFile:
         """Open the file of a record batch. Local ones are mapped into memory."""
@@ -172,9 +173,13 @@ class IndexedArrow(Operator):
         if self.bounds is not None:
             return self
         batches = cast("Units", stage.input.op)
-        bounds = np.cumsum([0, *batches.resolved_table.column("rows")], dtype=np.int64)
+        table = batches.resolved_table
+        bounds = np.append(0, np.cumsum(table.rows_of(range(len(table))), dtype=np.int64))
         # A new memory: open files belong to these record batches, and other batches may be found next time.
         return replace(self, format=cast("ArrowIpc", batches.format), bounds=bounds, memory=PerProcess())
+
+    def found_by_each_rank(self) -> bool:
+        return True
 
     def length(self, stage: StageView) -> int:
         return int(self._bounds()[-1])
@@ -279,6 +284,14 @@ class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
         numbers = range(first, first + batch.num_rows)
         rows = self._form.to_rows(batch, file.path, numbers)
         return Piece(rows, at, end, partial(row_origins, file.path, numbers))
+
+
+def _contents(head: ArrowHead, stream: Stream) -> FileContents:
+    if not isinstance(head, ArrowFooter):
+        return FileContents(head.schema, 0, [UNKNOWN], [False])
+    batches = _read_batch_heads(head, stream)
+    rows, compressed = [batch.rows for batch in batches], [batch.compressed for batch in batches]
+    return FileContents(head.schema, head.seal, rows, compressed)
 
 
 def _read_batch_heads(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:

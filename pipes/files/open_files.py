@@ -24,6 +24,7 @@ from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
 from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
 from ..storage.file_cache import FileCache, check_file_cache
 from ..storage.filesystem import check_filesystem
+from ..storage.index.reader import Index
 from ..storage.listing import ListedPath, Listing
 from ..storage.manifest import FromManifest, ManifestPlace
 from ..storage.tasks import Task, in_threads, in_turn
@@ -73,7 +74,7 @@ class OpenFiles(CursorOfInput):
     compression: str | None = "infer"
     # Not part of a state: the files stay the same on another storage, and with another manifest.
     filesystem: object = field(default=None, repr=False)
-    listed_in: ManifestPlace | None = field(default=None, repr=False)
+    listed_in: ManifestPlace | Index | None = field(default=None, repr=False)
     cache: FileCache | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -95,6 +96,9 @@ class OpenFiles(CursorOfInput):
         if listed_in is None and self.cache is None:
             return self
         return replace(self, listed_in=listed_in, cache=self.cache and self.cache.renewed())
+
+    def found_by_each_rank(self) -> bool:
+        return self.cache is None
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length

@@ -17,8 +17,9 @@ from ..formats.columns import FlatHead, arrow_errors, read_error
 from ..formats.protobuf import read_fields, read_varint
 from ..formats.streams import read_tail, seal_of
 from ..storage.file import File
+from ..storage.file_units import FileContents
 from ..storage.tasks import Task
-from .footers import CountedFormat, FileContents, FileUnit, FileUnitReader
+from .footers import CountedFormat, FileUnit, FileUnitReader
 from .open_files import changed_error
 from .units import Piece, Place, parse, row_origins
 
@@ -91,11 +92,15 @@ class Orc(CountedFormat):
         with file.open(None) as stream:
             return OrcFile(stream, file.path).footer
 
-    def contents(self, file: File) -> FileContents:
+    def footer(self, file: File) -> FileContents:
         footer = self.head_of(file)
-        fixed = self.require_fixed_schema(file.name)
-        fixed.constants(file.path, fixed.columns_in(footer))
         return FileContents(footer.schema, footer.seal, footer.stripe_rows, [False] * len(footer.stripe_rows))
+
+    def contents(self, file: File) -> FileContents:
+        contents = self.footer(file)
+        fixed = self.require_fixed_schema(file.name)
+        fixed.constants(file.path, fixed.columns_in(FlatHead(file.path, contents.schema)))
+        return contents
 
     def open(self, stripe: FileUnit) -> OrcFile:
         """Open the file of a stripe, which must be the one that lists it."""

@@ -18,13 +18,14 @@ from ..errors import DataError, FeedpipeError
 from ..formats.columns import TableHead, UnifiedSchema, arrow_errors, read_error, to_column
 from ..formats.expressions import filter_problem, matching_rows, used_columns
 from ..storage.file import File, Stream, TableFile
+from ..storage.file_units import FileContents, UnitTable
 from ..storage.mapping import open_version
 from ..storage.remote import RemoteRanges
 from ..storage.tasks import Task
-from .footers import CountedFormat, FileContents, FileUnit, FileUnitReader, FileUnits
+from .footers import CountedFormat, FileUnit, FileUnitReader
 from .open_files import changed_error
 from .parquet_footer import ParquetFooter, check_filter, columns_in_filter, filter_identity, parquet_footer
-from .units import Piece, Place, UnitTable, parse, row_origins
+from .units import Piece, Place, parse, row_origins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -206,17 +207,19 @@ class Parquet(CountedFormat):
         with stream:
             return parquet_footer(file, stream, version)
 
+    def footer(self, file: File) -> FileContents:
+        return _contents(self.head_of(file))
+
     def contents(self, file: File) -> FileContents:
         footer = self.head_of(file)
-        rows = footer.row_counts()
         selected = ParquetFile(self, footer, _values(file)).matching_row_groups(footer)
-        return FileContents(footer.schema, footer.seal, rows, [False] * len(rows), selected, footer.length)
+        return _contents(footer)._replace(selected=selected)
 
-    def can_use(self, units: FileUnits) -> bool:
+    def can_use(self, schemas: Sequence[pa.Schema], *, knows_rows: bool) -> bool:
         # Only a footer knows the fields in a column of structs, as Parquet has them, and the statistics of a filter.
         uses_statistics = self.filter is not None or bool(self.later_filters)
         nested = [name for name in self.columns or () if "." in name]
-        return not uses_statistics and all(name in schema.names for name in nested for schema in units.schemas)
+        return not uses_statistics and all(name in schema.names for name in nested for schema in schemas)
 
     def length(self, units: UnitTable) -> int | None:
         return super().length(units) if self.filter is None else None
@@ -479,6 +482,11 @@ class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
         finally:
             if isinstance(stream, RemoteRanges):
                 stream.close()
+
+
+def _contents(footer: ParquetFooter) -> FileContents:
+    rows = footer.row_counts()
+    return FileContents(footer.schema, footer.seal, rows, [False] * len(rows), footer_bytes=footer.length)
 
 
 def _values(file: File) -> Mapping[str, Any] | None:

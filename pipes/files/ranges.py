@@ -27,9 +27,10 @@ from ..formats.text import (
     shown,
 )
 from ..storage.file import File, Stream
+from ..storage.file_units import Numbers, UnitTable
 from ..storage.tasks import in_threads
 from .open_files import FileVersions, OpenTask
-from .units import Malformed, Numbers, Piece, Place, UnitFormat, UnitReader, UnitTable
+from .units import Malformed, Piece, Place, UnitFormat, UnitReader
 
 MAX_RANGE_BYTES = 2**25
 """The longest range. Each range costs two requests, which is little beside 32 MiB."""

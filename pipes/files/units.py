@@ -5,7 +5,6 @@ Shards divide units, and a resume starts from one. A `Format` says what a unit i
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -13,21 +12,20 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
-import numpy as np
-import numpy.typing as npt
-
 from ..core.block import Block, BlockSize, split_block
 from ..core.checks import digest
 from ..core.code import value_code
 from ..core.context import Context, ProcessContext, Work
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Amount, Columns, Input, Operator, Order, StageView, TokenOfInput, Weights
-from ..core.rows import BlockRows, Indices, index_array
+from ..core.rows import BlockRows, Indices
 from ..core.skips import OnError, check_on_error
 from ..engine.ahead import read_ahead
 from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError
 from ..formats.table_format import FormatOptions, TableFormat
 from ..storage.file import File
+from ..storage.file_units import Numbers, UnitTable
+from ..storage.index.reader import IndexedUnits
 from ..storage.tasks import in_threads, in_turn
 from .open_files import at_call_site, check_file, has_fixed_order
 
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..pipe import Pipe
-
-Numbers = npt.NDArray[np.int64]
 
 Place: TypeAlias = tuple[Any, ...]
 """A position in a unit: the plain values, such as numbers, from which its reader goes on."""
@@ -167,41 +163,6 @@ class InputFiles:
 
 
 @dataclass(frozen=True, eq=False)
-class UnitTable:
-    """A row for each unit, and a column for each of its fields; a file is its position in the input."""
-
-    fields: tuple[str, ...]
-    numbers: Numbers
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def column(self, name: str) -> Numbers:
-        return self.numbers[:, self.fields.index(name)]
-
-    def digest(self) -> str:
-        """A digest of the units, for states, without the length of footers, which follows from the seal."""
-        columns = [number for number, name in enumerate(self.fields) if name != "footer_bytes"]
-        return hashlib.blake2b(self.numbers[:, columns].tobytes(), digest_size=16).hexdigest()
-
-    def rows(self) -> int | None:
-        """The number of rows of all units; None if one of them does not know it."""
-        rows = self.column("rows")
-        return None if (rows < 0).any() else int(rows.sum())
-
-    def at(self, indices: Indices) -> tuple[Numbers, Iterator[tuple[int, list[int]]]]:
-        """Look up units.
-
-        Returns:
-            the positions of their files in the input, each once; for each unit the index of its file among these, and
-            its other fields.
-        """
-        rows = self.numbers[index_array(indices)]
-        files, places = np.unique(rows[:, 0], return_inverse=True)
-        return files, zip(places.tolist(), rows[:, 1:].tolist(), strict=True)
-
-
-@dataclass(frozen=True, eq=False)
 class Units(TokenOfInput):
     """A handle for each unit of each file. It comes before the parser.
 
@@ -250,6 +211,12 @@ class Units(TokenOfInput):
 
     def weights(self, stage: StageView, context: Context) -> Weights:
         return self.format.weights(self.resolved_table)
+
+    def weights_of(self, stage: StageView, rows: range, context: Context) -> Numbers:
+        return self.resolved_table.rows_of(rows)
+
+    def found_by_each_rank(self) -> bool:
+        return isinstance(self.table, IndexedUnits)
 
     def cut(self, unit: object, first: int, stop: int, slots: int) -> object | None:
         return self.format.cut(unit, first, stop, slots)
@@ -504,6 +471,9 @@ class Parse(ParseUnits[Any]):
     def resolve(self, stage: StageView) -> Operator:
         units = stage.input.op
         return replace(self, format=units.format) if isinstance(units, Units) else self
+
+    def found_by_each_rank(self) -> bool:
+        return True
 
     def share_before(self, unit: Any, place: Place) -> float:
         return self.format.share_before(unit, place)

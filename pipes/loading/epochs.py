@@ -19,9 +19,10 @@ from ..core.times import CONSUMER, LoaderTimes, StepTimes, Table, joined, worker
 from ..engine.skips import LostLog, code_without_policy
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
+from ..plan.division import SharedRead
 from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
-from ..plan.sharding import SharedRead, reorders
+from ..plan.sharding import reorders
 from ..services.base import Executor, ReadingService, Session
 from .ranks import Job, Rank, RankSource
 from .schedule import End, Even, Schedule, unknown_length_error
@@ -447,7 +448,7 @@ def packed_fields(root: Node, resolved: Node) -> bytes:
     for number, op in _operators(root):
         fixed = {f.name: getattr(ops[number], f.name) for f in fields(op) if f.init} if ops[number] is not op else {}
         changed = {name: value for name, value in fixed.items() if value is not getattr(op, name)}
-        if changed and _pickled(op) is not None:
+        if changed and not ops[number].found_by_each_rank() and _pickled(op) is not None:
             try:
                 packed[number] = pickle.dumps(changed)
             except Exception:  # such as a file system of the user; each rank then looks at the files itself

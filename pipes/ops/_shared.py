@@ -13,7 +13,7 @@ from ..core.block import Block
 from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import CursorOfInput, Input, Operator, StageView, Weights
+from ..core.operator import CursorOfInput, Input, Operator, StageView, Weights, each_row
 from ..core.rows import Array, BlockRows, Column, Indices, Rows, grid, index_array, is_grid, read_only
 from ..errors import DataError, PlanError, RowError, UnfitError, with_call_site
 from ..formats.columns import suggest_name
@@ -206,7 +206,7 @@ class Rearranged(SameRows, ABC):
 
     def weights(self, stage: StageView, context: Context) -> Weights | None:
         weights = stage.input.weights(context)
-        if weights is None:
+        if weights is None or not each_row([weights]):
             return None
         places = self.places(stage, range(self.length(stage) or 0), context)
         return Weights(weights.values[index_array(places)], weights.are_rows)

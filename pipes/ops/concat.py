@@ -11,7 +11,7 @@ import numpy as np
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
-from ..core.operator import Amount, Input, Operator, Order, StageView, Weights
+from ..core.operator import Amount, Input, Operator, Order, StageView, Weights, each_row
 from ..core.rows import BlockRows, Indices, gather, signature
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Concat(Operator):
 
     def weights(self, stage: StageView, context: Context) -> Weights | None:
         parts = [weights for source in stage.inputs if (weights := source.weights(context)) is not None]
-        if len(parts) < len(stage.inputs) or len({part.are_rows for part in parts}) > 1:
+        if len(parts) < len(stage.inputs) or len({part.are_rows for part in parts}) > 1 or not each_row(parts):
             return None
         return Weights(np.concatenate([part.values for part in parts]), parts[0].are_rows)
 

@@ -20,7 +20,7 @@ from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node, find_reshuffle, node_code, walk
-from ..core.operator import Amount, Input, Operator, Order, StageView, Weights
+from ..core.operator import Amount, Input, Operator, Order, StageView, Weights, each_row
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, PlanWarning, warn, with_call_site
 from ._schedule import NEVER, RowNumbers, WeightSchedule, check_schedule, schedule_code
@@ -223,6 +223,8 @@ class Mixture(Operator, ABC):
     def weights(self, stage: StageView, context: Context) -> Weights | None:
         parts = [weights for source in stage.inputs if (weights := source.weights(context)) is not None]
         if not self.leaves_out or len(parts) < len(stage.inputs) or len({part.are_rows for part in parts}) > 1:
+            return None
+        if not each_row(parts):
             return None
         values = np.concatenate([part.values for part in parts])
         return Weights(values[self._layout(stage, context).places(np.arange(len(values)))], parts[0].are_rows)

@@ -83,11 +83,16 @@ class Pieces(NamedTuple):
     first: Numbers
     stop: Numbers
 
-    def lengths(self, rows: Numbers) -> Numbers:
-        """The number of rows of each shard, if `rows` are those of the units by place."""
+    def lengths(self, rows: Numbers, of_pieces: Numbers | None = None) -> Numbers:
+        """The number of rows of each shard, if `rows` are those of the units by place.
+
+        Args:
+            rows: those of the units.
+            of_pieces: those of the pieces of the table, if they do not follow from the slots.
+        """
         in_rounds = self.rounds * self.shards
         totals = rows[:in_rounds].reshape(self.rounds, self.shards).sum(0)
-        sums = np.concatenate([[0], np.cumsum(self.rows(rows))])
+        sums = np.concatenate([[0], np.cumsum(self.rows(rows) if of_pieces is None else of_pieces)])
         lengths: Numbers = totals + sums[self.starts[1:]] - sums[self.starts[:-1]]
         return lengths
 
@@ -234,15 +239,17 @@ def _table(
 
 
 def _reduced(places: Numbers, slots: Numbers, first: Numbers, stop: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """The same parts of the units in the fewest slots."""
-    if not len(places):
-        return slots, first, stop
-    order = np.argsort(places, kind="stable")
-    starts = np.flatnonzero(np.diff(places[order], prepend=-1))
-    divisors = np.gcd.reduceat(np.gcd(np.gcd(slots, first), stop)[order], starts)
-    divisor = np.empty_like(slots)
-    divisor[order] = np.repeat(divisors, np.diff(starts, append=len(places)))
-    return slots // divisor, first // divisor, stop // divisor
+    """The same parts of the units in the fewest slots; a whole unit is slot 0 of 1."""
+    cut = np.flatnonzero((first > 0) | (stop < slots))  # few of many
+    steps, begins, ends = np.ones_like(slots), np.zeros_like(first), np.ones_like(stop)
+    if len(cut):
+        order = np.argsort(places[cut], kind="stable")
+        starts = np.flatnonzero(np.diff(places[cut][order], prepend=-1))
+        divisors = np.gcd.reduceat(np.gcd(np.gcd(slots[cut], first[cut]), stop[cut])[order], starts)
+        divisor = np.empty_like(cut)
+        divisor[order] = np.repeat(divisors, np.diff(starts, append=len(cut)))
+        steps[cut], begins[cut], ends[cut] = slots[cut] // divisor, first[cut] // divisor, stop[cut] // divisor
+    return steps, begins, ends
 
 
 def _rows_in_slots(slots: Numbers, rows: Numbers, stop: Numbers) -> Numbers:

@@ -10,8 +10,8 @@ from ..core.process import bytes_text, large_windows
 from ..engine.run import unknown_length_reason
 from ..engine.stage import Stage
 from ..ops.slice import SliceBase
+from .division import SharedRead
 from .plan import Plan
-from .sharding import SharedRead
 
 _OTHER_ROWS = (
     "gives other rows in each epoch, because the rows before it are shuffled anew; for fixed parts of the data use "

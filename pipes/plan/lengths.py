@@ -93,9 +93,7 @@ class Lengths:
         op = self._sharding.units_shard(node, units, 0, shuffled_later=shuffled_later)
         context = Context(self._context.seed, self._context.epoch, rounds)
         division = op.division(stage, context)
-        if division.rows is None or (division.rows < 0).any():
-            return None
-        return division.pieces.lengths(division.rows)
+        return division.lengths() if division.knows_rows else None
 
     def _rounds_differ(self, node: Node) -> bool:
         """Whether a run may have other rows in each round of a `repeat`."""

@@ -21,8 +21,9 @@ from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
 from .divide import Numbers, OpenRun, Redivision, runs_ended
+from .division import SharedRead
 from .lengths import Lengths, OpenRunLengths, lengths_of_redivision, runs_of_redivision, varies
-from .sharding import Sharding, SharedRead, has_user_boundary, reorders
+from .sharding import Sharding, has_user_boundary, reorders
 from .shards import IndexedShard, Leftover, OpenRunsInTurn, RemainingShard
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Operator, StageView, Weights
-from ..core.rows import BlockRows, Indices, index_array
+from ..core.rows import BlockRows, Indices
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -22,16 +22,20 @@ from ..errors import (
     MissingError,
     Origin,
     SourceError,
-    redacted,
+    StateError,
     with_call_site,
 )
 from ..files.open_files import at_call_site
 from ..pipe import Pipe
-from ..storage.listing import BATCH_FILES, ListedPath, Listing, Selection, add_to_digest
+from ..storage.index.reader import Index
+from ..storage.listing import BATCH_FILES, Listing, Selection, add_to_digest
 from ..storage.manifest import Manifest, ManifestPlace, folder_of, manifest_schema, read_manifest, write_manifest
 from .from_sequence import pack_list
+from .index import is_index, open_index
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 
@@ -42,6 +46,7 @@ def list_files(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
 ) -> Pipe[str]:
     """Begin a pipe with the paths of files.
 
@@ -65,14 +70,17 @@ def list_files(
         manifest: the path of a file that keeps the listing. The first run writes it; every rank and every later run
             read it and list nothing. Remove it to list again. Relative paths become absolute in it. The manifest of
             `write_parquet` or `write_tar` serves too, with its folder as `paths`. What the footers of Parquet and Arrow
-            files say is kept beside it, in a file that ends with `.units`, and not read again.
+            files say is kept beside it, in a file that ends with `.units`, and not read again. A path that ends with
+            `.index` is that of an index, for millions of files; see `index`.
+        version: the version of the index; by default that of the state that a loader loads, else the newest.
 
     Raises:
         ArgumentTypeError: `paths` is a pipe, or no path.
         SourceError: a path is missing, cannot be listed, matches no file, or for something that is no file, such as
             a device; `paths` is empty; the manifest cannot be read or written.
         ArgumentError: the manifest was made for other `paths`, `pattern` or `recursive`; braces stand for more than
-            ten million paths.
+            ten million paths; `version` is given without an index.
+        MissingError: the index has no such version.
         DataError: the manifest is damaged, or another kind of file.
 
     Example:
@@ -89,7 +97,15 @@ def list_files(
                 "behind it, as in `pipe.open_files().parse_csv()`"
             )
         )
-    selection = Selection(cast("str", paths), pattern, bool(recursive), filesystem, cast("str | None", manifest))
+    selection = Selection(
+        cast("str", paths), pattern, bool(recursive), filesystem, cast("str | None", manifest), version
+    )
+    if version is not None:
+        check_int("version", version, least=1)
+        if selection.manifest is None or not is_index(selection.manifest):
+            raise ArgumentError(
+                with_call_site(f"`version` is that of an index, so `manifest` must be its path but is: {manifest!r}")
+            )
     return cast("Pipe[str]", Pipe.source(ListFiles(selection)))
 
 
@@ -99,58 +115,82 @@ class ListFiles(Operator):
 
     # Not part of a state: the same files may be in another place tomorrow. `identity` has what must stay the same.
     selection: Selection = field(repr=False)
-    listing: Listing | None = field(default=None, repr=False)
+    listing: Listing | Index | None = field(default=None, repr=False)
+    saved_version: tuple[int, str] | None = field(default=None, repr=False, compare=False)
+    """Of a state: the number of the version of the index, and its digest."""
 
     @property
-    def listed_in(self) -> ManifestPlace | None:
-        """The manifest that keeps the listing."""
+    def listed_in(self) -> ManifestPlace | Index | None:
+        """The manifest or the index that keeps the listing."""
+        listing = self._resolved_listing()
+        if isinstance(listing, Index):
+            return listing
         if self.selection.manifest is None:
             return None
-        return ManifestPlace(self.selection.manifest, self.selection.filesystem, self._resolved_listing().digest)
+        return ManifestPlace(self.selection.manifest, self.selection.filesystem, listing.digest)
 
     def call(self) -> str:
-        return call_code(self.selection)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        return call_code(self.selection)  # pyright: ignore[reportArgumentType]
 
     def resolve(self, stage: StageView) -> Operator:
         if self.listing is not None:
             return self
         try:
-            return replace(self, listing=cached_listing(self.selection))
-        except (SourceError, DataError, ArgumentError) as error:
+            return replace(self, listing=self._list())
+        except (SourceError, DataError, ArgumentError, StateError) as error:
             raise at_call_site(error, stage) from error.__cause__
+
+    def _list(self) -> Listing | Index:
+        if self.saved_version is None or self.selection.version is not None:
+            return cached_listing(self.selection)
+        number, digest = self.saved_version
+        opened = cached_listing(replace(self.selection, version=number))
+        if isinstance(opened, Index) and opened.digest != digest:
+            raise StateError(
+                f"{opened.name} has the digest {opened.digest}, and the state was made with {digest}: the index was "
+                "made again; load the state with the files that it was made with"
+            )
+        return opened
 
     def length(self, stage: StageView) -> int:
         return len(self._resolved_listing())
 
     def identity(self) -> Json:
-        return {"files": len(self._resolved_listing()), "digest": self._resolved_listing().digest}
+        return {} if self.listing is None else {"files": len(self.listing), "digest": self.listing.files_digest}
+
+    def saved(self) -> str | None:
+        opened = self.listing
+        return json.dumps([opened.number, opened.digest]) if isinstance(opened, Index) else None
+
+    def restored(self, saved: str) -> Operator:
+        number, digest = json.loads(saved)
+        if self.selection.manifest is None or not is_index(self.selection.manifest):
+            return self
+        return replace(self, saved_version=(int(number), str(digest)), listing=None)
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        return Origin(str(self._resolved_listing().paths[index]), index + 1, "file")
+        return Origin(self._resolved_listing().path(index), index + 1, "file")
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        listing = self._resolved_listing()
-        return list(map(ListedPath.of, _values_at(listing.paths, indices), _values_at(listing.sizes, indices)))
+        return list[object](self._resolved_listing().files_at(indices))
 
     def weights(self, stage: StageView, context: Context) -> Weights:
-        return Weights(self._resolved_listing().sizes.to_numpy())
+        sums = self._resolved_listing().bytes_of_files()
+        return Weights(sums.values, granule=sums.granule)
+
+    def weights_of(self, stage: StageView, rows: range, context: Context) -> npt.NDArray[np.int64]:
+        return self._resolved_listing().bytes_of(rows)
 
     def reduce_for_worker(self) -> tuple[object, ...]:
         selection = vars(self.selection)
         return _restored, ({**selection, "paths": pack_list(selection["paths"])}, self.listing)
 
-    def _resolved_listing(self) -> Listing:
+    def _resolved_listing(self) -> Listing | Index:
         assert self.listing is not None, "a run begins with `resolve`"
         return self.listing
 
 
-def _values_at(column: Any, indices: Indices) -> list[Any]:
-    if isinstance(indices, range) and indices.step == 1:
-        return cast("list[Any]", column.slice(indices.start, len(indices)).to_pylist())
-    return cast("list[Any]", column.take(index_array(indices)).to_pylist())
-
-
-def _restored(selection: dict[str, object], listing: Listing | None) -> ListFiles:
+def _restored(selection: dict[str, object], listing: Listing | Index | None) -> ListFiles:
     restored = object.__new__(Selection)
     vars(restored).update(selection)
     return ListFiles(restored, listing)
@@ -159,11 +199,8 @@ def _restored(selection: dict[str, object], listing: Listing | None) -> ListFile
 # Manifests that keep a listing
 
 
-_ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]+:)"  # or a URL
-
-
-def cached_listing(selection: Selection) -> Listing:
-    """Lists the files of a selection, or reads its manifest; writes the manifest if it is missing.
+def cached_listing(selection: Selection) -> Listing | Index:
+    """Lists the files of a selection, or reads its manifest or index; makes that if it is missing.
 
     Raises:
         SourceError: a path is missing, cannot be listed, or matches no file; the manifest cannot be read or written.
@@ -173,15 +210,17 @@ def cached_listing(selection: Selection) -> Listing:
     path = selection.manifest
     if path is None:
         return selection.listing()
+    if is_index(path):
+        return open_index(selection)
     try:
         manifest = read_manifest(path, selection.filesystem)
     except MissingError:
         return _list_and_write(selection, path)
     if manifest.made_by != "list_files":
         return _listing_of_writer(selection, path, manifest)
-    if manifest.details.get("selected") != _selection_digest(selection):
+    if manifest.details.get("selected") != selection.digest():
         raise ArgumentError(
-            f"{path} was made by `{manifest.details.get('call')}`, and this is `{_call(selection)}`, perhaps from "
+            f"{path} was made by `{manifest.details.get('call')}`, and this is `{selection.call()}`, perhaps from "
             "another folder; remove the file, and it will be written again, or give another `manifest`"
         )
     digest = manifest.details.get("digest")
@@ -194,29 +233,23 @@ def _list_and_write(selection: Selection, path: str) -> Listing:
     """Lists the files and writes the manifest. Several processes may do so at once, since all write the same."""
     import pyarrow as pa
 
-    if any(redacted(name) != name for name in _paths(selection)):
-        raise ArgumentError(
-            f"`manifest` would keep the password in `paths` in {path}; give the password in the environment or with "
-            "`filesystem`"
-        )
-    listing = selection.listing()
-    paths = listing.paths if selection.filesystem is not None else _absolute_paths(listing.paths)
+    listing = selection.absolute_listing(path)
     sizes: Any = pa.array(listing.sizes.to_numpy(), mask=listing.sizes.to_numpy() < 0)
     rows, checksums = pa.nulls(len(listing), pa.int64()), pa.nulls(len(listing), pa.string())
-    files = pa.Table.from_arrays([paths, sizes, rows, checksums], schema=manifest_schema())
-    details = {"call": _call(selection), "selected": _selection_digest(selection), "digest": listing.digest}
+    files = pa.Table.from_arrays([listing.paths, sizes, rows, checksums], schema=manifest_schema())
+    details = {"call": selection.call(), "selected": selection.digest(), "digest": listing.digest}
     write_manifest(Manifest("list_files", files, details), path, selection.filesystem)
-    return Listing(paths, listing.sizes, listing.digest)
+    return listing
 
 
 def _listing_of_writer(selection: Selection, path: str, manifest: Manifest) -> Listing:
     """The files in the manifest of a writer."""
     folder = folder_of(path, selection.filesystem)
-    paths = [_absolute_path(name, selection) for name in _paths(selection)]
-    if paths != [_absolute_path(folder, selection)] or selection.pattern is not None:
+    paths = [selection.absolute(name) for name in selection.all_paths()]
+    if paths != [selection.absolute(folder)] or selection.pattern is not None:
         raise ArgumentError(
             f"{path} was made by `{manifest.made_by}`, and stands for all files that it wrote: `paths` must be its "
-            f"folder {folder!r}, without `pattern`, but this is `{_call(selection)}`"
+            f"folder {folder!r}, without `pattern`, but this is `{selection.call()}`"
         )
     if not len(manifest.files):
         raise SourceError(f"{path} names no file: `{manifest.made_by}` wrote no row")
@@ -233,36 +266,3 @@ def _sizes(manifest: Manifest) -> pa.Int64Array:
 
     sizes: Any = manifest.files["bytes"]
     return cast("pa.Int64Array", pa.concat_arrays([pa.array([], pa.int64()), *sizes.fill_null(-1).chunks]))
-
-
-def _selection_digest(selection: Selection) -> str:
-    """A digest of the arguments, the same for relative and absolute paths to one place."""
-    paths = [_absolute_path(path, selection) for path in _paths(selection)]
-    arguments = [paths, selection.pattern, selection.recursive]
-    return hashlib.blake2b(json.dumps(arguments).encode(), digest_size=16).hexdigest()
-
-
-def _paths(selection: Selection) -> list[str]:
-    return [selection.paths] if isinstance(selection.paths, str) else selection.paths
-
-
-def _call(selection: Selection) -> str:
-    return redacted(call_code(cast("Any", replace(selection, filesystem=None, manifest=None))))
-
-
-def _absolute_path(path: str, selection: Selection) -> str:
-    path = path.rstrip("/") or "/"
-    if selection.filesystem is not None:
-        return path
-    path = os.path.expanduser(path)
-    return path if re.match(_ABSOLUTE, path) else os.path.join(os.getcwd(), path)
-
-
-def _absolute_paths(paths: pa.LargeStringArray) -> pa.LargeStringArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    call: Any = pc
-    folder, empty = (pa.scalar(text, pa.large_string()) for text in (os.getcwd() + "/", ""))
-    joined = call.binary_join_element_wise(folder, paths, empty)
-    return cast("pa.LargeStringArray", call.if_else(call.match_substring_regex(paths, _ABSOLUTE), paths, joined))

@@ -19,15 +19,15 @@ from ..core.operator import Columns, Operator, StageView, Weights
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, index_array
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, text_of, with_call_site
-from ..files.footers import FileContents, FileUnits
 from ..files.open_files import at_call_site
 from ..files.parquet import Parquet
 from ..files.parquet_footer import ColumnBounds, may_match
-from ..files.units import InputFiles, Parse, Units, UnitTable
+from ..files.units import InputFiles, Parse, Units
 from ..formats.columns import FlatHead, TableHead, decoded_type
 from ..formats.table_format import DeclaredSchema
 from ..pipe import Pipe
 from ..storage.file import File, TableFile
+from ..storage.file_units import FileContents, FileUnits, UnitTable
 from ..storage.filesystem import split_options, with_retries
 from ..storage.manifest import join_path
 from ..storage.tasks import in_threads

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import logging
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
+from ..core.code import call_code
 from ..core.progress_bar import ProgressBar
+from ..core.rows import Indices, index_array
 from ..errors import (
     ArgumentError,
     ArgumentTypeError,
     MissingError,
     SourceError,
+    redacted,
     shown_cause,
     shown_path,
     with_call_site,
@@ -41,12 +45,15 @@ from .filesystem import (
 from .tasks import in_threads, in_turn
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
     from pyarrow.fs import FileInfo, FileSystem
 
 log = logging.getLogger("feedpipe")
 _WILD = re.compile(r"[*?\[]")
 _OBJECT_STORES = ("s3", "gcs", "abfs")
+_ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]+:)"  # or a URL
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +64,62 @@ class Listing:
         paths: as a user would write them.
         sizes: bytes of each file; -1 if the storage does not say.
         digest: of the names below the roots and of the sizes. A copy of the files in another place has the same digest.
+        changed: when each file was changed, in milliseconds since 1970; 0 if the storage does not say. None if it was
+            not kept.
     """
 
     paths: pa.LargeStringArray
     sizes: pa.Int64Array
     digest: str
+    changed: pa.Int64Array | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
+
+    @property
+    def files_digest(self) -> str:
+        """The digest of the files, the same with and without an index."""
+        return self.digest
+
+    def path(self, index: int) -> str:
+        """The path of a file."""
+        return str(self.paths[index])
+
+    def files_at(self, indices: Indices) -> list[ListedPath]:
+        """The files at `indices`."""
+        return list(map(ListedPath.of, _values_at(self.paths, indices), _values_at(self.sizes, indices)))
+
+    def bytes_of_files(self) -> Sums:
+        """The bytes of each file."""
+        return Sums(self.sizes.to_numpy())
+
+    def bytes_of(self, files: range) -> npt.NDArray[np.int64]:
+        """The bytes of each of some files."""
+        return self.sizes.to_numpy()[files.start : files.stop]
+
+    def folders(self) -> list[str]:
+        """The folders of the files."""
+        import pyarrow.compute as pc
+
+        call: Any = pc
+        return cast("list[str]", call.replace_substring_regex(self.paths, "/?[^/]*$", "").unique().to_pylist())
+
+
+class Sums(NamedTuple):
+    """Numbers of neighbouring rows, added up.
+
+    Attributes:
+        values: each is the sum of `granule` rows; the last may be of fewer.
+    """
+
+    values: npt.NDArray[np.int64]
+    granule: int = 1
+
+
+def _values_at(column: Any, indices: Indices) -> list[Any]:
+    if isinstance(indices, range) and indices.step == 1:
+        return cast("list[Any]", column.slice(indices.start, len(indices)).to_pylist())
+    return cast("list[Any]", column.take(index_array(indices)).to_pylist())
 
 
 class ListedPath(str):
@@ -91,6 +146,7 @@ class Selection:
     recursive: bool = False
     filesystem: object = None
     manifest: str | None = None
+    version: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", as_paths(self.paths))
@@ -109,10 +165,10 @@ class Selection:
                 raise ArgumentTypeError(with_call_site(f"`manifest` must be a path but got: {self.manifest!r}"))
             object.__setattr__(self, "manifest", os.fspath(self.manifest))
 
-    def listing(self) -> Listing:
+    def listing(self, *, times: bool = False) -> Listing:
         """List the files in the order of the paths, those of one folder or glob sorted by name.
 
-        It does not read or write a manifest.
+        It does not read or write a manifest. With `times`, the listing keeps when files were changed.
 
         Raises:
             SourceError: a path is missing, cannot be listed, or matches no file.
@@ -124,9 +180,10 @@ class Selection:
         bar = _ListingBar()
         single = FileNames(bar)  # paths of files, for which no folder is read
         selected = [self.paths] if isinstance(self.paths, str) else self.paths
-        for path, place, kind, size in _look_up(selected, self.filesystem):
+        for path, place, info in _look_up(selected, self.filesystem):
+            kind = info.type.name
             if kind == "File":
-                single.add(place.root + place.path + place.options, size)
+                single.add(place.root + place.path + place.options, _size(info), _changed(info))
                 continue
             if single.count:
                 batches.append(single.to_batch(digest, prefix=None))
@@ -150,8 +207,53 @@ class Selection:
             batches.append(single.to_batch(digest, prefix=None))
         bar.close()
         batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-        paths, sizes = cast("tuple[Any, Any]", batch.columns)
-        return Listing(paths, sizes, digest.hexdigest())
+        paths, sizes, changed = cast("tuple[Any, Any, Any]", batch.columns)
+        return Listing(paths, sizes, digest.hexdigest(), changed if times else None)
+
+    def digest(self) -> str:
+        """A digest of the arguments, the same for relative and absolute paths to one place."""
+        arguments = [[self.absolute(path) for path in self.all_paths()], self.pattern, self.recursive]
+        return hashlib.blake2b(json.dumps(arguments).encode(), digest_size=16).hexdigest()
+
+    def call(self) -> str:
+        """The call, without secrets, and without the place of the manifest."""
+        return redacted(call_code(cast("Any", replace(self, filesystem=None, manifest=None, version=None))))
+
+    def all_paths(self) -> list[str]:
+        """`paths` as a list."""
+        return [self.paths] if isinstance(self.paths, str) else self.paths
+
+    def absolute(self, path: str) -> str:
+        """One of `paths` as an absolute path or a URL."""
+        path = path.rstrip("/") or "/"
+        if self.filesystem is not None:
+            return path
+        path = os.path.expanduser(path)
+        return path if re.match(_ABSOLUTE, path) else os.path.join(os.getcwd(), path)
+
+    def absolute_listing(self, manifest: str, *, times: bool = False) -> Listing:
+        """As `listing`, for `manifest`, which keeps the paths: absolute ones.
+
+        Raises:
+            SourceError: as `listing`.
+            ArgumentError: the paths hold a password.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if any(redacted(name) != name for name in self.all_paths()):
+            raise ArgumentError(
+                f"`manifest` would keep the password in `paths` in {manifest}; give the password in the environment or "
+                "with `filesystem`"
+            )
+        listing = self.listing(times=times)
+        if self.filesystem is not None:
+            return listing
+        call: Any = pc
+        folder, empty = (pa.scalar(text, pa.large_string()) for text in (os.getcwd() + "/", ""))
+        joined = call.binary_join_element_wise(folder, listing.paths, empty)
+        paths = call.if_else(call.match_substring_regex(listing.paths, _ABSOLUTE), listing.paths, joined)
+        return replace(listing, paths=cast("pa.LargeStringArray", paths))
 
 
 class _FolderToList(NamedTuple):
@@ -219,7 +321,7 @@ class _Walk:
         """Add the files of a folder, and return the folders in it that must be listed too."""
         prefix, above = folder
         inside: list[str] = []
-        for name, is_folder, size in entries:
+        for name, is_folder, size, changed in entries:
             if is_folder:
                 self._folder_count += name[:1] not in "._"
                 if self._descends(name, len(above) - 1):
@@ -233,7 +335,7 @@ class _Walk:
                 if size is None:
                     check_readable(f"{_with_slash(self.base)}{prefix}{name}")
                     continue  # it has vanished
-                names.add(prefix + name, size)
+                names.add(prefix + name, size, changed)
         inner = [(name, _identity(filesystem, f"{_with_slash(self.base)}{prefix}{name}")) for name in inside]
         # A link to a folder above would never end.
         return [_FolderToList(f"{prefix}{name}/", (*above, it)) for name, it in inner if it is None or it not in above]
@@ -264,8 +366,8 @@ class _Walk:
         return message
 
 
-def _look_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Location, str, int]]:
-    """Look up each path: its location, the kind of entry there, and its size."""
+def _look_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Location, FileInfo]]:
+    """Look up each path: its location, and what is there."""
     for start in range(0, len(paths), BATCH_FILES):
         batch = paths[start : start + BATCH_FILES]
         places = [locate(path, filesystem) for path in batch]
@@ -279,12 +381,11 @@ def _look_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Locati
                     error
                 )
             for path, place, info in zip(batch, places, infos, strict=False):
-                kind = str(info.type.name)
-                expanded = expand_braces(path) if kind == "NotFound" else [path]
+                expanded = expand_braces(path) if info.type.name == "NotFound" else [path]
                 if expanded != [path]:
                     yield from _look_up(expanded, filesystem)
                 else:
-                    yield path, place, kind, _size(info)
+                    yield path, place, info
             batch, places = batch[count:], places[count:]
 
 
@@ -313,7 +414,7 @@ def _infos_below(filesystem: FileSystem, recursive: bool, folder: str) -> list[F
 def _folder_entries(folder: str, infos: list[FileInfo]) -> Iterator[FolderEntry]:
     for info in infos:
         if info.type.name in ("File", "Directory"):
-            yield FolderEntry(str(info.base_name), info.type.name == "Directory", _size(info))
+            yield FolderEntry(str(info.base_name), info.type.name == "Directory", _size(info), _changed(info))
 
 
 def _file_entries(folder: str, infos: list[FileInfo]) -> Iterator[FolderEntry]:
@@ -321,12 +422,18 @@ def _file_entries(folder: str, infos: list[FileInfo]) -> Iterator[FolderEntry]:
     start = len(_with_slash(folder))
     for info in infos:
         if info.type.name == "File":
-            yield FolderEntry(str(info.path)[start:], False, _size(info))
+            yield FolderEntry(str(info.path)[start:], False, _size(info), _changed(info))
 
 
 def _size(info: FileInfo) -> int:
     size: Any = info.size  # may be None; the stubs say `int`
     return -1 if size is None else int(size)
+
+
+def _changed(info: FileInfo) -> int:
+    """When a file was changed, in milliseconds since 1970; 0 if the storage does not say."""
+    time: Any = info.mtime_ns
+    return 0 if time is None else int(time) // 10**6
 
 
 def _identity(filesystem: FileSystem, folder: str) -> object:
@@ -422,11 +529,13 @@ class FileNames:
         self._parts: list[pa.RecordBatch] = []
         self._names: list[str] = []
         self._sizes: list[int] = []
+        self._changed: list[int] = []
         self.count = 0
 
-    def add(self, name: str, size: int) -> None:
+    def add(self, name: str, size: int, changed: int) -> None:
         self._names.append(name)
         self._sizes.append(size)
+        self._changed.append(changed)
         self.count += 1
         if len(self._names) == BATCH_FILES:
             self._flush()
@@ -438,12 +547,13 @@ class FileNames:
             names = pa.array(self._names, pa.large_string())
         except UnicodeEncodeError as error:
             raise not_utf8_error(self._folder + str(error.object)) from None
-        self._parts.append(pa.RecordBatch.from_arrays([names, pa.array(self._sizes, pa.int64())], ["name", "size"]))
+        numbers = [pa.array(column, pa.int64()) for column in (self._sizes, self._changed)]
+        self._parts.append(pa.RecordBatch.from_arrays([names, *numbers], ["name", "size", "changed"]))
         self._bar.count(len(self._names))
-        self._names, self._sizes = [], []
+        self._names, self._sizes, self._changed = [], [], []
 
     def to_batch(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.RecordBatch:
-        """The paths and sizes: sorted by name if there is a `prefix`, which begins each path; else as they came."""
+        """All columns: sorted by name if there is a `prefix`, which begins each path; else as they came."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -460,8 +570,8 @@ class FileNames:
             parts = [pa.scalar(part, pa.large_string()) for part in (prefix or "", suffix, "")]
             join: Any = pc.binary_join_element_wise
             paths = join(parts[0], paths, *parts[1:])
-        columns = [pa.concat_arrays(paths.chunks), pa.concat_arrays(table["size"].chunks)]
-        return pa.RecordBatch.from_arrays(columns, ["name", "size"])
+        columns = [pa.concat_arrays(column.chunks) for column in (paths, table["size"], table["changed"])]
+        return pa.RecordBatch.from_arrays(columns, ["name", "size", "changed"])
 
 
 # Entries of local folders
@@ -482,11 +592,13 @@ class FolderEntry(NamedTuple):
         name: in its folder, or its path from there.
         is_folder: whether it is a folder, or a link to one.
         size: in bytes, or -1 if the storage does not say; None if it is neither a file nor a folder.
+        changed: when it was changed, in milliseconds since 1970; 0 if the storage does not say.
     """
 
     name: str
     is_folder: bool
     size: int | None
+    changed: int = 0
 
 
 def scan(folder: str) -> Iterator[FolderEntry]:
@@ -497,7 +609,9 @@ def scan(folder: str) -> Iterator[FolderEntry]:
                 if entry.is_dir():
                     yield FolderEntry(entry.name, True, None)
                 else:
-                    yield FolderEntry(entry.name, False, entry.stat().st_size if entry.is_file() else None)
+                    status = entry.stat() if entry.is_file() else None
+                    size, changed = (None, 0) if status is None else (status.st_size, status.st_mtime_ns // 10**6)
+                    yield FolderEntry(entry.name, False, size, changed)
             except OSError as error:
                 if error.errno != errno.ELOOP:
                     raise

@@ -92,8 +92,8 @@ class FromManifest(Protocol):
     """An operator whose rows are the files of a manifest, in order."""
 
     @property
-    def listed_in(self) -> ManifestPlace | None:
-        """The place of the manifest; None if there is none."""
+    def listed_in(self) -> Any:
+        """The `ManifestPlace`, or the `Index`; None if there is neither."""
         ...
 
 

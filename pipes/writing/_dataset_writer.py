@@ -465,14 +465,10 @@ def _entries(place: Location, folder: str) -> tuple[dict[str, str], list[str]]:
 
 def _reads_folder(root: Node, folder: str, filesystem: object) -> bool:
     """Return True if a listing of the pipe has files of the folder."""
-    import pyarrow.compute as pc
-
-    call: Any = pc
     where = _real_place(folder, filesystem)
     for node in walk(root):
         if isinstance(node.op, ListFiles) and node.op.listing is not None:
-            folders = call.replace_substring_regex(node.op.listing.paths, "/?[^/]*$", "").unique().to_pylist()
-            for read in folders:
+            for read in node.op.listing.folders():
                 kind, path = _real_place(read or ".", node.op.selection.filesystem)
                 if kind == where[0] and f"{path}/".startswith(f"{where[1]}/"):
                     return True

@@ -172,3 +172,23 @@ def test_a_module_that_runs_long_says_where_it_is_and_that_it_runs(tmp_path: Pat
     file = re.escape(str(tmp_path / "train.py"))
     assert re.match(rf"feedpipe: importing `train` runs its top level, which is at {file}:[45]; put what .*", said)
     assert rest == ("0\n1\n2\n", "")
+
+
+def test_index(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("one")
+    code, printed, errors = run("index", "data", "--into", "f.index")
+    assert (code, printed, errors) == (0, "Index('f.index', version 1: 1 files, 3 bytes)\n", "")
+    (tmp_path / "data" / "b.txt").write_text("three")
+    assert run("index", "data", "--into", "f.index", "--pattern", "*.txt")[0] == 1  # another selection
+    assert run("index", "data", "--into", "f.index")[1].startswith("Index('f.index', version 2: 2 files, 8 bytes)")
+    code, printed, _ = run("index", "--into", "f.index", "--versions")
+    assert code == 0 and len(printed.splitlines()) == 2 and "version 1: 1 files, 3 bytes), digest " in printed
+    assert run("index", "--into", "f.index", "--check")[1].startswith("Index('f.index', version 2")
+    for path in tmp_path.glob("f.index/files-2-*"):
+        path.write_bytes(path.read_bytes()[:100])
+    code, _, errors = run("index", "--into", "f.index", "--check")
+    assert code == 1 and "version 2 of f.index is damaged: files-2-" in errors
+    for arguments in (["index", "--into", "f.index"], ["index", "data", "--into", "f.index", "--check"]):
+        code, _, errors = run(*arguments)
+        assert code == 2 and errors.startswith("feedpipe: ")

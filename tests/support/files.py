@@ -18,8 +18,6 @@ from feedpipe.files.csv import Csv as Csv
 from feedpipe.files.csv_parser import last_record_end as last_record_end
 from feedpipe.files.csv_parser import odd_value as odd_value
 from feedpipe.files.csv_parser import record_ends as record_ends
-from feedpipe.files.footers import FileContents as FileContents
-from feedpipe.files.footers import FileUnits as FileUnits
 from feedpipe.files.jsonl import MAX_DEPTH as MAX_DEPTH
 from feedpipe.files.jsonl import Jsonl as Jsonl
 from feedpipe.files.lines import Lines as Lines

@@ -34,4 +34,6 @@ from feedpipe.loading.state import validated as validated
 def gathered(states: Sequence[State]) -> State:
     """What `gather_state` makes of the states of all ranks, given in their order."""
     read_states(states)
+    if len(states) == 1:
+        return states[0]
     return joined(states[0], [part_of(state) for state in states])

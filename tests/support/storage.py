@@ -10,6 +10,8 @@ from feedpipe.storage import remote as remote
 from feedpipe.storage import row_files as row_files
 from feedpipe.storage import tasks as tasks
 from feedpipe.storage.file_cache import BLOCK_BYTES as BLOCK_BYTES
+from feedpipe.storage.file_units import FileContents as FileContents
+from feedpipe.storage.file_units import FileUnits as FileUnits
 from feedpipe.storage.filesystem import HDFS_UNKNOWN as HDFS_UNKNOWN
 from feedpipe.storage.filesystem import Cancellation as Cancellation
 from feedpipe.storage.filesystem import RetryPolicy as RetryPolicy
@@ -20,6 +22,9 @@ from feedpipe.storage.filesystem import describe as describe
 from feedpipe.storage.filesystem import is_transient as is_transient
 from feedpipe.storage.filesystem import locate as locate
 from feedpipe.storage.filesystem import split_options as split_options
+from feedpipe.storage.index import layout as layout
+from feedpipe.storage.index import reader as reader
+from feedpipe.storage.index.reader import Index as Index
 from feedpipe.storage.listing import Listing as Listing
 from feedpipe.storage.listing import Selection as Selection
 from feedpipe.storage.listing import _part_regex as _part_regex

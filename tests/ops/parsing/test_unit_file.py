@@ -23,9 +23,9 @@ from feedpipe.extensions import Context
 from ...storage.remote_store import RemoteStore
 from ...support.core import walk
 from ...support.engine import bind, resolve
-from ...support.files import FileContents, FileUnits, Parquet
+from ...support.files import Parquet
 from ...support.files import parquet_footer as _footers
-from ...support.storage import open_version
+from ...support.storage import FileContents, FileUnits, open_version
 
 LOG = "feedpipe"
 

@@ -1,0 +1,317 @@
+"""`index`: an index of many files, with what their footers say."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+import numpy as np
+
+from ..core.checks import check_choice
+from ..errors import ArgumentError, SourceError, shown_path, with_call_site
+from ..files.arrow import ArrowIpc
+from ..files.footers import CountedFormat
+from ..files.orc import Orc
+from ..files.parquet import Parquet
+from ..storage.file import File
+from ..storage.file_units import FileContents, FileUnits, Numbers
+from ..storage.index.layout import BLOCK_FILES, FILES, SUFFIX, FileBlock, Version, common_prefix
+from ..storage.index.reader import Index, versions
+from ..storage.index.writer import BlockPlace, write_version
+from ..storage.listing import Listing, Selection
+from ..storage.tasks import in_threads
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Footers = Literal["infer", True, False]
+MAX_ATTEMPTS = 8
+"""The most times that another writer may write a version of the same number first."""
+
+
+def index(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    into: str | os.PathLike[str],
+    *,
+    pattern: str | None = None,
+    recursive: bool = False,
+    filesystem: object = None,
+    footers: Footers = "infer",
+) -> Index:
+    """Make an index of files, or the next version of one, and return it.
+
+    `list_files` and all readers of files take it as their `manifest`. A run with an index lists nothing, and reads no
+    footers but those of the files whose rows it reads. It reads some 100 kB for each 4,096 files that it needs: a rank
+    of thousands opens ten million files with a few MB. Ranks and workers exchange its address.
+
+    A version has the files that are there when it is made. The next one keeps the order of the files of the one before,
+    leaves out those that have vanished, and has new ones behind; footers of files whose size and time of change are the
+    same are not read again. Runs that have begun stay with their version; a state names it, and is resumed with it.
+    Nothing in an index is changed after it was written. Two writers may make a version at once: the second goes on from
+    that of the first.
+
+    Args:
+        paths, pattern, recursive, filesystem: as for `list_files`; `filesystem` is also that of `into`.
+        into: the path or URL of a folder, which ends with `.index`. It should not be in a folder of `paths`.
+        footers: reads what footers say: names and types of columns, the rows of each row group, record batch or stripe.
+            "infer" reads them if all files end with .parquet, with .arrow, or with .orc. False reads none, and True
+            refuses other files.
+
+    Returns:
+        the version: its `address`, `number` and `digest`; the numbers of its `files`, `units`, `rows` and `bytes`.
+
+    Raises:
+        ArgumentError: `into` does not end with `.index`, or is an index of other `paths`, `pattern` or `recursive`;
+            `paths` has a password; with `footers=True`, there are other files.
+        SourceError: a path is missing or matches no file; the index cannot be written.
+        DataError: a file is damaged, or no file of its kind.
+
+    Example:
+        >>> import feedpipe as fp, pyarrow as pa, pyarrow.parquet
+        >>> for name in ("a", "b"):
+        ...     pa.parquet.write_table(pa.table({"x": range(100)}), f"{name}.parquet")
+        >>> fp.index("*.parquet", "files.index")
+        Index('files.index', version 1: 2 files, 2 row groups, 200 rows, ... bytes)
+        >>> len(fp.read_parquet("*.parquet", manifest="files.index").shuffle(window=50))
+        200
+    """
+    selection = Selection(cast("str", paths), pattern, bool(recursive), filesystem, os.fspath(into))
+    check_choice("footers", footers, ("infer", True, False))
+    address = cast("str", selection.manifest)
+    if not is_index(address):
+        raise ArgumentError(
+            with_call_site(f"`into` must be the path of a folder that ends with {SUFFIX!r} but got: {into!r}")
+        )
+    return make_version(selection, footers)
+
+
+def is_index(path: str) -> bool:
+    """Whether a path is that of an index, by its name."""
+    return path.rstrip("/").endswith(SUFFIX)
+
+
+def open_index(selection: Selection) -> Index:
+    """The version of an index that `list_files` was given as its manifest; makes the index if there is none.
+
+    Raises:
+        MissingError: there is no such version.
+        ArgumentError: the index belongs to another selection.
+        SourceError, DataError: it cannot be read or made.
+    """
+    address = cast("str", selection.manifest)
+    if selection.version is None and not versions(address, selection.filesystem):
+        return make_version(selection, "infer")
+    opened = Index.open(address, selection.filesystem, selection.version)
+    _check_selection(opened, selection)
+    return opened
+
+
+def make_version(selection: Selection, footers: Footers) -> Index:
+    """The first version of an index, or the next one; the last one if nothing has changed."""
+    address = cast("str", selection.manifest)
+    for _ in range(MAX_ATTEMPTS):
+        before = Index.open(address, selection.filesystem) if versions(address, selection.filesystem) else None
+        if before is not None:
+            _check_selection(before, selection)
+        listing = selection.absolute_listing(address, times=True)
+        work = _Work(listing, selection.filesystem, _kind(listing, footers))
+        entries = work.all_new() if before is None else work.grown(before)
+        if entries is None and before is not None:
+            return before
+        number = 1 if before is None else before.number + 1
+        version = Version.begun(number, selection.call(), selection.digest(), work.root, work.kind, work.digest)
+        written = write_version(version, address, selection.filesystem, entries or (), work.schemas, work.fields)
+        if written is not None:
+            return Index(address, number, written.digest, selection.filesystem)
+    raise SourceError(f"{shown_path(address)} cannot be written: other writers were faster, {MAX_ATTEMPTS} times")
+
+
+def _check_selection(opened: Index, selection: Selection) -> None:
+    if opened.version.selected != selection.digest():
+        raise ArgumentError(
+            f"{shown_path(opened.address)} was made by `{opened.version.call}`, and this is `{selection.call()}`, "
+            "perhaps from another folder; give another index, or make one with `fp.index`"
+        )
+
+
+class _Kind(NamedTuple):
+    """Files with footers.
+
+    Attributes:
+        endings: a regular expression for the ends of their names.
+        form: makes the format that reads the footers.
+    """
+
+    endings: str
+    form: Callable[[], CountedFormat]
+
+
+_KINDS = (
+    _Kind(r"\.parquet", Parquet),
+    _Kind(r"\.(arrow|feather)", ArrowIpc),
+    _Kind(r"\.orc", Orc),
+)
+
+
+def _kind(listing: Listing, footers: Footers) -> _Kind | None:
+    """What to read of the footers of some files; None if they are listed only."""
+    import pyarrow.compute as pc
+
+    call: Any = pc
+    for kind in _KINDS if footers else ():
+        # An option behind the name of a URL is no part of the name.
+        if call.all(call.match_substring_regex(listing.paths, kind.endings + r"(\?[^/]*)?$")).as_py():
+            return kind
+    if footers is True:
+        raise ArgumentError(
+            with_call_site(
+                "`footers=True` needs files that all end with .parquet, with .arrow or with .orc, and one of the files "
+                f"is {shown_path(listing.path(0))}; give a `pattern`, or an index for each kind"
+            )
+        )
+    return None
+
+
+class _Work:
+    """The blocks of a version of an index.
+
+    Attributes:
+        root: the folder that all files are in.
+        kind: of the units.
+        fields: of the units, those that states are checked against.
+        schemas: of the blocks that were made.
+        digest: of the listing, in the order of the blocks that were made.
+    """
+
+    def __init__(self, listing: Listing, filesystem: object, kind: _Kind | None) -> None:
+        self._listing = listing
+        self._filesystem = filesystem
+        self._form = None if kind is None else kind.form()
+        self.root = common_prefix(listing.paths).rpartition("/")[0] + "/"
+        self.kind = FILES if self._form is None else self._form.units
+        self.fields: tuple[str, ...] = ()
+        if self._form is not None:
+            self.fields = tuple(name for name in self._form.fields if name != "footer_bytes")
+        self.schemas: list[pa.Schema] = []
+        self._numbers: dict[bytes, int] = {}  # of the schemas
+        self.digest = listing.digest
+
+    def all_new(self) -> Iterator[tuple[FileBlock, BlockPlace | None]]:
+        """The blocks of the first version."""
+        return ((block, None) for block in self._new_blocks(np.arange(len(self._listing))))
+
+    def grown(
+        self, before: Index
+    ) -> list[tuple[FileBlock, BlockPlace | None]] | Iterator[tuple[FileBlock, BlockPlace | None]] | None:
+        """The blocks of the version behind `before`; None if nothing has changed."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        call: Any = pc
+        listing = self._listing
+        if before.kind != self.kind or call.count_distinct(listing.paths).as_py() < len(listing):
+            return self.all_new()
+        old = pa.concat_arrays([pa.array([], pa.large_string()), *(block.paths() for block in before.blocks())])
+        places = call.fill_null(call.index_in(old, value_set=listing.paths), -1).to_numpy().astype(np.int64)
+        is_there = places >= 0
+        is_new = np.ones(len(listing), np.bool_)
+        is_new[places[is_there]] = False
+        new = np.flatnonzero(is_new)
+        changes = [self._changed(block, own) for block, own in self._by_block(before, places)]
+        if not len(new) and not any(change.any() for change in changes):
+            return None
+        order = np.concatenate([places[is_there], new])
+        if (order != np.arange(len(order))).any():  # else the order is that of a listing
+            self.digest = hashlib.blake2b(
+                f"{before.version.listing} {listing.digest}".encode(), digest_size=16
+            ).hexdigest()
+        if self.root.startswith(before.version.root):
+            self.root = before.version.root
+        return self._regrown(before, places, changes, new)
+
+    def _regrown(
+        self, before: Index, places: Numbers, changes: Sequence[Any], new: Numbers
+    ) -> Iterator[tuple[FileBlock, BlockPlace | None]]:
+        for schema in before.schemas:
+            self._number(schema)
+        table = before.entries
+        last = len(table.first) - 1
+        for number, (block, own) in enumerate(self._by_block(before, places)):
+            room = BLOCK_FILES - len(block) if number == last else 0
+            if not changes[number].any() and not min(room, len(new)) and self.root == before.version.root:
+                data = before.version.data[table.data[number]]
+                place = BlockPlace(data, int(table.offset[number]), int(table.length[number]), table.digest(number))
+                yield block, place
+                continue
+            kept = np.flatnonzero(own >= 0)
+            added, new = new[:room], new[room:]
+            files = np.concatenate([own[kept], added])
+            if len(files):
+                contents = None if block.units is None else self._contents(block, kept, changes[number], own, added)
+                yield self._block(files, contents), None
+        yield from ((block, None) for block in self._new_blocks(new))
+
+    def _contents(
+        self, block: FileBlock, kept: Numbers, changed: Any, own: Numbers, added: Numbers
+    ) -> Iterator[FileContents]:
+        """What the footers of a block say: those of files that have not changed as they were kept."""
+        assert block.units is not None, "only files with footers have contents"
+        again = self._footers(np.concatenate([own[kept[changed[kept]]], added]))
+        for place in kept.tolist():
+            yield next(again) if changed[place] else block.units.contents(place)
+        yield from again
+
+    def _by_block(self, before: Index, places: Numbers) -> Iterator[tuple[FileBlock, Numbers]]:
+        """The blocks of a version, with the place in the listing of each of their files."""
+        first = 0
+        for block in before.blocks():
+            yield block, places[first : first + len(block)]
+            first += len(block)
+
+    def _changed(self, block: FileBlock, own: Numbers) -> Any:
+        """Which files of a block have vanished, or have another size or time of change now."""
+        listing = self._listing
+        sizes, changed = listing.sizes.to_numpy()[own], cast("Any", listing.changed).to_numpy()[own]
+        times = (changed != block.changed) & (changed != 0) & (block.changed != 0)
+        return (own < 0) | (sizes != block.sizes) | times
+
+    def _new_blocks(self, files: Numbers) -> Iterator[FileBlock]:
+        """Blocks of files at these places of the listing."""
+        footers = self._footers(files)
+        for start in range(0, len(files), BLOCK_FILES):
+            part = files[start : start + BLOCK_FILES]
+            yield self._block(part, footers if self._form is not None else None)
+
+    def _footers(self, files: Numbers) -> Iterator[FileContents]:
+        """What the footers of some files say."""
+        if self._form is None:
+            return iter(())
+        return iter(in_threads(self._form.footer, self._handles(files)))
+
+    def _handles(self, files: Numbers) -> Iterator[File]:
+        for start in range(0, len(files), BLOCK_FILES):
+            for path in self._listing.files_at(files[start : start + BLOCK_FILES]):
+                yield File(str(path), filesystem=self._filesystem, listed=path.size if path.size >= 0 else None)
+
+    def _block(self, files: Numbers, footers: Iterator[FileContents] | None) -> FileBlock:
+        listing = self._listing
+        columns = (listing.paths, listing.sizes, cast("Any", listing.changed))
+        paths, sizes, changed = (cast("Any", column).take(cast("Any", files)) for column in columns)
+        units = None if footers is None else self._numbered(FileUnits.of(islice(footers, len(files))))
+        return FileBlock.of_paths(paths, sizes.to_numpy(), changed.to_numpy(), units)
+
+    def _numbered(self, units: FileUnits) -> FileUnits:
+        """The units with the schemas of the whole index."""
+        numbers = np.array([self._number(schema) for schema in units.schemas], np.int64)
+        return replace(units, schemas=self.schemas, schema_numbers=numbers[units.schema_numbers])
+
+    def _number(self, schema: pa.Schema) -> int:
+        text = schema.serialize().to_pybytes()
+        if text not in self._numbers:
+            self._numbers[text] = len(self.schemas)
+            self.schemas.append(schema)
+        return self._numbers[text]

@@ -1,0 +1,432 @@
+"""Indexes of files: the rows, states and errors of a run with one, and how they grow."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, DataError, MissingError, SourceError, StateError
+from feedpipe.testing import check_operator
+
+from ..support.core import walk
+from ..support.engine import resolve
+from ..support.examples import examples
+from ..support.files import parquet
+from ..support.loading import epochs
+from ..support.sources import index as index_module
+from ..support.storage import Index
+from ..support.storage import layout as index_layout
+from ..support.storage import reader as index_reader
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the folder `data`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+def write(name: str, rows: int, first: int = 0, *, group: int = 7) -> None:
+    os.makedirs(os.path.dirname(f"data/{name}"), exist_ok=True)
+    table = pa.table({"x": pa.array(range(first, first + rows), pa.int64())})
+    pq.write_table(table, f"data/{name}", row_group_size=group)
+
+
+def write_some(counts: list[int]) -> None:
+    for number, rows in enumerate(counts):
+        write(f"day={number // 3}/part-{number:03}.parquet", rows, 1000 * number)
+
+
+def read(manifest: str | None = None, **options: Any) -> fp.Pipe[Any]:
+    return fp.read_parquet("data", recursive=True, manifest=manifest, **options)
+
+
+def values(rows: Any) -> list[int]:
+    return [row["x"] for row in rows]
+
+
+def identities(pipe: fp.Pipe[Any]) -> list[Any]:
+    return [node.op.identity() for node in walk(resolve(pipe))]
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=12), st.integers(1, 3), st.integers(1, 5))
+def test_order_and_states_do_not_depend_on_an_index(
+    tmp_path_factory: pytest.TempPathFactory, counts: list[int], ranks: int, block: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("index"))
+        patch.setattr(index_module, "BLOCK_FILES", block)
+        write_some(counts)
+        made = fp.index("data", "files.index", recursive=True)
+        assert (made.files, made.rows, made.number) == (len(counts), sum(counts), 1)
+        pipes = [read("files.index"), read()]
+        assert identities(pipes[0]) == identities(pipes[1])
+        assert list(pipes[0]) == list(pipes[1])
+        for chain in (lambda p: p.shuffle(window=20).batch(4), lambda p: p.batch(3)):
+            jobs = [
+                [fp.Loader(chain(pipe), rank=rank, world_size=ranks, even=None, seed=3) for rank in range(ranks)]
+                for pipe in pipes
+            ]
+            for one, other in zip(*jobs, strict=True):
+                assert len(one) == len(other)
+                taken = [list(rows) for rows in islice(iter(one), 2)]
+                assert taken == [list(rows) for rows in islice(iter(other), 2)]
+                if taken:
+                    states = one.state_dict(), other.state_dict()
+                    one.load_state_dict(states[1])
+                    other.load_state_dict(states[0])
+                    assert [list(rows) for rows in one] == [list(rows) for rows in other]
+
+
+FORMATS: dict[str, Callable[[pa.Table, str], object]] = {
+    "arrow": lambda table, path: feather.write_feather(table, path, compression="uncompressed", chunksize=4),
+    "orc": lambda table, path: orc.write_table(table, path),
+}
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_formats_with_footers(here: Path, ending: str) -> None:
+    for number in range(5):
+        FORMATS[ending](pa.table({"x": pa.array(range(number * 3), pa.int64())}), f"data/{number}.{ending}")
+    reader: Any = getattr(fp, f"read_{ending}")
+    without, pipe = reader("data"), reader("data", manifest="f.index")
+    assert list(pipe) == list(without)
+    assert identities(pipe) == identities(without)
+    assert fp.index("data", "f.index").units == {"arrow": 1 + 2 + 3 + 3, "orc": 4}[ending]
+
+
+@pytest.mark.parametrize("reader", [fp.read_lines, fp.read_bytes])
+def test_files_as_a_whole(here: Path, reader: Any) -> None:
+    for number in range(5):
+        (here / "data" / f"{number}.txt").write_text("line\n" * number)
+    pipe = reader("data", manifest="f.index")
+    order = (lambda p: p.map(lambda row: row["bytes"]).shuffle()) if pipe.indexed else (lambda p: p)
+    assert list(order(pipe)) == list(order(reader("data")))
+    made = fp.index("data", "f.index")
+    assert repr(made) == "Index('f.index', version 1: 5 files, 50 bytes)"
+    assert (made.rows, made.units, made.bytes) == (None, 5, 50)
+    assert identities(fp.list_files("data")) == identities(fp.list_files("data", manifest="f.index"))
+
+
+def test_no_file_is_opened_but_for_its_rows(here: Path) -> None:
+    write_some([10] * 6)
+    fp.index("data", "f.index", recursive=True)
+    for path in here.glob("data/*/*-00[1-5].parquet"):
+        path.unlink()
+    pipe = read("f.index").shuffle(window=10)
+    assert pipe.length == 60
+    loader = fp.Loader(read("f.index"), shards=1)
+    assert values(islice(iter(loader), 10)) == list(range(10))
+
+
+@pytest.mark.slow
+def test_workers_read_blocks_themselves(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BLOCK_FILES", 4)
+    write_some([5] * 13)
+    pipe = read("f.index").shuffle(window=10).batch(3)
+    alone = [values(rows) for rows in fp.Loader(pipe, seed=1)]
+    with fp.Loader(pipe, workers=2, seed=1) as loader:
+        assert [values(rows) for rows in loader] == alone
+
+
+def test_ranks_exchange_the_address_alone(here: Path) -> None:
+    write_some([5] * 40)
+    pipe = read("f.index").shuffle(window=10).batch(3)
+    packed = epochs.packed_fields(pipe, resolve(pipe))
+    assert len(packed) < 300
+    again = read("f.index").shuffle(window=10).batch(3)
+    resolved = resolve(again, epochs.resolved_operators(again, packed))
+    assert [node.op.identity() for node in walk(resolved)] == identities(pipe)
+    assert len(pickle.dumps(fp.index("data", "f.index", recursive=True))) < 200
+
+
+# Dealing in granules
+
+
+def test_above_a_number_of_units_they_are_dealt_in_granules(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BLOCK_FILES", 8)
+    monkeypatch.setattr(index_layout, "MAX_EXACT_UNITS", 16)
+    write_some([0, 3, 50, 9, 21, 7] * 8)
+    made = fp.index("data", "f.index", recursive=True)
+    assert made.version.granule == 16 and made.units == 8 * 15
+    weights = made.weights()
+    assert len(weights.values) == 8 and weights.values.sum() == made.rows == 8 * 90
+    for pipe in (read("f.index").shuffle(window=10), read("f.index")):
+        loaders = [fp.Loader(pipe, rank=rank, world_size=3, even=None, seed=1) for rank in range(3)]
+        lengths = [len(loader) for loader in loaders]
+        parts = [list(loader) for loader in loaders]
+        assert list(map(len, parts)) == lengths
+        assert Counter(values(sum(parts, []))) == Counter(values(read()))
+        assert max(lengths) - min(lengths) <= 8
+    files = fp.list_files("data", recursive=True, manifest="f.index")
+    whole = fp.Loader(files.open_files().map(lambda file: file.path).filter(bool).shuffle(window=4), shards=4)
+    assert sorted(whole) == list(fp.list_files("data", recursive=True, manifest="f.index"))
+
+
+# Versions and growth
+
+
+def test_an_index_grows(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BLOCK_FILES", 4)
+    write_some([3] * 10)
+    first = fp.index("data", "f.index", recursive=True)
+    assert repr(fp.index("data", "f.index", recursive=True)) == repr(first)  # nothing has changed
+    read_footers: list[str] = []
+    footer = parquet.Parquet.footer
+
+    def counted(units: Any, file: fp.File) -> Any:
+        read_footers.append(os.path.basename(file.path))
+        return footer(units, file)
+
+    monkeypatch.setattr(parquet.Parquet, "footer", counted)
+    write("day=0/part-000a.parquet", 4, 77)  # new, between others
+    write("day=1/part-004.parquet", 9, 4000)  # changed
+    (here / "data/day=2/part-008.parquet").unlink()
+    second = fp.index("data", "f.index", recursive=True)
+    assert (second.number, second.files, second.rows) == (2, 10, 8 * 3 + 4 + 9)
+    assert sorted(read_footers) == ["part-000a.parquet", "part-004.parquet"]
+    assert Counter(values(read("f.index"))) == Counter(values(read()))
+    assert values(read("f.index"))[-4:] == [77, 78, 79, 80]  # new files are behind
+    # The first version stays as it was.
+    old = fp.list_files("data", recursive=True, manifest="f.index", version=1)
+    assert [Path(path).name for path in old] == [f"part-{number:03}.parquet" for number in range(10)]
+    tables = [pa.ipc.open_file(str(path)).read_all() for path in here.glob("f.index/*.arrow")]
+    assert (
+        sum(table.num_rows for table in tables if "name" in table.schema.names) == 10 + 4 + 2
+    )  # a block of two changed
+
+
+def test_a_state_goes_on_with_its_version(here: Path) -> None:
+    write_some([8] * 4)
+    fp.index("data", "f.index", recursive=True)
+
+    def make() -> fp.Pipe[Any]:
+        return read("f.index").shuffle(window=10).batch(4)
+
+    loader = fp.Loader(make(), seed=1)
+    epoch = iter(loader)
+    before = list(islice(epoch, 3))
+    state = json.loads(json.dumps(loader.state_dict()))
+    write("day=9/new.parquet", 5, 9000)
+    assert fp.index("data", "f.index", recursive=True).number == 2  # while the job runs
+    rest = list(epoch)
+    resumed = fp.Loader(make(), seed=1)
+    resumed.load_state_dict(state)
+    assert list(map(values, resumed)) == list(map(values, rest))
+    assert sorted(sum(map(values, before + rest), [])) == [1000 * n + k for n in range(4) for k in range(8)]
+    assert 9000 in sum(map(values, fp.Loader(make(), seed=1)), [])
+
+
+def test_a_version_that_was_removed(here: Path) -> None:
+    write_some([8] * 4)
+    fp.index("data", "f.index", recursive=True)
+    loader = fp.Loader(read("f.index").batch(4))
+    next(iter(loader))
+    state = loader.state_dict()
+    write("day=9/new.parquet", 5, 9000)
+    fp.index("data", "f.index", recursive=True)
+    (here / "f.index/v1.json").unlink()
+    with pytest.raises(MissingError, match="has no version 1; the versions there are: 2"):
+        fp.Loader(read("f.index").batch(4)).load_state_dict(state)
+
+
+def test_an_index_that_was_made_again(here: Path) -> None:
+    write_some([8] * 4)
+    fp.index("data", "f.index", recursive=True)
+    loader = fp.Loader(read("f.index").batch(4))
+    next(iter(loader))
+    state = loader.state_dict()
+    write("day=0/part-000.parquet", 2)
+    for path in (here / "f.index").iterdir():
+        path.unlink()
+    fp.index("data", "f.index", recursive=True)
+    with pytest.raises(StateError, match=r"version 1 of f\.index has the digest \w+, and the state was made with"):
+        fp.Loader(read("f.index").batch(4)).load_state_dict(state)
+
+
+def test_two_writers_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_some([3] * 4)
+    fp.index("data", "f.index", recursive=True)
+    write("day=8/one.parquet", 5, 8000)
+    whole = index_module.write_version
+    others: list[Index] = []
+
+    def late(*arguments: Any) -> Any:
+        if not others:  # another writer has finished just before
+            others.append(None)  # type: ignore[arg-type]
+            others[0] = fp.index("data", "f.index", recursive=True)
+            write("day=9/two.parquet", 5, 9000)
+        return whole(*arguments)
+
+    monkeypatch.setattr(index_module, "write_version", late)
+    last = fp.index("data", "f.index", recursive=True)
+    assert (others[0].number, others[0].files, last.number, last.files) == (2, 5, 3, 6)
+    assert Counter(values(read("f.index"))) == Counter(values(read()))
+    last.check()
+    others[0].check()
+    monkeypatch.setattr(index_module, "write_version", lambda *arguments: None)
+    write("day=9/three.parquet", 5, 9000)
+    with pytest.raises(SourceError, match="cannot be written: other writers were faster, 8 times"):
+        fp.index("data", "f.index", recursive=True)
+
+
+# What is refused
+
+
+def test_arguments(here: Path) -> None:
+    write_some([3, 4])
+    with pytest.raises(
+        ArgumentError, match=r"`into` must be the path of a folder that ends with '\.index' but got: 'x'"
+    ):
+        fp.index("data", "x", recursive=True)
+    with pytest.raises(
+        ArgumentError, match="`version` is that of an index, so `manifest` must be its path but is: 'm'"
+    ):
+        fp.list_files("data", manifest="m", version=1)
+    fp.index("data", "f.index", recursive=True)
+    with pytest.raises(ArgumentError, match=r"f\.index was made by `list_files\('data', recursive=True\)`, and this"):
+        len(fp.list_files("data/*", manifest="f.index"))
+    with pytest.raises(ArgumentError, match=r"f\.index was made by"):
+        fp.index("data/day=0", "f.index")
+    with pytest.raises(MissingError, match=r"f\.index has no version 7; the versions there are: 1"):
+        len(fp.list_files("data", recursive=True, manifest="f.index", version=7))
+    with pytest.raises(ArgumentError, match="`manifest` would keep the password in `paths`"):
+        fp.index("http://user:secret@host/x", "g.index")
+    (here / "data" / "readme.txt").write_text("")
+    with pytest.raises(ArgumentError, match="`footers=True` needs files that all end with .parquet"):
+        fp.index("data", "h.index", recursive=True, footers=True)
+    assert fp.index("data", "h.index", recursive=True).rows is None
+    assert fp.index("data", "i.index", recursive=True, pattern="*.parquet", footers=True).rows == 7
+    assert fp.index("data", "j.index", recursive=True, pattern="*.parquet", footers=False).rows is None
+
+
+def damage(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 255
+    path.write_bytes(content)
+
+
+def test_damage(here: Path) -> None:
+    write_some([3] * 6)
+    made = fp.index("data", "f.index", recursive=True)
+    (data,) = here.glob("f.index/files-*.arrow")
+    (table,) = here.glob("f.index/blocks-*.arrow")
+    text = here / "f.index/v1.json"
+    contents = {path: path.read_bytes() for path in (data, table, text)}
+
+    def refused(words: str) -> None:
+        with pytest.raises(DataError, match=words):
+            list(read("f.index"))
+        with pytest.raises(DataError, match=words):
+            Index.open("f.index").check()
+        for path, content in contents.items():
+            path.write_bytes(content)
+        Index.open("f.index").check()
+
+    offset = int(made.entries.offset[0])
+    place = rf"version 1 of f\.index is damaged: files-1-\w+\.arrow, block 0 at byte {offset}, cannot be read: "
+    for at in (offset + 9, offset + int(made.entries.length[0]) // 2, offset + int(made.entries.length[0]) - 40):
+        damage(data, at)
+        refused(place)
+    data.write_bytes(contents[data][: offset + 100])
+    refused(place)
+    table.write_bytes(contents[table][:200])
+    refused(r"blocks-1-\w+\.arrow cannot be read: ")
+    newer = json.loads(contents[text]) | {"version": 2}
+    text.write_text(json.dumps(newer))
+    refused("is of version 2 of the format; this feedpipe reads version 1")
+    text.write_text(json.dumps(json.loads(contents[text]) | {"files": "many"}))
+    refused("is damaged: it has no right `files`")
+    text.write_text("{}")
+    refused("is no version of an index")
+    text.write_text(json.dumps(json.loads(contents[text]) | {"digest": "0" * 32}))
+    refused(r"blocks-1-\w+\.arrow does not fit its digest")
+
+
+def test_a_file_that_has_changed(here: Path) -> None:
+    write_some([30] * 3)
+    fp.index("data", "f.index", recursive=True)
+    write("day=0/part-001.parquet", 31)
+    with pytest.raises(SourceError, match=r"part-001\.parquet has changed since it was listed"):
+        list(read("f.index"))
+
+
+def test_a_folder_that_gives_no_column(here: Path) -> None:
+    write_some([3] * 4)
+    write("part.parquet", 3)
+    errors: list[str] = []
+    for manifest in (None, "f.index"):
+        with pytest.raises(DataError, match="is in no folder day=") as error:
+            list(read(manifest))
+        errors.append(str(error.value).splitlines()[0])
+    assert errors[0].rpartition("data/")[2] == errors[1].rpartition("data/")[2]
+
+
+def test_schemas_of_all_files(here: Path) -> None:
+    for number in range(4):
+        table = pa.table({"x": pa.array([number], pa.int16() if number else pa.int8()), f"only{number % 2}": [1.5]})
+        pq.write_table(table, f"data/{number}.parquet")
+    fp.index("data", "f.index")
+    without = fp.read_parquet("data", unify_schemas=True)
+    assert list(fp.read_parquet("data", unify_schemas=True, manifest="f.index")) == list(without)
+    with pytest.raises(DataError, match="only1"):
+        list(fp.read_parquet("data", manifest="f.index"))
+    (here / "data/0.parquet").unlink()  # the first file has another schema now
+    fp.index("data", "f.index")
+    pipe = fp.read_parquet("data", columns=["x"], manifest="f.index")
+    assert list(pipe) == [{"x": number} for number in (1, 2, 3)]
+    assert pipe.schema == fp.read_parquet("data", columns=["x"]).schema
+
+
+def test_an_index_in_memory(tmp_path: Path) -> None:
+    memory = fsspec.filesystem("memory", skip_instance_cache=True)
+    memory.store = {}
+    for number in range(4):
+        with memory.open(f"/data/{number}.parquet", "wb") as stream:
+            pq.write_table(pa.table({"x": [number]}), stream)
+    made = fp.index("/data", "/all.index", filesystem=memory)
+    assert made.files == 4
+    pipe = fp.read_parquet("/data", filesystem=memory, manifest="/all.index")
+    assert values(pipe) == [0, 1, 2, 3]
+    with memory.open("/data/4.parquet", "wb") as stream:
+        pq.write_table(pa.table({"x": [4]}), stream)
+    assert fp.index("/data", "/all.index", filesystem=memory).number == 2
+    assert index_reader.versions("/all.index", memory) == [1, 2]
+
+
+def test_blocks_are_kept_a_while(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BLOCK_FILES", 2)
+    monkeypatch.setattr(index_reader, "MAX_BLOCKS", 3)
+    for number in range(20):
+        (here / "data" / f"{number:02}.txt").write_text("x" * number)
+    made = fp.index("data", "f.index")
+    sizes = [path.size for path in made.files_at(np.array([19, 0, 0, 7, 3]))]
+    assert sizes == [19, 0, 0, 7, 3]
+    assert made.bytes_of(range(3, 17)).tolist() == list(range(3, 17))
+    assert len(made._kept) == 3
+
+
+def test_the_law_of_cursors(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BLOCK_FILES", 2)
+    write_some([3, 9, 0, 20, 1])
+    assert values(check_operator(read("f.index"))) == values(read())
