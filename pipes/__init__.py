@@ -44,6 +44,7 @@ from .fitting.profile import profile
 from .loader import Loader, gather_report, gather_state
 from .loading.replay import replay
 from .ops.generator import operator
+from .ops.split import Parts
 from .pipe import Pipe
 from .seeing.progress import progress
 from .services.inprocess import InProcess, Threads
@@ -141,6 +142,7 @@ __all__ = [
     "File",
     "FileCache",
     "Rows",
+    "Parts",
     "FeedpipeError",
     "RowError",
 ]

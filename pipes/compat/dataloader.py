@@ -125,7 +125,7 @@ class DataLoader(TorchDataLoader[T_co]):
             raise ArgumentError(with_call_site("`prefetch_factor` must be >= 1 but got: 0"))
         self.in_order = in_order  # torch before 2.6 has no such argument
         self._announced_length: int | None = None
-        self._parts: Parts | None = None  # of workers that are kept
+        self._parts: SharedParts | None = None  # of workers that are kept
         self._epoch: DataLoaderEpoch | None = None  # the one that began last
         self._saved: Mapping[str, Any] | None = None
 
@@ -220,7 +220,7 @@ class DataLoader(TorchDataLoader[T_co]):
             "num_workers": self.num_workers if iterable else None,
         }
 
-    def _new_parts(self) -> Parts:
+    def _new_parts(self) -> SharedParts:
         iterable = isinstance(self.dataset, IterableDataset)
         inherits = self._ray is None and self._start_method == "fork"
         source = (InheritedSource if inherits else DatasetSource)(
@@ -233,7 +233,7 @@ class DataLoader(TorchDataLoader[T_co]):
             worker_init=self.worker_init_fn,
         )
         prefetch = self.prefetch_factor or 2
-        return Parts(
+        return SharedParts(
             source=source,
             node=Pipe.source(source),
             keys=repeat(None) if iterable else self.sampler if self.batch_sampler is None else self.batch_sampler,
@@ -298,7 +298,7 @@ def _pin(wanted: bool) -> Callable[[object], object] | None:
 
 
 @dataclass
-class Parts:
+class SharedParts:
     """The parts of a loader that its epochs share.
 
     Attributes:
@@ -361,7 +361,7 @@ class DataLoaderEpoch:
         saved: the state to begin at.
     """
 
-    def __init__(self, parts: Parts, saved: Mapping[str, Any] | None) -> None:
+    def __init__(self, parts: SharedParts, saved: Mapping[str, Any] | None) -> None:
         self._parts = parts
         self._step = 0  # elements that were taken
         self._stop: Exception | None = None

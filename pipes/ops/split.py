@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast, overload
+from weakref import ref
 from zlib import crc32
 
 import numpy as np
@@ -17,20 +18,33 @@ from ..core.block import Block, Parted, parted
 from ..core.checks import check_int
 from ..core.code import call_code, value_code
 from ..core.context import Context, mixed
-from ..core.cursor import START, Json
+from ..core.cursor import Json
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.operator import Boundary, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..core.skips import Skipped, SkippedRow
 from ..engine.seeds import Permutation
-from ..errors import ArgumentError, ArgumentTypeError, PlanError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, PlanError, PlanWarning, warn, with_call_site
 from ._filter_rows import FilterResult, FilterRows
-from ._keys import Digests, Key, RowKey, check_key, check_named_key, digests_of_column, key_digests
+from ._groups import Groups, put_into_parts
+from ._keys import (
+    Digests,
+    Key,
+    RowKey,
+    check_key,
+    check_named_key,
+    digests_of_column,
+    key_digests,
+    keys_of,
+    read_key_digests,
+)
+from ._row_set import RowSet
 from ._shared import Rearranged, SameRows, data_error
 from .placement import ShardByRank
 from .shuffle import Shuffle
 
 if TYPE_CHECKING:
+    from ..engine.stage import Stage
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -45,43 +59,91 @@ _SCALE = 2**63
 _LATE = "it failed when the keys were read, and does not fail now; its key is that of another part"
 
 
+class Parts(dict[K, "Pipe[T]"], Generic[K, T]):
+    """The parts of `split`, by name."""
+
+    def __init__(self, parts: Mapping[K, Pipe[T]], others: Callable[[K], Pipe[T]]) -> None:
+        super().__init__(parts)
+        self._others = others
+
+    def others(self, name: K) -> Pipe[T]:
+        """Return the rows of all other parts together, in the order of the input: the training rows of a fold.
+
+        Args:
+            name: of the part that is left out.
+
+        Raises:
+            KeyError: there is no such part.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> folds = fp.from_sequence(range(10)).split(5)
+            >>> [(len(folds.others(k)), len(folds[k])) for k in folds]
+            [(8, 2), (8, 2), (8, 2), (8, 2), (8, 2)]
+        """
+        if name not in self:
+            raise KeyError(f"{name!r} is none of the parts: {', '.join(map(repr, self))}")
+        return self._others(name)
+
+
+@overload
+def split(
+    pipe: Pipe[T], /, parts: int, *, key: Key | None = None, stratify: Key | None = None, seed: int = 0
+) -> Parts[int, T]: ...
+
+
+@overload
+def split(
+    pipe: Pipe[T], /, parts: Mapping[K, float], *, key: Key | None = None, stratify: Key | None = None, seed: int = 0
+) -> Parts[K, T]: ...
+
+
 def split(
     pipe: Pipe[T],
     /,
-    parts: Mapping[K, float],
+    parts: Mapping[Any, float] | int,
     *,
     key: Key | None = None,
     stratify: Key | None = None,
     seed: int = 0,
-) -> dict[K, Pipe[T]]:
+) -> Parts[Any, T]:
     """Divide the rows among parts, such as training and validation: a row is in the same part in each epoch and run.
 
         a b c d e f   ->   split({"train": 4, "val": 2}): b c e f   and   a d
 
     Element: the rows as they are; together the parts have each row once. Order: the input's. An indexed pipe is divided
     before its shuffles, so a row stays in its part although they change in each epoch; the parts are then indexed.
-    Length: that of the part if the pipe is indexed, else unknown. State: a position.
+    Length: that of the part if the pipe is indexed, else unknown. State: a position. Memory: of an indexed pipe, a bit
+    for each row and part, and two bytes for each row at most.
 
     A digest of its `key`, which is the same on every machine, decides on the part of a row: it lies in the interval of
     one part. So appending data moves no row, and the sizes are near the shares, not exact. Without `key`, it is the
     row's position in an indexed pipe, and in a streamed one its content, so equal rows stay together. `explain()` says
     which. A row that a policy skips when an indexed pipe is divided counts in one of the parts.
 
+    **Groups.** With a `key` and an int, numbers of rows, or `stratify`, the rows of one key stay together, and the
+    sizes, of all rows and of each class, are goals: the groups are taken from the largest to the smallest, and each
+    goes to the part that misses most. More rows in the data may then move all rows. A group that is more than twice as
+    large as its part should be is a warning.
+
+    **Folds.** `folds = pipe.split(5)` divides an indexed pipe into five parts of equal size, and `folds.others(k)` has
+    the rows of the other four.
+
     Args:
         parts: the share of each part by its name, which sum to 1; or, for an indexed pipe, numbers of rows, which sum
-            to the length.
+            to the length, or a number of parts of equal size, with the names 0, 1 and so on.
         key: rows of one key are in one part, such as all images of a person: a column, several, or a function of the
-            row. It must not depend on random draws. With a function the parts are streamed; a column of an indexed
-            pipe is read once, before the first row.
+            row. It must not depend on random draws. Of an indexed pipe the keys are read once, before the first row.
         stratify: the key of a row's class, for indexed pipes: each class is divided in the same proportions, as nearly
-            as whole rows allow, and each part has exactly its share of all rows.
+            as whole rows allow, and without `key` each part has exactly its share of all rows.
         seed: another seed divides the rows in another way. The loader's seed does not matter.
 
     Raises:
-        ArgumentError: shares that do not sum to 1; a `key` together with numbers of rows, or with `stratify`.
-        PlanError: the pipe is streamed, and numbers of rows or `stratify` are given; groups such as those of `batch`
-            would be divided; the pipe is shuffled before an operator such as `take`, so that positions change; numbers
-            of rows do not sum to the length; there is no such column.
+        ArgumentError: shares that do not sum to 1; an int below 2.
+        PlanError: the pipe is streamed, and a number of parts, numbers of rows or `stratify` are given; groups such as
+            those of `batch` would be divided; the pipe is shuffled before an operator such as `take`, so that positions
+            change; numbers of rows do not sum to the length; there are fewer rows or groups than parts; there is no
+            such column.
         DataError: a key, or a row without one, has no digest that is the same in each process.
 
     Example:
@@ -94,19 +156,18 @@ def split(
         >>> parts = rows.split({"train": 15, "val": 5}, stratify="label")
         >>> sum(row["label"] for row in parts["train"])
         8
+        >>> folds = rows.split(2, key="user")
+        >>> {row["user"] for row in folds[0]} & {row["user"] for row in folds.others(0)}
+        set()
     """
-    sizes = _check_parts(parts)
+    sizes = check_int("parts", parts, least=2) if isinstance(parts, int) else _check_parts(parts)
     names, classes = check_key("key", key), check_key("stratify", stratify)
     seed = check_int("seed", seed, least=0)
     by_size = _needs_positions(sizes, classes is not None)
-    if by_size and names is not None:
-        raise ArgumentError(
-            with_call_site(f"`key` must not be given with {by_size}, which divides rows by position; leave one out")
-        )
     _check_no_groups(pipe)
     place = _place_before_shuffles(pipe, same_rows=not (names is None and classes is None))
     moving = _moving_positions(place.source)
-    indexed = place.source.indexed and not callable(names) and (names is None or moving is None)
+    indexed = place.source.indexed and (names is None or moving is None or by_size is not None)
     if by_size and not indexed:
         raise PlanError(
             with_call_site(
@@ -118,23 +179,32 @@ def split(
         raise PlanError(
             with_call_site(
                 f"`split` must come before `{moving}`, because it divides rows by their position, which changes "
-                "there; swap the two, or give `key=`, by which rows keep their part anywhere"
+                "there; swap the two, or give shares and `key=`, by which rows keep their part anywhere"
             )
         )
     if not indexed:
         place = Place(pipe, [])
     cls = IndexedSplitPart if indexed else StreamedSplitPart
     source = cast("Pipe[T]", place.source)
-    ends: dict[K, Pipe[T]] = {}
-    for name in sizes:
-        ends[name] = place.followed(source.then(cls(sizes, key=names, stratify=classes, seed=seed, part=name)))
-    return ends
+    shared = SharedDivision()
+
+    def part(name: Any, others: bool = False) -> Pipe[T]:
+        op = cls(sizes, key=names, stratify=classes, seed=seed, part=name, others=others, shared=shared)
+        return place.followed(source.then(op))
+
+    return Parts({name: part(name) for name in _names(sizes)}, lambda name: part(name, others=True))
 
 
-def _needs_positions(sizes: Mapping[Any, float], has_classes: bool) -> str | None:
+def _names(parts: Mapping[Any, float] | int) -> list[Any]:
+    return list(range(parts) if isinstance(parts, int) else parts)
+
+
+def _needs_positions(sizes: Mapping[Any, float] | int, has_classes: bool) -> str | None:
     """The argument that makes `split` count rows, in words."""
     if has_classes:
         return "`stratify`"
+    if isinstance(sizes, int):
+        return "a number of parts"
     return "numbers of rows" if all(isinstance(size, int) for size in sizes.values()) else None
 
 
@@ -145,7 +215,8 @@ def _check_parts(parts: Mapping[K, float]) -> dict[K, float]:
     if not values or any(isinstance(size, bool) or not isinstance(size, (int, float)) for size in values):
         raise ArgumentTypeError(
             with_call_site(
-                f'`parts` must map names to shares, such as {{"train": 0.9, "val": 0.1}}, but got: {parts!r}'
+                f'`parts` must map names to shares, such as {{"train": 0.9, "val": 0.1}}, or be a number of parts, but '
+                f"got: {parts!r}"
             )
         )
     if any(not 0 <= size < math.inf for size in sizes.values()):
@@ -241,58 +312,108 @@ class SplitPart(SameRows):
     """Gives the rows of one of the parts.
 
     Attributes:
-        parts: the share of each part, or its number of rows.
+        parts: the share of each part, or its number of rows; or the number of parts of equal size.
         key: decides on the part of a row; None is its position if the input is indexed, else its content.
         stratify: the key of the classes, each of which is divided.
         part: the name of the part.
+        others: gives the rows of all other parts instead.
+        shared: the division, which all parts share.
     """
 
     kind: ClassVar[str] = "split"
     order: ClassVar[Order] = Order.ROW_LOCAL
 
-    parts: Mapping[Any, float]
+    parts: Mapping[Any, float] | int
     key: RowKey = field(default=None, kw_only=True)
     stratify: RowKey = field(default=None, kw_only=True)
     seed: int = field(default=0, kw_only=True)
     part: Hashable = field(kw_only=True, repr=False)
+    others: bool = field(default=False, kw_only=True, repr=False)
+    shared: SharedDivision = field(default_factory=lambda: SharedDivision(), kw_only=True, repr=False, compare=False)
 
     @property
     def has_counts(self) -> bool:
         """True if the parts have exact sizes."""
-        return all(isinstance(size, int) for size in self.parts.values())
+        return isinstance(self.parts, int) or all(isinstance(size, int) for size in self.parts.values())
+
+    @property
+    def number(self) -> int:
+        """The number of the part among all."""
+        return _names(self.parts).index(self.part)
+
+    @property
+    def sizes(self) -> list[float]:
+        """The share of each part, or its number of rows."""
+        return [1.0] * self.parts if isinstance(self.parts, int) else list(self.parts.values())
+
+    @property
+    def keeps_groups(self) -> bool:
+        """True if the groups of the key are whole, and sizes are goals."""
+        return self.key is not None and (self.stratify is not None or self.has_counts)
 
     def call(self) -> str:
-        return f"{call_code(self)}[{value_code(self.part)}]"
+        name = value_code(self.part)
+        return f"{call_code(self)}.others({name})" if self.others else f"{call_code(self)}[{name}]"
 
     def identity(self) -> Json:
-        return {"part": value_code(self.part)}
+        return {"without" if self.others else "part": value_code(self.part)}
 
     def remark(self, stage: StageView) -> str | None:
+        if self.keeps_groups:
+            classes = "" if self.stratify is None else f", also for the classes, {_described(self.stratify)}"
+            return (
+                f"keeps the rows of a group together, by {_described(self.key)}; sizes are goals{classes}; with more "
+                "rows in the data, all may change sides"
+            )
         if self.stratify is not None:
             return f"divides the rows of each class by their position; the classes are {_described(self.stratify)}"
         if self.has_counts:
             return "divides the rows by their position; with more rows in the data, all may change sides"
-        return f"divides the rows by {self.division()}; with more rows in the data, none changes sides"
+        return f"divides the rows by {self.divided_by()}; with more rows in the data, none changes sides"
 
     @abstractmethod
-    def division(self) -> str:
+    def divided_by(self) -> str:
         """The rows' property that decides on their parts, in words."""
 
     def contains(self, digests: Digests) -> Mask:
-        """For each row, if it is in the part, by the digests of keys, positions or contents."""
+        """For each row, if it is given, by the digests of keys, positions or contents."""
         (word,) = mixed(np.array([self.seed], np.uint64) + np.uint64(_SCALE))
         numbers = mixed(digests ^ word) >> np.uint64(1)
-        before, share = self._before_and_share()
-        total = math.fsum(self.parts.values())
-        first, stop = (round(bound / total * _SCALE) for bound in (before, math.fsum([before, share])))
-        return (numbers >= np.uint64(first)) & (numbers < np.uint64(stop))
+        sizes, number = self.sizes, self.number
+        before, total = math.fsum(sizes[:number]), math.fsum(sizes)
+        first, stop = (round(bound / total * _SCALE) for bound in (before, math.fsum([before, sizes[number]])))
+        return ((numbers >= np.uint64(first)) & (numbers < np.uint64(stop))) ^ self.others
 
-    def _before_and_share(self) -> tuple[float, float]:
-        """The shares of the parts before this one together, and its own."""
-        names = list(self.parts)
-        sizes = list(self.parts.values())
-        number = names.index(self.part)
-        return math.fsum(sizes[:number]), sizes[number]
+
+class RowParts(NamedTuple):
+    """The division of all rows.
+
+    Attributes:
+        parts: the number of the part of each row.
+        skipped: the rows that were skipped when the keys were read.
+        groups: the part of each group, if groups stay whole.
+    """
+
+    parts: npt.NDArray[Any]
+    skipped: Positions
+    groups: Groups | None
+
+
+class SharedDivision:
+    """Divides the rows once for all parts. It keeps the result as long as the input is the same."""
+
+    def __init__(self) -> None:
+        self._last: tuple[ref[Node], RowParts] | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SharedDivision, ()
+
+    def of(self, stage: StageView, make: Callable[[], RowParts]) -> RowParts:
+        """The division of the rows of the input of `stage`."""
+        node = cast("Stage", stage.input).node
+        if self._last is None or self._last[0]() is not node:
+            self._last = ref(node), make()
+        return self._last[1]
 
 
 @dataclass(frozen=True)
@@ -305,7 +426,7 @@ class StreamedSplitPart(FilterRows, SplitPart):
         check_named_key(self, stage, self.key)
         return self
 
-    def division(self) -> str:
+    def divided_by(self) -> str:
         return "their content, so equal rows stay together" if self.key is None else _described(self.key)
 
     def select(self, stage: StageView, block: Block) -> FilterResult:
@@ -323,27 +444,30 @@ class IndexedSplitPart(Rearranged, SplitPart):
         rows_of_part: the positions of its rows in the input.
         without_key: those of them that were skipped when the keys were read. If such a row does not fail later, its key
             may be that of another part.
+        groups: if there are such rows, the part of each group.
     """
 
     rows_of_part: RowSet | None = field(default=None, kw_only=True, repr=False, compare=False)
     without_key: Positions = field(default_factory=_no_positions, kw_only=True, repr=False, compare=False)
+    groups: Groups | None = field(default=None, kw_only=True, repr=False, compare=False)
 
-    def division(self) -> str:
+    def divided_by(self) -> str:
         return "their position" if self.key is None else _described(self.key)
 
     def identity(self) -> Json:
         bits = b"" if self.rows_of_part is None else self.rows_of_part.bits.tobytes()
-        return {"part": value_code(self.part), "rows": crc32(bits)}
+        return {"without" if self.others else "part": value_code(self.part), "rows": crc32(bits)}
 
     def resolve(self, stage: StageView) -> Operator:
         for key in (self.key, self.stratify):
             check_named_key(self, stage, key)
-        if self.key is None:
-            return replace(self, rows_of_part=RowSet.of(self._masks(stage)))
-        digests, skipped = self._key_digests(stage, self.key)
-        digests[skipped] = digests_of_column(skipped)
-        mask = self.contains(digests)
-        return replace(self, rows_of_part=RowSet.of([mask]), without_key=skipped[mask[skipped]])
+        if self.key is None and not self.has_counts and self.stratify is None:
+            return replace(self, rows_of_part=RowSet.of(self._masks_by_position(stage)))
+        divided = self.shared.of(stage, lambda: self._divided(stage))
+        mask = (divided.parts == self.number) ^ self.others
+        late = divided.skipped[mask[divided.skipped]]
+        groups = divided.groups if len(late) else None
+        return replace(self, rows_of_part=RowSet.of([mask]), without_key=late, groups=groups)
 
     def length(self, stage: StageView) -> int | None:
         return len(self._rows_of_part)
@@ -370,82 +494,112 @@ class IndexedSplitPart(Rearranged, SplitPart):
         if error is not None:
             place = parts.places[numbers[len(digests)]]
             raise data_error(self, stage.failed_at(error, int(places[place]), context))
-        others = {numbers[number] for number in np.flatnonzero(~self.contains(digests)).tolist()}
+        own = self.contains(digests)
+        if self.groups is not None:  # a group that is new is in no other part
+            parts_of_groups = self.groups.parts_of(digests)
+            own = ((parts_of_groups == self.number) ^ self.others) | (parts_of_groups < 0)
+        others = {numbers[number] for number in np.flatnonzero(~own).tolist()}
         if not others:
             return rows
-        own = [number for number in range(len(parts.places)) if number not in others]
-        values = take(parts.values, np.array(own, np.int64))
+        kept = [number for number in range(len(parts.places)) if number not in others]
+        values = take(parts.values, np.array(kept, np.int64))
         mark = Skipped((SkippedRow(f".{self.call()}", _LATE),))
         skipped = {**parts.skipped, **{parts.places[number]: mark for number in others}}
-        return Parted(values, [parts.places[number] for number in own], skipped, parts.total).merged(values)
+        return Parted(values, [parts.places[number] for number in kept], skipped, parts.total).merged(values)
 
     @property
     def _rows_of_part(self) -> RowSet:
         assert self.rows_of_part is not None, "`resolve` finds the rows before a run"
         return self.rows_of_part
 
-    def _masks(self, stage: StageView) -> Iterator[Mask]:
-        """For each range of the input's rows, the mask of those in the part."""
-        rows = stage.input.length
-        assert rows is not None, "an indexed pipe knows its length"
-        if self.stratify is not None:
-            yield self._stratified(stage, rows)
-        elif self.has_counts:
-            yield self._permuted(stage, rows)
+    def _masks_by_position(self, stage: StageView) -> Iterator[Mask]:
+        """For each range of the input's rows, the mask of those to give, by the digests of positions."""
+        for start in range(0, _rows(stage), _POSITIONS):
+            positions = np.arange(start, min(_rows(stage), start + _POSITIONS))
+            yield self.contains(digests_of_column(positions))
+
+    def _divided(self, stage: StageView) -> RowParts:
+        """The part of each row, by keys, classes or numbers of rows."""
+        rows = _rows(stage)
+        counts = self._counts(stage, rows)
+        parts = np.zeros(rows, np.min_scalar_type(len(counts)))
+        nobody, groups = _no_positions(), None
+        if self.keeps_groups:
+            parts[:], nobody, groups = self._in_groups(stage, counts)
+        elif self.stratify is not None:
+            parts[self._by_class(stage, rows)] = _turns(counts)
+        elif self.key is None:
+            parts[self._order(rows)[range(rows)]] = np.repeat(np.arange(len(counts)), counts)
         else:
-            for start in range(0, rows, _POSITIONS):
-                positions = np.arange(start, min(rows, start + _POSITIONS))
-                yield self.contains(digests_of_column(positions))
+            digests, nobody = self._key_digests(stage)
+            for number, name in enumerate(_names(self.parts)):
+                parts[replace(self, part=name, others=False).contains(digests)] = number
+        return RowParts(parts, nobody, groups)
 
-    def _permuted(self, stage: StageView, rows: int) -> Mask:
-        """A stretch of a random order for each part."""
-        self._check_counts(stage, rows)
-        before, count = map(int, self._before_and_share())
-        order = self._order(rows)
-        mask = np.zeros(rows, np.bool_)
-        for start in range(before, before + count, _POSITIONS):
-            mask[order[range(start, min(before + count, start + _POSITIONS))]] = True
-        return mask
+    def _key_digests(self, stage: StageView) -> tuple[Digests, Positions]:
+        """The digests of the keys of all rows. A row that is skipped is a group of its own."""
+        digests, skipped = read_key_digests(self, stage, self.key)
+        digests[skipped] = digests_of_column(skipped)
+        return digests, skipped
 
-    def _stratified(self, stage: StageView, rows: int) -> Mask:
-        """Divide the rows class by class, in a random order within each class, so that each part gets its size.
+    def _in_groups(self, stage: StageView, counts: Positions) -> tuple[Positions, Positions, Groups]:
+        """The part of each row, the rows without a key, and the part of each group."""
+        digests, skipped = self._key_digests(stage)
+        classes = None if self.stratify is None else read_key_digests(self, stage, self.stratify)[0]
+        goals = counts if isinstance(self.parts, Mapping) and self.has_counts else np.array(self.sizes)
+        groups = put_into_parts(digests, classes, goals, self.seed)
+        if len(groups.digests) < np.count_nonzero(goals):
+            raise PlanError(
+                with_call_site(
+                    f"`{call_code(self)}` must have a group for each of its {np.count_nonzero(goals)} parts, because "
+                    f"groups stay whole, but there are {len(groups.digests)}, by {_described(self.key)}; divide into "
+                    "fewer parts",
+                    stage.call_site,
+                )
+            )
+        self._warn_of_large_group(stage, digests, groups, goals / goals.sum() * len(digests))
+        return groups.parts_of(digests), skipped, groups
 
-        Rows that are skipped when the classes are read are a class of their own. The parts take turns as in the method
-        of Webster, so each class is divided in the proportions of the whole.
+    def _warn_of_large_group(self, stage: StageView, digests: Digests, groups: Groups, goals: Any) -> None:
+        large = np.flatnonzero(groups.sizes > 2 * goals[groups.parts])
+        if not len(large):
+            return
+        group = int(large[groups.sizes[large].argmax()])
+        first = int((digests == groups.digests[group]).argmax())
+        with closing(Context()) as context:
+            keys, _ = keys_of(parted(stage.input.rows(range(first, first + 1), context)).values, self.key)
+        warn(
+            f"`{call_code(self)}`: the group {keys[0]!r} has {groups.sizes[group]} rows, more than twice the "
+            f"{goals[groups.parts[group]]:.0f} of its part; groups stay whole, so this part is too large and others "
+            "are too small",
+            PlanWarning,
+            stage.call_site,
+        )
+
+    def _by_class(self, stage: StageView, rows: int) -> Positions:
+        """The rows class by class, in a random order within each class.
+
+        Rows that are skipped when the classes are read are a class of their own.
         """
-        sizes = list(self.parts.values())
-        if self.has_counts:
-            self._check_counts(stage, rows)
-            counts = np.array(sizes, np.int64)
-        else:
-            counts = _whole(rows, np.array(sizes))
-        assert self.stratify is not None
-        classes, _ = self._key_digests(stage, self.stratify)
-        by_class = np.lexsort((np.argsort(self._order(rows)[range(rows)]), classes))
-        places = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
-        turns = np.repeat(np.arange(len(counts)), counts)[np.argsort(places, kind="stable")]
-        mask = np.zeros(rows, np.bool_)
-        mask[by_class[turns == list(self.parts).index(self.part)]] = True
-        return mask
+        classes, _ = read_key_digests(self, stage, self.stratify)
+        return np.lexsort((np.argsort(self._order(rows)[range(rows)]), classes))
 
     def _order(self, rows: int) -> Permutation:
         return Permutation(Context(seed=self.seed).key(self.kind), rows)
 
-    def _key_digests(self, stage: StageView, key: RowKey) -> tuple[Digests, Positions]:
-        """The digests of the keys of all rows, and the positions of those that are skipped, whose digest is 0."""
-        digests = np.zeros(stage.input.length or 0, np.uint64)
-        skipped = [_no_positions()]
-        with closing(Context()) as context:
-            for block in stage.input.blocks(START, context):
-                parts = parted(block.rows)
-                places = np.array(parts.places, np.int64)
-                keyed, error = key_digests(parts.values, key)
-                if error is not None:
-                    raise data_error(self, stage.failed(error, block.at.advance(int(places[len(keyed)])), context))
-                digests[block.at.position + places] = keyed
-                holes = [place for place, mark in parts.skipped.items() if mark.is_row]
-                skipped.append(block.at.position + np.array(holes, np.int64))
-        return digests, np.concatenate(skipped)
+    def _counts(self, stage: StageView, rows: int) -> Positions:
+        """The number of rows of each part."""
+        if isinstance(self.parts, Mapping) and self.has_counts:
+            self._check_counts(stage, rows)
+            return np.array(self.sizes, np.int64)
+        if isinstance(self.parts, int) and rows < self.parts:
+            raise PlanError(
+                with_call_site(
+                    f"`{call_code(self)}` must have a row for each part but has {rows}; divide into fewer parts",
+                    stage.call_site,
+                )
+            )
+        return _whole(rows, np.array(self.sizes))
 
     def _check_counts(self, stage: StageView, rows: int) -> None:
         total = sum(cast("Mapping[Any, int]", self.parts).values())
@@ -457,6 +611,20 @@ class IndexedSplitPart(Rearranged, SplitPart):
                     stage.call_site,
                 )
             )
+
+
+def _rows(stage: StageView) -> int:
+    assert stage.input.length is not None, "an indexed pipe knows its length"
+    return stage.input.length
+
+
+def _turns(counts: Positions) -> Positions:
+    """The part of each row, if the parts take turns as in the method of Webster until each has its number of rows.
+
+    So the rows of each class, which lie together, are divided in the proportions of the whole.
+    """
+    places = np.concatenate([(np.arange(count) + 0.5) / count for count in counts])
+    return np.repeat(np.arange(len(counts)), counts)[np.argsort(places, kind="stable")]
 
 
 def _whole(rows: int, shares: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
@@ -471,60 +639,3 @@ def _described(key: RowKey) -> str:
     if isinstance(key, tuple):
         return f"the column{'s' * (len(key) > 1)} {', '.join(map(repr, key))}"
     return f"the function {value_code(cast('Callable[..., object]', key))}"
-
-
-# Some of the rows of an indexed input, as one bit for each row.
-
-
-_WORD = 64
-"""The number of bits after which the rows so far are counted."""
-_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)  # of each byte
-_ONES = _BITS.sum(1, dtype=np.uint8)  # in each byte
-_PLACES = np.argsort(1 - _BITS, axis=1, kind="stable")  # of each one in a byte
-
-
-class RowSet:
-    """Positions in ascending order. `positions` finds those at any places among them; it costs two bits for each row.
-
-    Attributes:
-        bits: one for each row of the input, 64 of them in each row of the array.
-    """
-
-    def __init__(self, bits: npt.NDArray[np.uint8]) -> None:
-        self.bits = bits
-        # The number of rows of the set before each word.
-        self._before = np.cumsum(np.append(0, _ONES[bits].sum(1, dtype=np.int64)))
-
-    @staticmethod
-    def of(masks: Iterable[npt.NDArray[np.bool_]]) -> RowSet:
-        """The rows at which the masks, one after the other, are true; all but the last are multiples of 8 long."""
-        packed = np.concatenate([np.zeros(0, np.uint8), *map(np.packbits, masks)])
-        words = -(-len(packed) // (_WORD // 8))
-        bits = np.zeros(words * (_WORD // 8), np.uint8)
-        bits[: len(packed)] = packed
-        return RowSet(bits.reshape(words, _WORD // 8))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return RowSet, (self.bits,)
-
-    def __len__(self) -> int:
-        return int(self._before[-1])
-
-    def positions(self, indices: Indices) -> npt.NDArray[np.int64]:
-        """The positions of the rows at `indices` of the set."""
-        if isinstance(indices, range) and indices.step == 1 and indices:
-            first = int(np.searchsorted(self._before, indices.start, side="right")) - 1
-            last = int(np.searchsorted(self._before, indices.stop - 1, side="right"))
-            rows = np.flatnonzero(np.unpackbits(self.bits[first:last])) + first * _WORD
-            begin = indices.start - int(self._before[first])
-            return rows[begin : begin + len(indices)]
-        places = index_array(indices)
-        words = np.searchsorted(self._before, places, side="right") - 1
-        ranks = (places - self._before[words]).astype(np.uint8)  # among those of the word
-        word_bytes = self.bits[words]
-        ones = np.cumsum(_ONES[word_bytes], axis=1, dtype=np.uint8)
-        byte = (ones > ranks[:, None]).argmax(1)
-        each = np.arange(len(places))
-        value = word_bytes[each, byte]
-        bit = _PLACES[value, ranks - ones[each, byte] + _ONES[value]]
-        return index_array(words * _WORD + byte * 8 + bit)

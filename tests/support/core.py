@@ -22,6 +22,7 @@ from feedpipe.core.context import ProcessContext as ProcessContext
 from feedpipe.core.context import RowShare as RowShare
 from feedpipe.core.context import RowsRequest as RowsRequest
 from feedpipe.core.context import Tracing as Tracing
+from feedpipe.core.context import mixed as mixed
 from feedpipe.core.context import uniforms as uniforms
 from feedpipe.core.cursor import checked_cursor as checked_cursor
 from feedpipe.core.ending import Ending as Ending

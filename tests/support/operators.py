@@ -10,6 +10,7 @@ from feedpipe.ops._keys import digests_of_records as digests_of_records
 from feedpipe.ops._keys import digests_of_values as digests_of_values
 from feedpipe.ops._methods import MEANT as MEANT
 from feedpipe.ops._methods import OperatorMethods as OperatorMethods
+from feedpipe.ops._row_set import RowSet as RowSet
 from feedpipe.ops._schedule import RowNumbers as RowNumbers
 from feedpipe.ops._schedule import WeightSchedule as WeightSchedule
 from feedpipe.ops._shared import PassThrough as PassThrough
@@ -18,4 +19,3 @@ from feedpipe.ops._turns import WeightedTurns as WeightedTurns
 from feedpipe.ops._turns import rounded_weights as rounded_weights
 from feedpipe.ops._turns import whole_weights as whole_weights
 from feedpipe.ops.pack import best_fit as best_fit
-from feedpipe.ops.split import RowSet as RowSet
