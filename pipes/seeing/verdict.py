@@ -497,7 +497,8 @@ def _storage(view: RankView, operator: KnownOperator, own: OperatorWork, share: 
 
 def _work_of_operator(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause:
     text = f"{operator} holds it back: {share:.0%} of the work, {own.cpu_share:.0%} of that on a CPU"
-    more_calls = _with_concurrency(view, operator) if own.cpu_share < 0.5 and operator.concurrency is not None else ""
+    sleeps = own.cpu_share < 0.5 and not view.lacks_cpus
+    more_calls = _with_concurrency(view, operator) if sleeps and operator.concurrency is not None else ""
     repair = f"make `{operator.code}` faster"
     if more_calls:
         repair = "it mostly waits, so let several of its calls run at a time: `concurrency=`"
