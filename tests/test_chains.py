@@ -52,9 +52,16 @@ def tokens(row: object) -> np.ndarray:
     return np.arange(weight(row) % 7, dtype=np.int32)
 
 
+def two_columns(row: object) -> dict[str, object]:
+    return {"tokens": tokens(row), "others": tokens(row)[:3] / 2}
+
+
 def rows_of(group: Any) -> list[object]:
     """The rows of a batch; the tokens of a pack."""
-    return group["tokens"][group["segment_ids"] > 0].tolist() if isinstance(group, dict) else list(group)
+    if not isinstance(group, dict):
+        return list(group)
+    ids = group["segment_ids"] if "segment_ids" in group else group["tokens_segment_ids"]
+    return group["tokens"][ids > 0].tolist()  # type: ignore[no-any-return]
 
 
 def streamed(pipe: Chain) -> Chain:
@@ -177,6 +184,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: b
                 lambda p, n=size: p.sliding(n, step=3),
                 lambda p, n=size: p.map(tokens).pack(n),
                 lambda p, n=size: p.map(tokens).pack(n, strategy="fit", window=n),
+                lambda p, n=size: p.map(two_columns).pack({"tokens": 7, "others": 3}, strategy="fit", window=n),
             ]
         pipe = draw_(st.sampled_from(steps_))(pipe)
 

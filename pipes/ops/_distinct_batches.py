@@ -103,18 +103,17 @@ class DistinctBatch(Operator):
             batch, origins = rows.give(places)
             end = rows.token()
             batches += 1
-            if len(places) < self.size:
-                short += 1
-                if self.drop_last:
-                    left_out += len(places)
-                    del batch
+            is_short = len(places) < self.size
+            short += is_short
             if batches == COUNTED and 2 * short > COUNTED and (message := self._many_short(rows)):
                 warn(message, PlanWarning, stage.call_site)
-            if len(places) == self.size or not self.drop_last:
-                output = [Block([batch], Cursor(begin, 0, row), Cursor(end, 0, row + 1), origins)]
-                row += 1
-                del batch  # only the consumer holds it now
-                yield output.pop()
+            if is_short and self.drop_last:
+                left_out += len(places)
+                continue
+            output = [Block([batch], Cursor(begin, 0, row), Cursor(end, 0, row + 1), origins)]
+            row += 1
+            del batch  # only the consumer holds it now
+            yield output.pop()
         if left_out:
             log.info("epoch %d: `%s` has left out %d rows, of short batches", context.epoch, self.call(), left_out)
 

@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress
-from operator import itemgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -19,7 +18,7 @@ from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.operator import Columns, Input, Operator, Order, StageView
-from ..core.rows import Array, BlockRows, Rows, read_only, take
+from ..core.rows import Array, BlockRows, Column, Rows, grid, is_grid, is_plain_number, read_only, take
 from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError, with_call_site
 from ._shared import data_error
@@ -36,13 +35,13 @@ TOKENS = "tokens"
 """The name of the tokens if a row is an array."""
 ADDED_COLUMNS = "segment_ids", "position_ids"
 
-_RULE = "`pack` takes one-dimensional arrays or lists of numbers; convert or drop others before"
+_RULE = "`pack` takes arrays or lists of numbers, and numbers beside them; convert or drop others before"
 
 
 def pack(
     pipe: Pipe[object],
     /,
-    length: int,
+    length: int | Mapping[str, int],
     *,
     column: str | None = None,
     strategy: Literal["cut", "fit"] = "cut",
@@ -57,13 +56,18 @@ def pack(
 
     Element: a dict of arrays of `length` items: the tokens, under the name of their column, or "tokens" if a row is an
     array; "segment_ids", int32, which counts the documents of a pack from 1 and is 0 for padding; "position_ids",
-    int32, which counts the tokens of a document from 0. Other columns, such as labels and masks, are packed along.
+    int32, which counts the tokens of a document from 0. Other columns, such as labels and masks, are packed along. A
+    column may have more dimensions, such as embeddings: it is packed along the first. A column with one number for each
+    document, such as a weight, gives it to each of its tokens.
     Order: the input's; with "fit" packs come in the order of their first documents. Length: unknown; streamed; columns.
     State: a position in the input, and in a document; with "fit" a resume packs at most `window` rows again. Each
     virtual shard pads its own last pack.
 
     Args:
-        length: tokens of a pack.
+        length: tokens of a pack. Or the length of each column, by name, if columns have lengths of their own in a row,
+            such as `{"inputs": 1024, "targets": 256}`: a document goes where there is room in all of them, and has one
+            number in all of them. "segment_ids" and "position_ids" then begin with the name of their column, as in
+            "inputs_segment_ids". It needs `strategy="fit"`, and cuts no document.
         column: the column of the tokens; may be left out if rows are arrays, or have one column.
         strategy: "cut" fills each pack and cuts the document at its end: the rest begins the next pack, where
             positions go on. "fit" keeps documents whole, puts those of `window` rows into as few packs as it can, and
@@ -73,9 +77,11 @@ def pack(
         drop_last: with "cut", leave out the last pack of a virtual shard if it is not full.
 
     Raises:
-        DataError: a row is no one-dimensional array or list of numbers, dtypes differ between rows, or columns of a row
-            differ in length; or `pad` names a column that rows do not have.
-        ArgumentError: `length` or `window` is below 1, or `drop_last` is given with "fit".
+        DataError: a row is no array or list of numbers, dtypes or further dimensions differ between rows, or columns of
+            a row differ in length; a row is longer than one of several lengths; `pad` or `length` names a column that
+            rows do not have.
+        ArgumentError: a length or `window` is below 1, `drop_last` is given with "fit", or lengths by name are given
+            with "cut" or with `column`.
 
     Source: best-fit decreasing, as in Ding et al., "Fewer Truncations Improve Language Modeling" (2024).
 
@@ -99,7 +105,7 @@ class Pack(Operator):
     order: ClassVar[Order] = Order.REGROUPS
     columns: ClassVar[Columns] = Columns.MAKES
 
-    size: int  # the `length`, which is a method here
+    size: int | Mapping[str, int]  # the `length`, which is a method here
     column: str | None = None
     strategy: Literal["cut", "fit"] = "cut"
     window: int = 1_000
@@ -107,7 +113,10 @@ class Pack(Operator):
     drop_last: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", check_int("length", self.size, least=1))
+        if isinstance(self.size, Mapping):
+            object.__setattr__(self, "size", self._check_lengths(self.size))
+        else:
+            object.__setattr__(self, "size", check_int("length", self.size, least=1))
         object.__setattr__(self, "window", check_int("window", self.window, least=1))
         if self.column is not None and not isinstance(self.column, str):
             raise ArgumentTypeError(with_call_site(f"`column` must be a name but got: {self.column!r}"))
@@ -119,6 +128,22 @@ class Pack(Operator):
                 with_call_site('`drop_last` must be left out with `strategy="fit"`, because each pack may be padded')
             )
 
+    def _check_lengths(self, lengths: Mapping[str, int]) -> dict[str, int]:
+        if not lengths:
+            raise ArgumentError(with_call_site("`length` must name at least one column but got: {}"))
+        if self.strategy == "cut":
+            raise ArgumentError(
+                with_call_site(
+                    '`length` by column needs `strategy="fit"`, because "cut" would part the columns of a document'
+                )
+            )
+        if self.column is not None:
+            raise ArgumentError(with_call_site("`column` must be left out if `length` names columns"))
+        for name in lengths:
+            if not isinstance(name, str):
+                raise ArgumentTypeError(with_call_site(f"`length` must have names of columns but has: {name!r}"))
+        return {name: check_int(f"length[{name!r}]", length, least=1) for name, length in lengths.items()}
+
     def lookback(self) -> int:
         return 1 if self.strategy == "cut" else self.window
 
@@ -128,22 +153,27 @@ class Pack(Operator):
         yield stage.input, source
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        reader = DocumentReader(self.column, self.pad)
-        if self.strategy == "fit":
+        if isinstance(self.size, Mapping):
+            reader = DocumentReader(None, self.pad, self.size)
+        else:
+            reader = DocumentReader(self.column, self.pad)
+        if self.strategy == "fit" or isinstance(self.size, Mapping):
             return segment_blocks(stage, at, context, self.window, partial(self._fitted, stage, context, reader))
-        return self._filled(stage, at, context, reader)
+        return self._filled(stage, at, context, reader, self.size)
 
-    def _filled(self, stage: StageView, at: Cursor, context: Context, reader: DocumentReader) -> Iterator[Block]:
+    def _filled(
+        self, stage: StageView, at: Cursor, context: Context, reader: DocumentReader, length: int
+    ) -> Iterator[Block]:
         # The token is the input's cursor at the document in which a pack begins, and how many of its tokens are packed.
         source, packed = cast("tuple[Json, int]", at.token or (None, 0))
-        stream = TokenStream(packed, self.size, self.pad)
+        stream = TokenStream(packed, length, self.pad)
         row = at.row
         block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(source), context):
             documents, error = reader.read(block.rows)
             stream.add(documents, block)
-            while stream.available >= self.size:
-                output = [stream.take(min(stream.available // self.size, block_size.rows()), row)]
+            while stream.available >= length:
+                output = [stream.take(min(stream.available // length, block_size.rows()), row)]
                 row += len(output[0])
                 block_size.produced(output[0].rows)
                 yield output.pop()
@@ -160,9 +190,12 @@ class Pack(Operator):
                 raise self._failed(error, stage, block.at.advance(len(documents)), context)
             parts.append(documents)
         documents = Documents.joined(parts)
-        if not documents.total:
+        if not documents.starts[:, -1].any():
             return [], None
-        rows, owners = _fitted_packs(documents, self.size, self.pad)
+        if isinstance(self.size, Mapping):
+            rows, owners = _fitted_columns(documents, self.size, self.pad)
+        else:
+            rows, owners = _fitted_packs(documents, self.size, self.pad)
         return rows, group_origins(join_origins(segment), owners)
 
     def _failed(self, error: Exception, stage: StageView, at: Cursor, context: Context) -> Exception:
@@ -174,156 +207,299 @@ class Documents:
     """The tokens of many documents, one after the other, as flat arrays: no token becomes a Python object.
 
     Attributes:
-        columns: for each column the values of all documents; there are none if no document has a token.
-        starts: the first token of each document, and the end of the last.
+        columns: for each column the values of all documents.
+        starts: the first token of each document, and the end of the last; a row for each column with lengths of its
+            own. All other columns are as long as the first.
     """
 
     columns: Mapping[str, Array]
     starts: Ints
 
     def __len__(self) -> int:
-        return len(self.starts) - 1
+        return len(self.starts[0]) - 1
 
     @property
     def total(self) -> int:
-        """The number of tokens."""
-        return int(self.starts[-1])
+        """The number of tokens in the first column."""
+        return int(self.starts[0, -1])
 
     @staticmethod
-    def of(columns: Mapping[str, Array], lengths: Ints) -> Documents:
-        starts = np.zeros(len(lengths) + 1, np.int64)
-        np.cumsum(lengths, out=starts[1:])
-        return Documents(columns if starts[-1] else {}, starts)
+    def of(columns: Mapping[str, Array], lengths: Sequence[Ints]) -> Documents:
+        starts = np.zeros((len(lengths), len(lengths[0]) + 1), np.int64)
+        np.cumsum(lengths, axis=1, out=starts[:, 1:])
+        return Documents(columns, starts)
 
     @staticmethod
     def joined(parts: Sequence[Documents]) -> Documents:
         """All documents of all parts."""
-        tables = [part.columns for part in parts if part.columns]
-        return Documents.of(_joined_columns(tables), np.concatenate([np.diff(part.starts) for part in parts]))
+        columns: dict[str, list[Array]] = {}
+        for part in parts:
+            for name, values in part.columns.items():
+                columns.setdefault(name, []).append(values)
+        lengths = np.concatenate([np.diff(part.starts) for part in parts], axis=1)
+        return Documents.of({name: _joined(values) for name, values in columns.items()}, [*lengths])
+
+
+def _joined(arrays: list[Array]) -> Array:
+    """All values. Those of an array without any may have another dtype."""
+    full = [array for array in arrays if len(array)] or arrays[:1]
+    return full[0] if len(full) == 1 else np.concatenate(full)
+
+
+class Kind(NamedTuple):
+    """The values of a column.
+
+    Attributes:
+        dtype: of the values.
+        shape: of the items of a document.
+        is_number: whether a document has one number, and not an item for each token.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] = ()
+    is_number: bool = False
 
 
 class DocumentReader:
     """Reads the rows of a run as documents, which must have the same columns of the same dtypes.
 
-    Attributes:
+    Args:
+        column: the column of the tokens; None if rows have one column.
         pad: fills packs that are not full.
-        dtypes: the columns, the tokens first; empty before the first token.
+        room: the columns with lengths of their own, and the longest document in each; empty if there are none.
+
+    Attributes:
+        kinds: those of the columns with values so far.
     """
 
-    def __init__(self, column: str | None, pad: Fill) -> None:
-        self.pad = pad
-        self.dtypes: dict[str, np.dtype[Any]] = {}
+    def __init__(self, column: str | None, pad: Fill, room: Mapping[str, int] = MappingProxyType({})) -> None:
+        self.kinds: dict[str, Kind] = {}
+        self._pad = pad
         self._column = column
-        self._names: tuple[str, ...] = ()
+        self._room = room
+        self._names: tuple[str, ...] = ()  # of the columns, those with lengths of their own first
+        self._given: tuple[str, ...] = ()  # the same in the order of the last row
 
     def read(self, rows: BlockRows) -> tuple[Documents, Exception | None]:
         """The documents before the first row that is none, and the error of that row."""
         if not isinstance(rows, Rows):
             documents, error = map_until_error(self._document, rows)
-            return self._joined(documents), error
+            return self._of_rows(documents), error
         try:
             return self._table(rows), None
         except UnfitError as error:
             row = error.row if isinstance(error, UnfitRowError) else 0
             if not row:
-                return Documents.of({}, np.zeros(0, np.int64)), error
+                return Documents.of({}, [np.zeros(0, np.int64)] * max(1, len(self._room))), error
             before, earlier_error = self.read(take(rows, range(row)))
             return before, earlier_error or error
 
     def _table(self, rows: Rows) -> Documents:
         self._check_names(rows.columns)
-        lists = {name: list_values(rows.columns[name], name, _RULE) for name in self._names}
-        lengths = lists[self._names[0]][1]
-        for name, (_, others) in lists.items():
-            if (others != lengths).any():
-                row = int(np.flatnonzero(others != lengths)[0])
-                raise UnfitRowError(_lengths_differ(self._names[0], lengths[row], name, others[row]), row)
-        columns = {name: values for name, (values, _) in lists.items()}
-        if lengths.any():
-            self._check_dtypes(columns, int(np.flatnonzero(lengths)[0]))
-        return Documents.of(columns, lengths)
+        values: dict[str, Array] = {}
+        numbers: dict[str, Array] = {}  # one of each document
+        lengths: dict[str, Ints] = {}
+        for name in self._names:
+            column = rows.columns[name]
+            if name != self._names[0] and name not in self._room and _is_number(column):
+                numbers[name] = _numbers(column, name)
+            else:
+                values[name], lengths[name] = _flat(column, name)
+                self._check_length(name, lengths)
+        own = [lengths[name] for name in self._room] or [lengths[self._names[0]]]
+        values |= {name: np.repeat(each, own[0]) for name, each in numbers.items()}
+        columns = {name: values[name] for name in self._names}
+        for name, each in columns.items():
+            if len(each):
+                axis = self._axis(name)
+                kind = Kind(each.dtype, each.shape[1:], name in numbers)
+                self._check_kind(name, kind, int(np.flatnonzero(own[axis])[0]))
+        return Documents.of(columns, own)
+
+    def _check_length(self, name: str, lengths: Mapping[str, Ints]) -> None:
+        """Check the lengths of the documents in one column."""
+        own = lengths[name]
+        if not self._room:
+            first = lengths[self._names[0]]
+            if (own != first).any():
+                row = int(np.flatnonzero(own != first)[0])
+                raise UnfitRowError(_lengths_differ(self._names[0], first[row], name, own[row]), row)
+        elif name not in self._room:
+            raise UnfitRowError(_has_no_length(name))
+        elif (own > self._room[name]).any():
+            row = int(np.flatnonzero(own > self._room[name])[0])
+            raise UnfitRowError(_too_long(name, own[row], self._room[name]), row)
 
     def _document(self, row: object) -> dict[str, Array]:
-        if type(row) is np.ndarray and row.ndim == 1 and row.dtype is self.dtypes.get(TOKENS) and not self._names:
+        if (
+            type(row) is np.ndarray
+            and row.ndim == 1
+            and not self._names
+            and self.kinds.get(TOKENS) == (row.dtype, (), False)
+        ):
             return {TOKENS: row}  # as the rows before
         if isinstance(row, Mapping):
             self._check_names(cast("Mapping[str, object]", row))
             arrays = {name: _array(row[name], name) for name in self._names}
-        elif self._column is not None:
-            raise UnfitError(f"rows must be dicts, because `column` is given, but one is of type {type(row).__name__}")
+        elif self._column is not None or self._room:
+            given = "`column`" if self._column is not None else "`length` by column"
+            raise UnfitError(f"rows must be dicts, because {given} is given, but one is of type {type(row).__name__}")
         else:
             arrays = {TOKENS: _array(row, TOKENS)}
-        first, *others = arrays
-        for name in others:
-            if len(arrays[name]) != len(arrays[first]):
-                raise UnfitError(_lengths_differ(first, len(arrays[first]), name, len(arrays[name])))
-        if len(arrays[first]):  # an empty list has no dtype
-            self._check_dtypes(arrays)
+        first = next(iter(arrays))
+        room = self._room
+        for name, array in arrays.items():
+            shape = array.shape
+            if not shape:
+                if name == first or name in room:
+                    raise UnfitError(f"field `{name}`: a number, {described(array)}; {_RULE}")
+            elif not room:
+                if shape[0] != len(arrays[first]):
+                    raise UnfitError(_lengths_differ(first, len(arrays[first]), name, shape[0]))
+            elif name not in room:
+                raise UnfitError(_has_no_length(name))
+            elif shape[0] > room[name]:
+                raise UnfitError(_too_long(name, shape[0], room[name]))
+            if shape[:1] != (0,) and self.kinds.get(name) != (array.dtype, shape[1:], not shape):
+                self._check_kind(name, Kind(array.dtype, shape[1:], not shape))  # an empty list has no dtype
         return arrays
 
-    def _joined(self, documents: list[dict[str, Array]]) -> Documents:
-        tokens = map(itemgetter(self._names[0] if self._names else TOKENS), documents)
-        lengths = np.fromiter(map(len, tokens), np.int64, len(documents))
-        return Documents.of(_joined_columns(list(compress(documents, lengths.tolist()))), lengths)
+    def _of_rows(self, documents: list[dict[str, Array]]) -> Documents:
+        names = self._names or (TOKENS,)
+        columns: dict[str, Array] = {}
+        own: list[Ints] = []
+        for name in names:
+            arrays = [document[name] for document in documents]
+            kind = self.kinds.get(name)
+            if kind is not None and kind.is_number:  # one for each token; a document without tokens may lack it
+                numbers = np.array([0 if array.ndim else array for array in arrays], kind.dtype)
+                columns[name] = np.repeat(numbers, own[0])
+                continue
+            if len(own) < max(1, len(self._room)):
+                own.append(np.fromiter(map(len, arrays), np.int64, len(arrays)))
+            columns[name] = _joined(arrays) if arrays else np.zeros(0, np.int64)
+        return Documents.of(columns, own)
+
+    def _axis(self, name: str) -> int:
+        """The number of the column that `name` is as long as."""
+        return [*self._room].index(name) if name in self._room else 0
 
     def _check_names(self, columns: Mapping[str, object]) -> None:
-        if self._names and self._names == tuple(columns):
+        if self._given == tuple(columns):
             return
-        names = self._tokens_first(columns)
+        names = self._in_order(columns)
         if self._names and set(names) != set(self._names):
             raise UnfitRowError(f"rows must have the same columns but have {list(self._names)} and {list(names)}")
-        self._names = names
+        if not self._names:
+            self._check_pad(list(names))
+        self._names, self._given = names, tuple(columns)
 
-    def _tokens_first(self, columns: Iterable[str]) -> tuple[str, ...]:
+    def _in_order(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """The columns, those with lengths of their own first."""
         names = [*columns]
-        column = names[0] if self._column is None and len(names) == 1 else self._column
-        if column is None:
-            raise UnfitRowError(
-                f"`column` must be given if rows have several columns; which of {names} has the tokens?"
-            )
-        if column not in names:
-            raise UnfitRowError(f"`column` must be one of {names} but is: {column!r}")
-        for name in ADDED_COLUMNS:
+        added: Iterable[str] = ADDED_COLUMNS
+        if self._room:
+            firsts = [*self._room]
+            unknown = [name for name in firsts if name not in names]
+            if unknown:
+                raise UnfitRowError(f"`length` must have names of columns, which are {names}, but has: {unknown[0]!r}")
+            added = [f"{name}_{each}" for name in firsts for each in ADDED_COLUMNS]
+        else:
+            column = names[0] if self._column is None and len(names) == 1 else self._column
+            if column is None:
+                raise UnfitRowError(
+                    f"`column` must be given if rows have several columns; which of {names} has the tokens?"
+                )
+            if column not in names:
+                raise UnfitRowError(f"`column` must be one of {names} but is: {column!r}")
+            firsts = [column]
+        for name in added:
             if name in names:
                 raise UnfitRowError(f"rows must not have a column `{name}`, because `pack` adds it; rename or drop it")
-        return (column, *(name for name in names if name != column))
+        return (*firsts, *(name for name in names if name not in firsts))
 
-    def _check_dtypes(self, columns: Mapping[str, Array], row: int = 0) -> None:
-        dtypes = {name: values.dtype for name, values in columns.items()}
-        if not self.dtypes:
-            self._check_pad(list(columns))
-            for name, dtype in dtypes.items():
-                filled(1, fill_of(self.pad, name), dtype, name)
-            self.dtypes = dtypes
-        elif dtypes != self.dtypes:
-            name = next(name for name in dtypes if dtypes[name] != self.dtypes[name])
-            raise UnfitRowError(
-                f"field `{name}`: dtypes {self.dtypes[name]} and {dtypes[name]} differ between rows; convert them with "
-                "a `.map` before",
-                row,
-            )
+    def _check_kind(self, name: str, kind: Kind, row: int = 0) -> None:
+        before = self.kinds.get(name)
+        if before is None:
+            if not self._names:
+                self._check_pad([TOKENS])
+            filled(1, fill_of(self._pad, name), kind.dtype, name)
+            self.kinds[name] = kind
+        elif before != kind:
+            what = f"shapes of items {before.shape} and {kind.shape}"
+            if before.dtype != kind.dtype:
+                what = f"dtypes {before.dtype} and {kind.dtype}"
+            elif before.is_number != kind.is_number:
+                what = "numbers and arrays"
+            raise UnfitRowError(f"field `{name}`: {what} differ between rows; convert them with a `.map` before", row)
 
     def _check_pad(self, names: list[str]) -> None:
-        unknown = [name for name in self.pad if name not in names] if isinstance(self.pad, Mapping) else []
+        unknown = [name for name in self._pad if name not in names] if isinstance(self._pad, Mapping) else []
         if unknown:
             raise UnfitRowError(f"`pad` must have names of columns, which are {names}, but has: {unknown[0]!r}")
 
 
-def _joined_columns(tables: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:
-    """The values of all tables, which have the same columns; none if there is no table."""
-    if len(tables) == 1:
-        return tables[0]
-    return {name: np.concatenate([table[name] for table in tables]) for name in (tables[0] if tables else ())}
-
-
 def _array(value: object, field: str) -> Array:
+    if isinstance(value, list) and not value:
+        return np.zeros(0, np.int64)  # a float for NumPy
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
         raise UnfitError(f"field `{field}`: {error}; {_RULE}") from error
-    if array.ndim != 1 or (array.dtype.kind not in NUMBERS):
+    if array.dtype.kind not in NUMBERS:
         raise UnfitError(f"field `{field}`: a value of type {type(value).__name__}, {described(array)}; {_RULE}")
     return array
+
+
+def _is_number(column: Column) -> bool:
+    """Whether a column has one number for each row."""
+    return column.ndim == 1 if isinstance(column, np.ndarray) else is_plain_number(column)
+
+
+def _numbers(column: Column, field: str) -> Array:
+    if not isinstance(column, np.ndarray):
+        if column.null_count:
+            raise UnfitRowError(f"field `{field}`: null; {_RULE}", column.is_null().to_pylist().index(True))
+        return cast("Array", column.to_numpy(zero_copy_only=False))
+    if column.dtype.kind not in NUMBERS:
+        raise UnfitRowError(f"field `{field}`: a column {described(column)}; {_RULE}")
+    return column
+
+
+def _flat(column: Column, field: str) -> tuple[Array, Ints]:
+    """The items in all lists of a column, which may be lists or arrays themselves, and the length of each list."""
+    array = grid(column) if not isinstance(column, np.ndarray) and is_grid(column) and not column.null_count else column
+    if isinstance(array, np.ndarray) and array.ndim > 2:
+        return array.reshape(-1, *array.shape[2:]), np.full(len(array), array.shape[1])
+    kind: Any = None if isinstance(column, np.ndarray) else column.type
+    if not hasattr(getattr(kind, "value_type", None), "value_field") or column.null_count:  # type: ignore[union-attr]
+        return list_values(column, field, _RULE)
+    outer: Any = column
+    lengths = np.diff(outer.offsets.to_numpy(zero_copy_only=False)) if hasattr(outer, "offsets") else None
+    if lengths is None:
+        lengths = np.full(len(outer), kind.list_size)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    try:
+        values, widths = _flat(outer.flatten(), field)
+        different = np.flatnonzero(widths != widths[:1])
+        if len(different):
+            place = int(different[0])
+            raise UnfitRowError(f"field `{field}`: items of {widths[0]} and {widths[place]} numbers; {_RULE}", place)
+    except UnfitRowError as error:
+        raise UnfitRowError(str(error), int(np.searchsorted(ends, error.row, "right"))) from None
+    width = int(widths[0]) if len(widths) else getattr(kind.value_type, "list_size", 0)
+    return values.reshape(len(widths), width, *values.shape[1:]), lengths.astype(np.int64)
+
+
+def _too_long(name: str, size: int, room: int) -> str:
+    return (
+        f"field `{name}`: {size} items, and `length` has room for {room}; leave such rows out with a `.filter`, or cut "
+        "them in a `.map` before"
+    )
+
+
+def _has_no_length(name: str) -> str:
+    return f"field `{name}`: an array, and `length` does not name it; give it a length, or drop the column"
 
 
 def _lengths_differ(first: str, length: int, other: str, other_length: int) -> str:
@@ -375,9 +551,9 @@ class TokenStream:
         while offset < size:
             run = self._runs[0]
             start, stop = max(0, -offset), min(run.documents.total, size - offset)
-            first = np.searchsorted(run.documents.starts, start, "right") - 1
-            last = np.searchsorted(run.documents.starts, stop)
-            starts.append(run.documents.starts[first:last] + offset)
+            first = np.searchsorted(run.documents.starts[0], start, "right") - 1
+            last = np.searchsorted(run.documents.starts[0], stop)
+            starts.append(run.documents.starts[0][first:last] + offset)
             origins += run.origins[first:last] if run.origins else ()
             tokens.append({name: values[start:stop] for name, values in run.documents.columns.items()})
             offset += run.documents.total
@@ -398,8 +574,8 @@ class TokenStream:
         if not self._runs:
             return Cursor([self._end.plain, 0], 0, row)
         run = self._runs[0]
-        document = int(np.searchsorted(run.documents.starts, self._packed, "right")) - 1
-        packed = self._packed - int(run.documents.starts[document])
+        document = int(np.searchsorted(run.documents.starts[0], self._packed, "right")) - 1
+        packed = self._packed - int(run.documents.starts[0][document])
         return Cursor([run.at.advance(document).plain, packed], 0, row)
 
 
@@ -417,9 +593,12 @@ def _packs_of(parts: list[dict[str, Array]], documents: Ints, edges: Ints, lengt
     missing = -size % length
     if missing:
         parts.append(
-            {name: filled(missing, fill_of(pad, name), values.dtype, name) for name, values in parts[0].items()}
+            {
+                name: filled((missing, *values.shape[1:]), fill_of(pad, name), values.dtype, name)
+                for name, values in parts[0].items()
+            }
         )
-    tokens = _joined_columns(parts)
+    tokens = {name: _joined([part[name] for part in parts]) for name in parts[0]}
     starts = np.sort(np.concatenate([np.maximum(documents, 0), edges]))  # of pieces; some twice
     starts = starts[np.flatnonzero(np.append(starts[1:], size) > starts)]
     positions = starts - documents[np.searchsorted(documents, starts, "right") - 1]
@@ -441,45 +620,126 @@ def _pack_rows(tokens: Mapping[str, Array], starts: Ints, positions: Ints, segme
         length: tokens of a pack.
     """
     total = len(next(iter(tokens.values())))
+    columns = {**tokens, **dict(zip(ADDED_COLUMNS, _ids(total, starts, positions, segments), strict=True))}
+    return _in_packs(columns, length)
+
+
+def _ids(total: int, starts: Ints, positions: Ints, segments: Ints) -> tuple[Array, Array]:
+    """The segment ids and the position ids of `total` tokens; the arguments are those of `_pack_rows`."""
     lengths = np.append(starts[1:], total) - starts
     segment_ids = np.repeat(segments.astype(np.int32), lengths)
     position_ids = np.arange(total, dtype=np.int32)
     position_ids -= np.repeat((starts - positions).astype(np.int32), lengths)
     if not segments.all():
         position_ids[segment_ids == 0] = 0
-    columns = {**tokens, "segment_ids": segment_ids, "position_ids": position_ids}
-    packs = total // length
-    return Rows({name: read_only(values.reshape(packs, length)) for name, values in columns.items()}, packs)
+    return segment_ids, position_ids
+
+
+def _in_packs(columns: Mapping[str, Array], length: int) -> Rows:
+    packs = len(next(iter(columns.values()))) // length
+    shaped = {name: values.reshape(packs, length, *values.shape[1:]) for name, values in columns.items()}
+    return Rows({name: read_only(values) for name, values in shaped.items()}, packs)
 
 
 def _fitted_packs(documents: Documents, length: int, pad: Fill) -> tuple[Rows, list[Ints]]:
     """Packs of whole documents, and the documents of each. Documents above `length` are cut first."""
-    sizes = np.diff(documents.starts)
+    starts = documents.starts[0]
+    sizes = np.diff(starts)
     counts = -(-sizes // length)  # of pieces
     owners = np.repeat(np.arange(len(sizes)), counts)
     positions = length * (np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts))
     lengths = np.minimum(length, sizes[owners] - positions)
-    bins = best_fit(lengths, length)
-    order = np.argsort(bins, kind="stable")
-    owners, positions, lengths, bins = owners[order], positions[order], lengths[order], bins[order]
-    firsts = np.flatnonzero(np.diff(bins, prepend=-1))  # the first piece of each pack
-    packs = len(firsts)
-    segments = np.arange(1, len(bins) + 1) - firsts[bins]
-    ends = np.cumsum(lengths)
-    before = (ends - lengths)[firsts]  # tokens in the packs before each pack
-    places = bins * length + ends - lengths - before[bins]
-    copies = list(zip(places.tolist(), (documents.starts[owners] + positions).tolist(), lengths.tolist(), strict=True))
-    tokens: dict[str, Array] = {}
-    for name, values in documents.columns.items():
-        tokens[name] = target = filled(packs * length, fill_of(pad, name), values.dtype, name)
-        for place, source, size in copies:
-            target[place : place + size] = values[source : source + size]
-    used = np.diff(before, append=ends[-1:])
-    padding = np.flatnonzero(used < length)
-    after = firsts[padding] + np.bincount(bins)[padding]  # the padding follows the last piece of its pack
-    places = np.insert(places, after, padding * length + used[padding])
-    rows = _pack_rows(tokens, places, np.insert(positions, after, 0), np.insert(segments, after, 0), length)
-    return rows, np.split(owners, firsts[1:])
+    pieces = _Pieces(best_fit(lengths, length))
+    places = pieces.placed(documents.columns, starts[owners] + positions, lengths, length, pad)
+    rows = _pack_rows(*pieces.with_padding(places, positions), length)
+    return rows, pieces.members(owners)
+
+
+def _fitted_columns(documents: Documents, room: Mapping[str, int], pad: Fill) -> tuple[Rows, list[Ints]]:
+    """Packs of documents whose columns have lengths of their own, and the documents of each."""
+    sizes = np.diff(documents.starts)
+    owners = np.flatnonzero(sizes.any(0))
+    pieces = _Pieces(best_fit_columns(sizes[:, owners], [*room.values()]))
+    columns: dict[str, Array] = {}
+    added: dict[str, Array] = {}
+    for axis, (name, length) in enumerate(room.items()):
+        along = [name] if axis else [each for each in documents.columns if each == name or each not in room]
+        places = pieces.placed(
+            {each: documents.columns[each] for each in along},
+            documents.starts[axis][owners],
+            sizes[axis][owners],
+            length,
+            pad,
+        )
+        tokens, *rest = pieces.with_padding(places, np.zeros(len(owners), np.int64))
+        ids = _ids(len(tokens[name]), *rest)
+        in_packs = _in_packs({**tokens, **dict(zip(ADDED_COLUMNS, ids, strict=True))}, length).columns
+        columns |= {each: cast("Array", in_packs[each]) for each in along}
+        added |= {f"{name}_{each}": cast("Array", in_packs[each]) for each in ADDED_COLUMNS}
+    columns = {name: columns[name] for name in documents.columns}
+    return Rows({**columns, **added}, pieces.packs), pieces.members(owners)
+
+
+class _Placed(NamedTuple):
+    """The tokens of packs with their padding, and of each piece the place and the length; pieces by pack."""
+
+    tokens: dict[str, Array]
+    places: Ints
+    used: Ints  # the tokens of each pack
+    length: int
+
+
+class _Pieces:
+    """Pieces of documents, in packs.
+
+    Args:
+        bins: the pack of each piece.
+    """
+
+    def __init__(self, bins: Ints) -> None:
+        self._order = np.argsort(bins, kind="stable")
+        self._bins = bins[self._order]
+        self._firsts = np.flatnonzero(np.diff(self._bins, prepend=-1))  # the first piece of each pack
+        self._segments = np.arange(1, len(bins) + 1) - self._firsts[self._bins]
+        self.packs = len(self._firsts)
+
+    def members(self, owners: Ints) -> list[Ints]:
+        """The documents of each pack; `owners` has that of each piece."""
+        return np.split(owners[self._order], self._firsts[1:])
+
+    def placed(self, columns: Mapping[str, Array], sources: Ints, lengths: Ints, length: int, pad: Fill) -> _Placed:
+        """Copy the tokens of all pieces into packs.
+
+        Args:
+            columns: the tokens of all documents.
+            sources: the first token of each piece.
+            lengths: its number of tokens.
+            length: tokens of a pack.
+            pad: fills packs.
+        """
+        sources, lengths = sources[self._order], lengths[self._order]
+        ends = np.cumsum(lengths)
+        before = (ends - lengths)[self._firsts]  # tokens in the packs before each pack
+        places = self._bins * length + ends - lengths - before[self._bins]
+        copies = list(zip(places.tolist(), sources.tolist(), lengths.tolist(), strict=True))
+        tokens: dict[str, Array] = {}
+        for name, values in columns.items():
+            shape = self.packs * length, *values.shape[1:]
+            tokens[name] = target = filled(shape, fill_of(pad, name), values.dtype, name)
+            for place, source, size in copies:
+                target[place : place + size] = values[source : source + size]
+        return _Placed(tokens, places, np.diff(before, append=ends[-1:]), length)
+
+    def with_padding(self, placed: _Placed, positions: Ints) -> tuple[dict[str, Array], Ints, Ints, Ints]:
+        """Tokens, places, positions and segments of all pieces, and of the padding, which follows those of its pack."""
+        padding = np.flatnonzero(placed.used < placed.length)
+        after = self._firsts[padding] + np.bincount(self._bins)[padding]
+        return (
+            placed.tokens,
+            np.insert(placed.places, after, padding * placed.length + placed.used[padding]),
+            np.insert(positions[self._order], after, 0),
+            np.insert(self._segments, after, 0),
+        )
 
 
 def best_fit(lengths: Ints, capacity: int) -> Ints:
@@ -502,5 +762,46 @@ def best_fit(lengths: Ints, capacity: int) -> Ints:
         bins[piece] = number
         if left > size:
             insort(room, (left - size, number))
+    return _by_first_pieces(bins)
+
+
+def best_fit_columns(sizes: Ints, room: Sequence[int]) -> Ints:
+    """The bin of each piece, which has a size in each of several columns, as `best_fit` gives it for one.
+
+    The piece that needs the largest part of any column goes first, each into the bin with the least room left, in all
+    columns together, of those that have room for it in each.
+
+    Args:
+        sizes: of the pieces; a row for each column.
+        room: of an empty bin, in each column.
+    """
+    capacity = np.array(room, np.int64)[:, None]
+    order = np.argsort(-(sizes / capacity).max(0), kind="stable")
+    count = 0
+    left = [np.empty(sizes.shape[1], np.int64) for _ in room]  # the room in each bin, by column
+    total = np.empty(sizes.shape[1])  # the parts of all columns that are left
+    bins = np.empty(sizes.shape[1], np.int64)
+    for piece, own in zip(order.tolist(), sizes[:, order].T.tolist(), strict=True):
+        fits = left[0][:count] >= own[0]
+        for free, size in zip(left[1:], own[1:], strict=True):
+            fits &= free[:count] >= size
+        (places,) = fits.nonzero()
+        if len(places):
+            number = places[total[places].argmin()]
+        else:
+            number, count = count, count + 1
+            for free, whole in zip(left, room, strict=True):
+                free[number] = whole
+        part = 0.0
+        for free, size, whole in zip(left, own, room, strict=True):
+            free[number] -= size
+            part += free[number] / whole
+        total[number] = part
+        bins[piece] = number
+    return _by_first_pieces(bins)
+
+
+def _by_first_pieces(bins: Ints) -> Ints:
+    """The same bins, numbered by their first pieces."""
     _, firsts, numbers = np.unique(bins, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(firsts))[numbers]

@@ -84,6 +84,9 @@ class TestEveryElementComesAgain:
             fp.from_sequence(range(30)).mix(streamed(range(30)), random=True).batch(4),
             streamed([[k] * (k % 5) for k in range(60)]).pack(8),
             streamed([[k] * (k % 5) for k in range(60)]).pack(8, strategy="fit", window=20),
+            streamed([{"x": [k] * (k % 5), "y": [k]} for k in range(60)]).pack(
+                {"x": 8, "y": 3}, strategy="fit", window=20
+            ),
             streamed(range(50)).group_by(lambda x: x % 3, window=10),
             streamed(range(50)).batch(4, distinct=lambda x: x % 7),
             streamed(range(20)).repeat(2).sliding(3),

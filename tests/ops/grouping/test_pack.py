@@ -166,11 +166,12 @@ def test_each_shard_pads_one_pack():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[1], "text"], "a value of type str, of dtype .* and shape \\(\\); `pack` takes one-dimensional arrays"),
-        ([[1], [[1, 2]]], r"shape \(1, 2\); `pack` takes one-dimensional"),
-        ([[1], [[1], [2, 3]]], "inhomogeneous shape.*`pack` takes one-dimensional"),
+        ([[1], "text"], "a value of type str, of dtype .* and shape \\(\\); `pack` takes arrays"),
+        ([[1], [[1, 2]]], r"`tokens`: shapes of items \(\) and \(2,\) differ between rows; convert them"),
+        ([[1], 2], r"`tokens`: a number, of dtype int64 and shape \(\); `pack` takes arrays"),
+        ([[1], [[1], [2, 3]]], "inhomogeneous shape.*`pack` takes arrays"),
         ([[1], [0.5]], "`tokens`: dtypes int64 and float64 differ between rows; convert them"),
-        ([[1], ["a"]], "`pack` takes one-dimensional arrays or lists of numbers"),
+        ([[1], ["a"]], "`pack` takes arrays or lists of numbers"),
         ([{"a": [1]}, {"b": [1]}], r"must have the same columns but have \['a'\] and \['b'\]"),
     ],
 )
