@@ -246,7 +246,7 @@ def _joined(arrays: list[Array]) -> Array:
     return full[0] if len(full) == 1 else np.concatenate(full)
 
 
-class Kind(NamedTuple):
+class ColumnKind(NamedTuple):
     """The values of a column.
 
     Attributes:
@@ -273,7 +273,7 @@ class DocumentReader:
     """
 
     def __init__(self, column: str | None, pad: Fill, room: Mapping[str, int] = MappingProxyType({})) -> None:
-        self.kinds: dict[str, Kind] = {}
+        self.kinds: dict[str, ColumnKind] = {}
         self._pad = pad
         self._column = column
         self._room = room
@@ -312,7 +312,7 @@ class DocumentReader:
         for name, each in columns.items():
             if len(each):
                 axis = self._axis(name)
-                kind = Kind(each.dtype, each.shape[1:], name in numbers)
+                kind = ColumnKind(each.dtype, each.shape[1:], name in numbers)
                 self._check_kind(name, kind, int(np.flatnonzero(own[axis])[0]))
         return Documents.of(columns, own)
 
@@ -361,7 +361,7 @@ class DocumentReader:
             elif shape[0] > room[name]:
                 raise UnfitError(_too_long(name, shape[0], room[name]))
             if shape[:1] != (0,) and self.kinds.get(name) != (array.dtype, shape[1:], not shape):
-                self._check_kind(name, Kind(array.dtype, shape[1:], not shape))  # an empty list has no dtype
+                self._check_kind(name, ColumnKind(array.dtype, shape[1:], not shape))  # an empty list has no dtype
         return arrays
 
     def _of_rows(self, documents: list[dict[str, Array]]) -> Documents:
@@ -418,7 +418,7 @@ class DocumentReader:
                 raise UnfitRowError(f"rows must not have a column `{name}`, because `pack` adds it; rename or drop it")
         return (*firsts, *(name for name in names if name not in firsts))
 
-    def _check_kind(self, name: str, kind: Kind, row: int = 0) -> None:
+    def _check_kind(self, name: str, kind: ColumnKind, row: int = 0) -> None:
         before = self.kinds.get(name)
         if before is None:
             if not self._names:
