@@ -649,7 +649,7 @@ def _fitted_packs(documents: Documents, length: int, pad: Fill) -> tuple[Rows, l
     owners = np.repeat(np.arange(len(sizes)), counts)
     positions = length * (np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts))
     lengths = np.minimum(length, sizes[owners] - positions)
-    pieces = _Pieces(best_fit(lengths, length))
+    pieces = PackedPieces(best_fit(lengths, length))
     places = pieces.placed(documents.columns, starts[owners] + positions, lengths, length, pad)
     rows = _pack_rows(*pieces.with_padding(places, positions), length)
     return rows, pieces.members(owners)
@@ -659,7 +659,7 @@ def _fitted_columns(documents: Documents, room: Mapping[str, int], pad: Fill) ->
     """Packs of documents whose columns have lengths of their own, and the documents of each."""
     sizes = np.diff(documents.starts)
     owners = np.flatnonzero(sizes.any(0))
-    pieces = _Pieces(best_fit_columns(sizes[:, owners], [*room.values()]))
+    pieces = PackedPieces(best_fit_columns(sizes[:, owners], [*room.values()]))
     columns: dict[str, Array] = {}
     added: dict[str, Array] = {}
     for axis, (name, length) in enumerate(room.items()):
@@ -680,7 +680,7 @@ def _fitted_columns(documents: Documents, room: Mapping[str, int], pad: Fill) ->
     return Rows({**columns, **added}, pieces.packs), pieces.members(owners)
 
 
-class _Placed(NamedTuple):
+class PlacedTokens(NamedTuple):
     """The tokens of packs with their padding, and of each piece the place and the length; pieces by pack."""
 
     tokens: dict[str, Array]
@@ -689,7 +689,7 @@ class _Placed(NamedTuple):
     length: int
 
 
-class _Pieces:
+class PackedPieces:
     """Pieces of documents, in packs.
 
     Args:
@@ -707,7 +707,9 @@ class _Pieces:
         """The documents of each pack; `owners` has that of each piece."""
         return np.split(owners[self._order], self._firsts[1:])
 
-    def placed(self, columns: Mapping[str, Array], sources: Ints, lengths: Ints, length: int, pad: Fill) -> _Placed:
+    def placed(
+        self, columns: Mapping[str, Array], sources: Ints, lengths: Ints, length: int, pad: Fill
+    ) -> PlacedTokens:
         """Copy the tokens of all pieces into packs.
 
         Args:
@@ -728,9 +730,9 @@ class _Pieces:
             tokens[name] = target = filled(shape, fill_of(pad, name), values.dtype, name)
             for place, source, size in copies:
                 target[place : place + size] = values[source : source + size]
-        return _Placed(tokens, places, np.diff(before, append=ends[-1:]), length)
+        return PlacedTokens(tokens, places, np.diff(before, append=ends[-1:]), length)
 
-    def with_padding(self, placed: _Placed, positions: Ints) -> tuple[dict[str, Array], Ints, Ints, Ints]:
+    def with_padding(self, placed: PlacedTokens, positions: Ints) -> tuple[dict[str, Array], Ints, Ints, Ints]:
         """Tokens, places, positions and segments of all pieces, and of the padding, which follows those of its pack."""
         padding = np.flatnonzero(placed.used < placed.length)
         after = self._firsts[padding] + np.bincount(self._bins)[padding]
