@@ -19,16 +19,18 @@ class Node:
         call_site: the user's file and line.
         indexed: whether rows can be read at any positions; otherwise they come in order only.
         depth: the number of operators on the longest way from a source, this one included.
+        has_user_boundary: whether the user sets the place where shards divide the rows, here or below.
         resolved: the last result of `resolve` of `engine.stage`: its key, and its node, None for this one.
     """
 
-    __slots__ = ("__weakref__", "call_site", "depth", "indexed", "inputs", "op", "resolved")
+    __slots__ = ("__weakref__", "call_site", "depth", "has_user_boundary", "indexed", "inputs", "op", "resolved")
 
     op: Operator
     inputs: tuple[Node, ...]
     call_site: CallSite | None
     indexed: bool
     depth: int
+    has_user_boundary: bool
     resolved: tuple[int | None, Node | None]
 
     def __init__(self, op: Operator, inputs: tuple[Node, ...] = (), call_site: CallSite | None = None) -> None:
@@ -38,6 +40,8 @@ class Node:
         fix("inputs", inputs)
         fix("call_site", call_site)
         fix("depth", 1 + max((node.depth for node in inputs), default=0))
+        divided_below = any(node.has_user_boundary for node in inputs)
+        fix("has_user_boundary", divided_below or op.boundary is Boundary.SHARD)
         fix("resolved", (None, None))
         fix("indexed", op.indexed([node.indexed for node in inputs]))
         if not self.indexed:

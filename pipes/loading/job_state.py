@@ -561,7 +561,7 @@ def check_cursors(position: Position, plan: Plan) -> None:
             stage, cursor = _cursor(position, plan, shard, state)
             if stage is not None:
                 check_cursor(stage, cursor)
-        except FeedpipeError:
+        except (FeedpipeError, RecursionError):  # the graph is deep, or the caller's stack is
             raise
         except Exception as error:
             place = f"position.{'ended' if state.ended else 'cursors'}.{shard}"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 from zlib import crc32
 
 from ..core.cursor import MAX_COUNT, Json
+from ..core.operator import MAX_DEPTH
 from ..engine.run import position_count
 from ..engine.skips import NONE_LOST, LostCounts, share_of_lost
 from ..errors import FeedpipeError, StateError, StateWarning, warn
@@ -26,6 +27,8 @@ NO_GOAL = -1
 """The `goal` of a state if the plan alone determines the end of the epoch."""
 MAX_STRAGGLING = 2**24
 """The most elements that a rank of an indexed pipe may be behind the others."""
+MAX_NESTING = 8 * MAX_DEPTH
+"""The lists and objects in each other in a position: a token has at most a few for each operator."""
 MAX_SHARDS_OF_RANK = 1024
 """A state with more shards for each rank is refused unless the loader has as many: to plan them takes long."""
 State = dict[str, Json]
@@ -545,12 +548,26 @@ def _parsed(text: str, place: str) -> Json:
     """The value of a JSON text in a state.
 
     Raises:
-        StateError: it is no JSON.
+        StateError: it is no JSON, or nested deeper than that of any chain.
+        RecursionError: the caller's stack leaves too little of Python's limit for a long chain.
     """
     try:
         return cast("Json", json.loads(text))
-    except (ValueError, RecursionError):
+    except ValueError:
         raise damaged(place, f"is no JSON: {_shown(text)}") from None
+    except RecursionError:
+        if _nesting(text) <= MAX_NESTING:
+            raise
+        raise damaged(place, f"is no JSON: {_shown(text)}") from None
+
+
+def _nesting(text: str) -> int:
+    """How deep lists and objects are nested in a JSON text."""
+    depth = most = 0
+    for char in text:
+        depth += (char in "[{") - (char in "]}")
+        most = max(most, depth)
+    return most
 
 
 def _by_shard(name: str, values: Json) -> Iterator[tuple[int, Json]]:

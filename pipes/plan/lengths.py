@@ -15,7 +15,7 @@ from ..core.operator import Boundary, Operator, Order, StageView
 from ..engine.stage import Stage, bind, check_row_count
 from ..errors import CallSite, PlanError, with_call_site
 from .divide import Line, Numbers, OpenRun, Redivision, Span
-from .sharding import DividedStream, Sharding, expanded_units, has_user_boundary, shuffled_after
+from .sharding import DividedStream, Sharding, expanded_units, shuffled_after
 
 MAX_UNITS_COUNTED = 10**8
 """The most units of all rounds of a `repeat`, each of which divides them again."""
@@ -54,7 +54,7 @@ class Lengths:
             return self._of_rounds(node, times, rounds, shuffled_later)
         inputs: list[Numbers | None] = []
         for source in node.inputs:
-            if node.op.order is Order.GLOBAL and not has_user_boundary(source):
+            if node.op.order is Order.GLOBAL and not source.has_user_boundary:
                 rows = sharding.stages[source].length
                 inputs.append(None if rows is None else np.full(self._runs, rows))
             else:

@@ -23,7 +23,7 @@ from ..ops.concat import Concat
 from .divide import Numbers, OpenRun, Redivision, runs_ended
 from .division import SharedRead
 from .lengths import Lengths, OpenRunLengths, lengths_of_redivision, runs_of_redivision, varies
-from .sharding import Sharding, has_user_boundary, reorders
+from .sharding import Sharding, reorders
 from .shards import IndexedShard, Leftover, OpenRunsInTurn, RemainingShard
 
 
@@ -111,7 +111,7 @@ class Plan:
         self.unsharded = bind(root, self.names, self._stages)
         # Ranks that skip different numbers of elements do not stand at one place of an indexed pipe.
         same_place = world_size == 1 or not self.unsharded.loses_elements
-        self.indexed = root.indexed and not has_user_boundary(root) and same_place
+        self.indexed = root.indexed and not root.has_user_boundary and same_place
         self.has_remote = find_remote(root) is not None
         self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass

@@ -11,7 +11,7 @@ from ..core.operator import Operator, Order
 from ..errors import StateError
 from .divide import Line, OpenRun, Part, Redivision, Span, divide_rest
 from .plan import Plan
-from .sharding import DividedStream, Sharding, has_user_boundary
+from .sharding import DividedStream, Sharding
 
 
 def redivide(plan: Plan, first: int, runs: Sequence[OpenRun], base: int, data_pass: int) -> list[list[OpenRun]]:
@@ -160,7 +160,7 @@ def _nodes_of_shards(root: Node, sharding: Sharding, but: Node | None = None) ->
         seen.add(node)
         yield node
         whole = node.op.order is Order.GLOBAL
-        waiting += [child for child in node.inputs if not whole or has_user_boundary(child)]
+        waiting += [child for child in node.inputs if not whole or child.has_user_boundary]
 
 
 def _refusal(node: Node, sharding: Sharding, reason: str) -> StateError:

@@ -86,7 +86,7 @@ class Sharding:
         """Whether each shard runs `node` on its own rows."""
         if node.op.boundary is Boundary.SHARD:
             return False
-        if has_user_boundary(node):
+        if node.has_user_boundary:
             return True
         return not (node.indexed or not node.inputs or node.op.order is Order.GLOBAL)
 
@@ -104,7 +104,7 @@ class Sharding:
                 points.add(node.inputs[0] if node.op.boundary is Boundary.SHARD else node)
                 continue
             whole = node.op.order is Order.GLOBAL
-            stack += [child for child in node.inputs if not whole or has_user_boundary(child)]
+            stack += [child for child in node.inputs if not whole or child.has_user_boundary]
         return points
 
     def _once(self, key: tuple[object, ...], make: Callable[[], Node]) -> Node:
@@ -121,7 +121,7 @@ class Sharding:
             return self._expanded(node, units, shard, shuffled_later=shuffled_later)
         inputs: list[Node] = []
         for source in node.inputs:
-            if node.op.order is Order.GLOBAL and not has_user_boundary(source):
+            if node.op.order is Order.GLOBAL and not source.has_user_boundary:
                 reason = f"`{node.op.kind}` needs all of its rows beside an input that is divided among the shards"
                 repair = f"put `shard_by_rank()` behind `{node.op.kind}`, so that its rows are divided"
                 self.shared_reads[source] = SharedRead(reason, repair=repair)
@@ -203,11 +203,6 @@ class Sharding:
         return node
 
 
-def has_user_boundary(node: Node) -> bool:
-    """Whether the user sets the place of the division, at `node` or below."""
-    return any(below.op.boundary is Boundary.SHARD for below in walk(node))
-
-
 def reorders(node: Node) -> bool:
     """Whether rows are shuffled at `node` or below."""
     return any(below.inputs and (below.op.order is Order.REORDERS or below.op.reshuffles()) for below in walk(node))
@@ -222,7 +217,7 @@ def shuffled_after(node: Node, shuffled_later: bool) -> bool:
 def expanded_units(node: Node) -> Node | None:
     """The indexed rows that `node` expands, if all operators between are row-local."""
     units = node.inputs[0]
-    if has_user_boundary(units):
+    if units.has_user_boundary:
         return None
     while not units.indexed:
         if units.op.boundary is Boundary.WORKERS:

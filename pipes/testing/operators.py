@@ -28,7 +28,6 @@ from ..ops._shared import PassThrough
 from ..ops.placement import ShardByRank
 from ..pipe import Pipe
 from ..plan.plan import Plan, Position
-from ..plan.sharding import has_user_boundary
 from ..sources.from_sequence import from_iterable
 
 RowsOf = Callable[[object], Iterable[object]]
@@ -355,7 +354,7 @@ def check_shards(root: Node, rows: Sequence[object], *, seed: int, epoch: int, r
     """
     if not root.inputs or root.op.order is Order.GLOBAL:
         return
-    if any(node.inputs and node.op.order is Order.GLOBAL and has_user_boundary(node) for node in walk(root)):
+    if any(node.inputs and node.op.order is Order.GLOBAL and node.has_user_boundary for node in walk(root)):
         return  # behind `shard_by_rank`, such an operator looks at the rows of one shard
     if root.indexed and type(root.op).resolve is not Operator.resolve:
         return  # it knows its input rows by number, so it takes no others
@@ -377,7 +376,7 @@ def check_shards(root: Node, rows: Sequence[object], *, seed: int, epoch: int, r
 
 def _sharded_before_last(root: Node, seed: int, epoch: int) -> Node:
     """The graph with the work sharded before its last operator."""
-    if not root.indexed or has_user_boundary(root):
+    if not root.indexed or root.has_user_boundary:
         return root
     if root.op.order is Order.REGROUPS and type(root.op).blocks is not Operator.blocks:
         return _with_rows(root, set(root.inputs), seed, epoch)  # incomplete last groups of its shards are put together

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -156,3 +158,23 @@ def test_each_operator_names_the_cursors_in_its_tokens():
     # Nothing runs the one, and the cursors of the other are positions in an indexed input.
     without = {op.__name__ for op in streamed if op.input_cursors is Operator.input_cursors}
     assert len(streamed) > 40 and without == {"LocalOperator", "RowsPart"}
+
+
+def test_a_deep_stack_is_no_damage_of_a_state() -> None:
+    pipe: fp.Pipe[int] = fp.from_sequence(range(50))
+    for _ in range(140):
+        pipe = pipe.filter(bool)
+    loader = fp.Loader(pipe, shards=1)
+    assert next(iter(loader)) == 1
+    state = loader.state_dict()
+
+    def load_at(depth: int) -> None:
+        if depth:
+            load_at(depth - 1)
+        else:
+            fp.Loader(pipe, shards=1).load_state_dict(state)
+
+    used = len(inspect.stack())
+    with pytest.raises(RecursionError):
+        load_at(sys.getrecursionlimit() - used - 140)
+    load_at(0)

@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -143,6 +144,26 @@ def test_a_file_that_is_read_once_is_looked_up_once(requests: Requests) -> None:
 
 def test_a_parquet_file_is_looked_up_for_its_footer_and_its_rows(requests: Requests) -> None:
     assert requests(fp.read_parquet) == {"HEAD": 1 + 1 + 200, "LIST": 2, "GET": 200}  # one more tells the types
+
+
+def test_with_an_index_a_parquet_file_is_looked_up_once(s3: S3, requests: Requests, tmp_path: Path) -> None:
+    counts: Counter[str] = Counter()
+
+    def count(request: Request) -> None:
+        counts["LIST" if "list-type" in request.target else request.method] += 1
+
+    with Proxy(s3.endpoint, before=count) as proxy:
+        options = f"?scheme=http&endpoint_override={quote(proxy.endpoint, safe='')}"
+
+        def epoch() -> Counter[str]:
+            counts.clear()
+            index = str(tmp_path / "local.index")
+            pipe = fp.read_parquet(f"s3://folders/tree/**/*.parquet{options}", manifest=index)
+            assert len(list(fp.Loader(pipe.shuffle(window=10)))) == 200
+            return Counter(counts)
+
+        assert epoch()["LIST"] == 2  # makes the index
+        assert epoch() == {"HEAD": 100, "GET": 100}  # the process has kept the footers; else one more GET of each
 
 
 def test_a_server_that_is_not_there(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:

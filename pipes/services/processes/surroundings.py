@@ -64,6 +64,7 @@ class Surroundings(NamedTuple):
         cores: the CPU cores that the process may use.
         limits: the resource limits.
         files: the identities of the working folder, the standard output and the standard error.
+        recursion_limit: that of Python.
     """
 
     environment: dict[str, str]
@@ -71,6 +72,7 @@ class Surroundings(NamedTuple):
     cores: set[int]
     limits: list[tuple[int, int]]
     files: list[tuple[int, int] | None]
+    recursion_limit: int
 
     @staticmethod
     def now(threads: int, io_threads: int) -> Surroundings:
@@ -80,6 +82,7 @@ class Surroundings(NamedTuple):
             cores=os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(),
             limits=[resource.getrlimit(limit) for limit in _LIMITS],
             files=[_identity(file) for file in (".", 1, 2)],
+            recursion_limit=sys.getrecursionlimit(),
         )
 
     def keep(self) -> list[int]:
@@ -115,6 +118,7 @@ def enter(content: int, folder: int, *outputs: int) -> None:
     for limit, values in zip(_LIMITS, there.limits, strict=True):
         if resource.getrlimit(limit) != values:
             resource.setrlimit(limit, values)
+    sys.setrecursionlimit(there.recursion_limit)
     close([content, folder, *outputs])
 
 

@@ -116,6 +116,7 @@ def surroundings(row=None):
         os.sched_getaffinity(0),
         [resource.getrlimit(limit) for limit in (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE)],
         time.tzname,
+        sys.getrecursionlimit(),
     )
 
 
@@ -135,6 +136,15 @@ def time_zone(monkeypatch):
     time.tzset()
 
 
+@contextlib.contextmanager
+def deeper():
+    """Raises the recursion limit."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 500)
+    yield
+    sys.setrecursionlimit(limit)
+
+
 CHANGES = {
     "variables": lambda stack, monkeypatch, folder: variables(monkeypatch),
     "time zone": lambda stack, monkeypatch, folder: stack.enter_context(time_zone(monkeypatch)),
@@ -143,6 +153,7 @@ CHANGES = {
     "output": lambda stack, monkeypatch, folder: stack.enter_context(output_in(folder / "output")),
     "cores": lambda stack, monkeypatch, folder: stack.enter_context(one_core()),
     "limit": lambda stack, monkeypatch, folder: stack.enter_context(soft_limit()),
+    "recursion limit": lambda stack, monkeypatch, folder: stack.enter_context(deeper()),
 }
 
 
