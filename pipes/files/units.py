@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from ..core.block import Block, BlockSize, split_block
 from ..core.checks import digest
@@ -73,9 +73,6 @@ class Format(FormatOptions, ABC):
         return None
 
 
-F = TypeVar("F", bound="UnitFormat")
-
-
 class UnitFormat(Format):
     """A format whose files are divided into units. Before the first row, `fixed` sets names and types of columns."""
 
@@ -92,7 +89,7 @@ class UnitFormat(Format):
     def head_of(self, file: File) -> Any:
         """The columns of a file."""
 
-    def fix(self: F, heads: Iterable[Any], paths: Iterable[str]) -> F:
+    def fix(self, heads: Iterable[Any], paths: Iterable[str]) -> Self:
         """Fix names and types of columns by the heads of files, which are read lazily, and by their paths."""
         return self
 
@@ -124,16 +121,16 @@ class UnitFormat(Format):
         """A remark on the units for `explain`."""
         return None
 
-    def resolved(self: F, files: InputFiles) -> tuple[F, UnitTable | None]:
+    def resolved(self, files: InputFiles) -> tuple[Self, UnitTable | None]:
         """With names and types of columns, and if files have a fixed order, all units."""
         form = self.fixed(files)
         return form, form.find_units(files) if files.has_fixed_order else None
 
-    def fixed(self: F, files: InputFiles) -> F:
+    def fixed(self, files: InputFiles) -> Self:
         """With names and types of columns, by the files themselves."""
         return self.fixed_by((in_threads if self.unify_schemas else in_turn)(self.head_of, files), files)
 
-    def fixed_by(self: F, heads: Iterable[object], files: InputFiles) -> F:
+    def fixed_by(self, heads: Iterable[object], files: InputFiles) -> Self:
         """With names and types of columns, by these heads, which are read lazily."""
         # All paths, unless only a run of the input can give them and nothing else needs that run.
         some = None if files.are_indexed or self.unify_schemas else 1

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 from urllib.parse import unquote
 
 import numpy as np
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
 NULL = "__HIVE_DEFAULT_PARTITION__"
 """The name of the folder of null values."""
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
-
-
-T = TypeVar("T", bound="TableFormat")
 
 
 class FormatOptions:
@@ -158,7 +155,7 @@ class TableFormat(FormatOptions):
         columns = {name: columns[name] for name in fixed.names}
         return Rows({**columns, **self.lineage.columns_for(path, numbers)}, count)
 
-    def fix(self: T, heads: Iterable[TableHead | None], paths: Iterable[str]) -> T:
+    def fix(self, heads: Iterable[TableHead | None], paths: Iterable[str]) -> Self:
         """Fix names and types by the first file, or with `unify_schemas` by all; without a file, return `self`.
 
         Args:

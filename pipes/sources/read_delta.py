@@ -218,7 +218,7 @@ class DeltaFiles(Operator):
 class DeltaRows(Parse):
     """The rows of their row groups."""
 
-    kind: ClassVar[str] = "delta_rows"
+    kind: ClassVar[str] = "delta_rows"  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def call(self) -> None:
         return None
