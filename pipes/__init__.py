@@ -70,11 +70,13 @@ from .sources.read_files import (
     read_tar,
     read_tfrecord,
 )
+from .sources.read_hdf5 import read_hdf5
 from .sources.read_idx import read_idx
 from .sources.read_images import read_images
 from .sources.read_lance import read_lance
 from .sources.read_numpy import read_numpy
 from .sources.read_sql import read_sql
+from .sources.read_zarr import read_zarr
 from .stats.stats import Stats
 from .storage.file import File
 from .storage.file_cache import FileCache
@@ -109,6 +111,7 @@ __all__ = [
     "read_bytes",
     "read_csv",
     "read_delta",
+    "read_hdf5",
     "read_idx",
     "read_images",
     "read_jsonl",
@@ -120,6 +123,7 @@ __all__ = [
     "read_parquet",
     "read_tar",
     "read_tfrecord",
+    "read_zarr",
     # sources of databases
     "read_sql",
     # statistics of columns

@@ -55,7 +55,7 @@ start_methods._PRELOADED |= {
 first_epochs.tells = False
 
 # Threads of others, started once and kept for the life of the process.
-KEPT = ("fsspecIO", "tqdm_monitor")
+KEPT = ("asyncio", "fsspecIO", "tqdm_monitor", "zarr_io")
 
 
 @pytest.fixture(autouse=True)

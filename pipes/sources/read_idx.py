@@ -5,27 +5,20 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, cast
+from dataclasses import dataclass, field
+from typing import ClassVar, cast
 
 import numpy as np
 
 from ..core.code import value_code
-from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView
-from ..core.process import PerProcess
-from ..core.rows import Array, BlockRows, Indices, Row, read_only
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
+from ..core.rows import Array, Row
+from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, with_call_site
 from ..formats.npy import ArrayHeader
 from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.filesystem import locate
-from .from_arrays import arrays_schema, rows_at
-from .read_numpy import NpyFile
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from ._arrays import ArrayColumn, ArrayPart, ReadArrays
 
 _DTYPES = {0x08: "|u1", 0x09: "|i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -70,51 +63,40 @@ def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
 
 
 @dataclass(frozen=True, eq=False)
-class ReadIdx(Operator):
+class ReadIdx(ReadArrays):
     kind: ClassVar[str] = "read_idx"
-    columns: ClassVar[Columns] = Columns.MAKES
 
     # The folders are not part of a state; `identity` has the names of the files.
     paths: Mapping[str, str] = field(repr=False)
-    files: Mapping[str, NpyFile] = field(default_factory=dict, repr=False)
-    memory: PerProcess[dict[str, Array]] = field(default_factory=PerProcess, repr=False)
 
-    def resolve(self, stage: StageView) -> Operator:
-        files = {name: _read_head(path) for name, path in self.paths.items()}
-        first, *others = files.values()
-        for other in others:
-            if other.rows != first.rows:
-                message = (
-                    f"files of `read_idx` must be of one length but {first.file.path} has {first.rows} rows and "
-                    f"{other.file.path} {other.rows}"
-                )
-                raise DataError(with_call_site(message, stage.call_site))
-        return replace(self, files=files)
-
-    def length(self, stage: StageView) -> int:
-        return next(iter(self.files.values())).rows
-
-    def schema(self, stage: StageView) -> pa.Schema:
-        return arrays_schema({name: (np.dtype(head.dtype), head.shape) for name, (_, head) in self.files.items()})
-
-    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        return Origin(next(iter(self.paths.values())), index + 1)
+    def find(self) -> Mapping[str, ArrayColumn]:
+        return {name: ArrayColumn((_read_head(path),)) for name, path in self.paths.items()}
 
     def identity(self) -> Json:
-        return {
-            name: [os.path.basename(file.path), head.dtype, list(head.shape)]
-            for name, (file, head) in self.files.items()
-        }
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        arrays = self.memory.get(lambda: {name: _array(*file) for name, file in self.files.items()})
-        return rows_at(arrays, self.length(stage), indices)
+        parts = {name: column.parts[0] for name, column in self.resolved.items()}
+        return {name: [os.path.basename(part.path), part.dtype, list(part.shape)] for name, part in parts.items()}
 
     def call(self) -> str:
         return f"{self.kind}({value_code(self.paths)})"
 
 
-def _read_head(path: str) -> NpyFile:
+@dataclass(frozen=True)
+class IdxArray(ArrayPart):
+    """The array of a file: mapped, or read into memory if it is remote or compressed."""
+
+    file: File
+    head: ArrayHeader
+
+    def view(self) -> Array:
+        if _read_head(self.path).head != self.head:
+            raise SourceError(f"{self.path} has changed since its header was read")
+        place = locate(self.path)
+        if self.file.compression is None and place.filesystem.type_name == "local" and 0 not in self.shape:
+            return np.memmap(place.path, self.dtype, "r", self.head.begin, self.shape)
+        return self.head.array(_read(self.file, self.head))
+
+
+def _read_head(path: str) -> IdxArray:
     """Reads the head of a file: two zero bytes, the code of the type, the number of axes, and their lengths.
 
     Raises:
@@ -147,16 +129,7 @@ def _read_head(path: str) -> NpyFile:
     # gzip ends with the length of its content, modulo 2**32. A file of several gzip streams has only that of the last.
     elif int.from_bytes(trailer, "little") != head.size % 2**32:
         _read(file, head)
-    return NpyFile(file, head)
-
-
-def _array(file: File, head: ArrayHeader) -> Array:
-    if _read_head(file.path).head != head:
-        raise SourceError(f"{file.path} has changed since its header was read")
-    place = locate(file.path)
-    if file.compression is None and place.filesystem.type_name == "local" and 0 not in head.shape:
-        return read_only(np.memmap(place.path, head.dtype, "r", head.begin, head.shape))
-    return read_only(head.array(_read(file, head)))
+    return IdxArray(path, path, head.dtype, head.shape, file, head)
 
 
 def _read(file: File, head: ArrayHeader) -> bytes:

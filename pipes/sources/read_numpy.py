@@ -1,53 +1,36 @@
-"""`read_numpy`: the rows of arrays in `.npy` files."""
+"""`read_numpy`: the rows of arrays in `.npy` and `.npz` files."""
 
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, Union, cast, overload
+from typing import ClassVar, TypeAlias, Union, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.code import value_code
-from ..core.context import Context
-from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView
-from ..core.process import PerProcess
-from ..core.rows import Array, BlockRows, Indices, Row, Rows, gather, index_array, read_only
-from ..engine.ahead import WorkGroup
-from ..errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    DataError,
-    FeedpipeError,
-    Origin,
-    SourceError,
-    redacted,
-    with_call_site,
-)
-from ..files.open_files import OpenTask, at_call_site, changed_error, listed_files, read_whole
+from ..core.operator import Columns
+from ..core.rows import Array, Row
+from ..errors import ArgumentError, DataError, FeedpipeError, redacted
+from ..files.open_files import OpenTask, changed_error, listed_files, read_whole
 from ..formats.npy import HEADER_BYTES, ArrayHeader, read_header
 from ..formats.streams import STREAM_ERRORS, stream_error
 from ..pipe import Pipe
-from ..storage.file import File
+from ..storage.file import File, Stream
 from ..storage.file_cache import FileCache, check_file_cache
+from ..storage.filesystem import split_options
 from ..storage.listing import Selection
-from ..storage.mapping import local_path, map_file, room_for_mappings
+from ..storage.mapping import local_path, map_file
 from ..storage.tasks import in_threads, in_turn
-from .from_arrays import arrays_schema, rows_at
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+from ._arrays import UNNAMED, ArrayColumn, ArrayPart, Memory, ReadArrays, ReadRows, check_columns
 
 Paths: TypeAlias = Union["str", "os.PathLike[str]", "Iterable[str | os.PathLike[str]]"]
-
-_UNNAMED = ""  # the name of the column if the user gave none
 
 
 @overload  # a Mapping is an Iterable, too
@@ -61,7 +44,7 @@ def read_numpy(
 def read_numpy(
     paths: Mapping[str, Paths] | Paths, *, filesystem: object = None, cache: FileCache | None = None
 ) -> Pipe[Row] | Pipe[Array | np.generic]:
-    """Begin a pipe with the rows of arrays in `.npy` files: the items along their first axis.
+    """Begin a pipe with the rows of arrays in `.npy` and `.npz` files: the items along their first axis.
 
     Element: for a path or a list of paths, an item: a NumPy array, or a NumPy scalar if the array has one axis. For a
     dict, a table row: a dict with a value for each name, which is an array, or a Python scalar if the column has one
@@ -73,6 +56,9 @@ def read_numpy(
     the files while the pipe is in use: if a mapped file becomes shorter, the system ends a process that reads behind
     its end.
 
+    An `.npz` file holds several arrays, and a column is the one of its name; `read_numpy({"x": path, "y": path})` reads
+    two. Arrays that `savez_compressed` wrote are read whole, once in each process.
+
     Args:
         paths: a file, a folder, a glob, or a list of those; or a dict of these by the names of columns.
         filesystem: a pyarrow or fsspec file system for `paths`; without it, they are local paths or URLs.
@@ -80,8 +66,10 @@ def read_numpy(
 
     Raises:
         SourceError: a path is missing, matches no file, cannot be read, or has changed since its header was read.
-        DataError: a file is no `.npy` file, is truncated, holds Python objects, fields or dates, or has no axis; it
-            differs from the first in dtype or in the shape of rows; or columns differ in length.
+        ArgumentError: an `.npz` file is given without the names of columns.
+        DataError: a file is no `.npy` file, lacks the array of a column, is truncated, holds Python objects,
+            fields or dates, or has no axis; it differs from the first in dtype or in the shape of rows; or columns
+            differ in length.
 
     Example:
         >>> import feedpipe as fp, numpy as np
@@ -93,300 +81,175 @@ def read_numpy(
         [array([0., 1.]), array([2., 3.]), array([4., 5.])]
     """
     if not isinstance(paths, Mapping):
-        selections = {_UNNAMED: Selection(cast("str", paths), filesystem=filesystem)}
+        selections = {UNNAMED: Selection(cast("str", paths), filesystem=filesystem)}
         return cast("Pipe[Array | np.generic]", Pipe.source(ReadNumpy(selections, cache=cache)))
-    if not paths:
-        raise ArgumentError(with_call_site("`paths` must hold at least one column but got: {}"))
-    columns: dict[str, Selection] = {}
-    for name, column_paths in cast("Mapping[object, str]", paths).items():
-        if not isinstance(name, str) or not name:
-            raise ArgumentTypeError(with_call_site(f"`paths` must have names of columns but got: {name!r}"))
-        columns[name] = Selection(column_paths, filesystem=filesystem)
+    check_columns("paths", paths)
+    columns = {name: Selection(cast("str", some), filesystem=filesystem) for name, some in paths.items()}
     return cast("Pipe[Row]", Pipe.source(ReadNumpy(columns, cache=cache)))
 
 
 @dataclass(frozen=True, eq=False)
-class ReadNumpy(Operator):
+class ReadNumpy(ReadArrays):
     kind: ClassVar[str] = "read_numpy"
 
     # The paths are not part of a state; `identity` has what must stay the same.
     selections: Mapping[str, Selection] = field(repr=False)
-    files: Mapping[str, _ColumnFiles] = field(default_factory=dict, repr=False)
     cache: FileCache | None = field(default=None, repr=False)
-    memory: PerProcess[NpyColumns] = field(default_factory=PerProcess, repr=False)
 
     def __post_init__(self) -> None:
         check_file_cache(self.cache)
 
     @property
     def columns(self) -> Columns:  # type: ignore[override]
-        return Columns.LOSES if _UNNAMED in self.selections else Columns.MAKES
+        return Columns.LOSES if UNNAMED in self.selections else Columns.MAKES
 
     def call(self) -> str:
         paths = {name: selection.paths for name, selection in self.selections.items()}
         cache = "" if self.cache is None else f", cache={self.cache!r}"
-        return f"{self.kind}({redacted(value_code(paths.get(_UNNAMED, paths)))}{cache})"
+        return f"{self.kind}({redacted(value_code(paths.get(UNNAMED, paths)))}{cache})"
 
-    def resolve(self, stage: StageView) -> Operator:
-        if self.files:
-            return self
+    def find(self) -> Mapping[str, ArrayColumn]:
         cache = self.cache and self.cache.renewed()
-        try:
-            files = {name: _resolve_column(selection, cache) for name, selection in self.selections.items()}
-            _check_lengths(files)
-        except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error.__cause__
-        return replace(self, files=files)
-
-    def length(self, stage: StageView) -> int:
-        return next(iter(self.files.values())).rows
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        if _UNNAMED in self.files:
-            return None
-        heads = {name: column.files[0].head for name, column in self.files.items()}
-        return arrays_schema({name: (np.dtype(head.dtype), head.shape) for name, head in heads.items()})
-
-    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        file, number = self._columns().place(index)
-        return Origin(file.path, number + 1)
-
-    def identity(self) -> Json:
-        return {
-            name: [column.files[0].head.dtype, [column.rows, *column.files[0].head.shape[1:]], column.digest]
-            for name, column in self.files.items()
-        }
-
-    def start_reading(self, stage: StageView, index: int, context: Context) -> StartedRanges | None:
-        return self._columns().start_reading(index)
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        started = cast(
-            "StartedRanges | None", context.take_started(stage, int(indices[0])) if len(indices) == 1 else None
-        )
-        try:
-            rows = self._columns().rows(indices, started or {}, threads=context.process.threads)
-        except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error.__cause__
-        return list[object](cast("Rows", rows).columns[_UNNAMED]) if _UNNAMED in self.selections else rows
-
-    def _columns(self) -> NpyColumns:
-        return self.memory.get(lambda: NpyColumns({name: column.files for name, column in self.files.items()}))
+        columns: dict[str, ArrayColumn] = {}
+        for name, selection in self.selections.items():
+            listing = selection.listing()
+            files = listed_files(listing, selection.filesystem, cache)
+            parts = (in_turn if files[0].is_local() else in_threads)(partial(_find_array, name), files)
+            columns[name] = ArrayColumn.of(parts, listing.digest)
+        return columns
 
 
 @dataclass(frozen=True)
-class _ColumnFiles:
-    """The files of a column, in order, and the digest of their listing."""
-
-    files: tuple[NpyFile, ...]
-    digest: str
-
-    @property
-    def rows(self) -> int:
-        return sum(file.rows for file in self.files)
-
-
-def _resolve_column(selection: Selection, cache: FileCache | None) -> _ColumnFiles:
-    """Lists the files of a column, and reads their headers.
-
-    Raises:
-        SourceError: there is no file, or one cannot be read.
-        DataError: a file is no array of rows, or its rows are not like those of the first.
-    """
-    listing = selection.listing()
-    files = listed_files(listing, selection.filesystem, cache)
-    npy_files: list[NpyFile] = []
-    for npy in (in_turn if files[0].is_local() else in_threads)(read_npy_file, files):
-        npy_files.append(npy)
-        _check_rows(npy, npy_files[0])
-    return _ColumnFiles(tuple(npy_files), listing.digest)
-
-
-def _check_rows(npy: NpyFile, first: NpyFile) -> None:
-    head = npy.head
-    dtype = np.dtype(head.dtype)
-    if not head.shape:
-        raise DataError(f"{npy.file.name} must have an axis, for the rows, but holds a single item")
-    if dtype.kind not in "biufcSU":
-        raise DataError(
-            f"{npy.file.name} has dtype {dtype}, and a column holds numbers, bools, text or bytes of fixed width; "
-            "save dates as numbers"
-        )
-    if (head.dtype, head.shape[1:]) != (first.head.dtype, first.head.shape[1:]):
-        raise DataError(
-            f"files of one column must be alike but {first.file.name} has rows of shape {first.head.shape[1:]} and "
-            f"{np.dtype(first.head.dtype)}, and {npy.file.name} of {head.shape[1:]} and {dtype}"
-        )
-
-
-def _check_lengths(columns: Mapping[str, _ColumnFiles]) -> None:
-    (first, column), *others = columns.items()
-    for name, other in others:
-        if other.rows != column.rows:
-            raise DataError(
-                f"columns must be of one length but {first!r} has {column.rows} rows ({column.files[0].file.name}) and "
-                f"{name!r} {other.rows} ({other.files[0].file.name})"
-            )
-
-
-# Files as columns: local ones are mapped, remote ones are read in ranges
-
-
-class NpyFile(NamedTuple):
-    """A file and its header."""
+class NpyArray(ArrayPart):
+    """An array as `.npy` files hold it, from byte `at` of a file on: mapped, or read in ranges of rows."""
 
     file: File
     head: ArrayHeader
+    at: int = 0
+
+    @staticmethod
+    def of(file: File, head: ArrayHeader, at: int = 0, name: str | None = None) -> NpyArray:
+        return NpyArray(file.path, name or file.name, head.dtype, head.shape, file, head, at)
 
     @property
-    def rows(self) -> int:
-        return self.head.shape[0]
+    def is_mapped(self) -> bool:
+        return local_path(self.file) is not None
 
-    def range(self, first: int, count: int) -> range:
-        """The range of bytes of `count` rows from `first` on."""
-        width = np.dtype(self.head.dtype).itemsize * int(np.prod(self.head.shape[1:], dtype=np.int64))
-        return range(self.head.begin + first * width, self.head.begin + (first + count) * width)
+    def view(self) -> Array | None:
+        if self.is_mapped:
+            array = self._mapped()
+            return array if array.flags.aligned else None  # Arrow and torch read numbers at multiples of their size
+        # In Fortran order, the items of a row are all over the file.
+        return self.head.array(read_whole(self.file)[self.at :]) if self.head.fortran else None
 
+    def start_reading(self, row: int) -> OpenTask | None:
+        return None if self.file.is_local() else OpenTask(self.file, self._range(row, 1), None)
 
-class StartedRanges(WorkGroup[str, OpenTask]):
-    """Tasks that open the files of a row and start to fetch its bytes, by column."""
+    def reader(self, memory: Memory) -> ReadRows:
+        if not self.is_mapped:
+            return self._fetch
+        array = self._mapped()
+        return lambda positions, opened, threads: array[positions]
 
+    def _mapped(self) -> Array:
+        buffer = map_file(cast("str", local_path(self.file)), self.file.name)
+        data = buffer.slice(self.at, self.head.size) if self.at else buffer
+        # It must still have the header that was read.
+        if read_header(data[:HEADER_BYTES].to_pybytes(), self.name, data.size) != self.head:
+            raise changed_error(self.file.name, "header")
+        return self.head.array(data)
 
-class NpyColumns:
-    """The columns of a table in this process; each has one or more files.
+    def _range(self, first: int, count: int) -> range:
+        """The bytes of `count` rows from `first` on."""
+        width = np.dtype(self.dtype).itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        begin = self.at + self.head.begin
+        return range(begin + first * width, begin + (first + count) * width)
 
-    The table is cut at the end of each file of any column, so each part is in one file of each column.
-    """
+    def _fetch(self, positions: npt.NDArray[np.int64], opened: OpenTask | None, threads: bool) -> Array:
+        """Read rows, each run of neighbours in one request; a single row may be on its way already."""
+        runs = [run for run in np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1) if len(run)]
+        fetch = partial(self._fetch_run, opened=opened)
+        parts = list(in_threads(fetch, runs) if threads and not self.file.is_local() else in_turn(fetch, runs))
+        return np.concatenate([np.zeros((0, *self.shape[1:]), self.dtype), *parts])
 
-    def __init__(self, columns: Mapping[str, Sequence[NpyFile]]) -> None:
-        self._columns = columns
-        self._starts = {name: np.cumsum([0, *(file.rows for file in files)]) for name, files in columns.items()}
-        self._cuts = np.unique(np.concatenate(list(self._starts.values())))
-        self._lock = Lock()
-        self._mapped: OrderedDict[tuple[str, int], Array] = OrderedDict()
-        self._remote: dict[tuple[str, int], Array | None] = {}
-        self._parts: dict[int, dict[str, Array | None]] = {}
-
-    def rows(self, indices: Indices, started: Mapping[str, OpenTask], *, threads: bool) -> BlockRows:
-        """The rows at `indices`; if that is a single row, `started` may hold its remote columns."""
-        return gather(indices, self._cuts, partial(self._rows, started=started, threads=threads))
-
-    def start_reading(self, row: int) -> StartedRanges | None:
-        """Tasks for the remote columns of a row; None if there are none."""
-        ranges = StartedRanges()
-        for name, view in self._part(int(np.searchsorted(self._cuts, row, "right")) - 1).items():
-            number, start = self._file_and_row(name, row)
-            npy = self._columns[name][number]
-            if view is None and not npy.file.is_local():
-                ranges[name] = OpenTask(npy.file, npy.range(start, 1), None)
-        return ranges or None
-
-    def place(self, index: int) -> tuple[File, int]:
-        """The file of the first column that has row `index`, and the number of the row in it."""
-        name = next(iter(self._columns))
-        number, start = self._file_and_row(name, index)
-        return self._columns[name][number].file, start
-
-    def _file_and_row(self, name: str, row: int) -> tuple[int, int]:
-        """The number of the file of a column that has a row, and the number of the row in it."""
-        starts = self._starts[name]
-        number = min(int(np.searchsorted(starts, row, "right")), len(starts) - 1) - 1
-        return number, row - int(starts[number])
-
-    def _rows(self, part: int, indices: Indices, *, started: Mapping[str, OpenTask], threads: bool) -> Rows:
-        views = self._part(part)
-        mapped = {name: view for name, view in views.items() if view is not None}
-        if len(mapped) == len(views):
-            return rows_at(mapped, self._length(part), indices)
-        positions = index_array(indices)
-        columns: dict[str, Array] = {}
-        for name, view in views.items():
-            if view is None:
-                number, start = self._file_and_row(name, int(self._cuts[part]))
-                columns[name] = _fetch(
-                    self._columns[name][number], positions + start, started.get(name), threads=threads
-                )
-            else:
-                columns[name] = view[positions]
-        return rows_at(columns, len(positions), range(len(positions)))
-
-    def _part(self, part: int) -> dict[str, Array | None]:
-        """The columns of a part; None for a column that is read in ranges."""
-        with self._lock:
-            if part not in self._parts:
-                self._parts[part] = {name: self._view(name, part) for name in self._columns}
-            return self._parts[part]
-
-    def _view(self, name: str, part: int) -> Array | None:
-        number, start = self._file_and_row(name, int(self._cuts[part]))
-        array = self._array(name, number)
-        return None if array is None else array[start : start + self._length(part)]
-
-    def _array(self, name: str, number: int) -> Array | None:
-        """The array of a file of a column; None if it is read in ranges."""
-        npy, key = self._columns[name][number], (name, number)
-        path = local_path(npy.file)
-        if path is None:
-            if key not in self._remote:
-                # In Fortran order, the items of a row are all over the file.
-                array = npy.head.array(read_whole(npy.file)) if npy.head.fortran else None
-                self._remote[key] = None if array is None else read_only(array)
-            return self._remote[key]
-        if key not in self._mapped:
-            while self._mapped and room_for_mappings() <= 0:
-                self._mapped.popitem(last=False)
-                self._parts.clear()  # they hold arrays, too
-            self._mapped[key] = read_only(npy.head.array(_map(npy, path)))
-        self._mapped.move_to_end(key)
-        return self._mapped[key]
-
-    def _length(self, part: int) -> int:
-        return int(self._cuts[part + 1] - self._cuts[part]) if len(self._cuts) > 1 else 0
-
-
-def read_npy_file(file: File) -> NpyFile:
-    """Reads the header of a file.
-
-    Raises:
-        SourceError: the file cannot be read.
-        DataError: it is no `.npy` file, or is damaged.
-    """
-    with file.open(None) as stream:
-        try:
-            head = stream.read(HEADER_BYTES)
-        except FeedpipeError:
-            raise
-        except STREAM_ERRORS as error:
-            raise stream_error(error, file.name, stream, 0) from error
-    return NpyFile(file, read_header(head, file.name, file.size() if file.listed is None else file.listed))
-
-
-def _map(npy: NpyFile, path: str) -> object:
-    """Maps a file, if it still has the header that was read."""
-    buffer = map_file(path, npy.file.name)
-    if read_header(buffer[:HEADER_BYTES].to_pybytes(), npy.file.name, buffer.size) != npy.head:
-        raise changed_error(npy.file.name, "header")
-    return buffer
-
-
-def _fetch(npy: NpyFile, positions: npt.NDArray[np.int64], opened: OpenTask | None, *, threads: bool) -> Array:
-    """Reads the rows at `positions`, each run of neighbours in one request; a single row may be on its way already."""
-    runs = [run for run in np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1) if len(run)]
-    fetch = partial(_fetch_run, npy, opened=opened)
-    parts = list(in_threads(fetch, runs) if threads and not npy.file.is_local() else in_turn(fetch, runs))
-    return np.concatenate([np.zeros((0, *npy.head.shape[1:]), npy.head.dtype), *parts])
-
-
-def _fetch_run(npy: NpyFile, positions: npt.NDArray[np.int64], opened: OpenTask | None) -> Array:
-    part = npy.range(int(positions[0]), len(positions))
-    with npy.file.stream(None, part) if opened is None else opened.result() as stream:
-        try:
+    def _fetch_run(self, positions: npt.NDArray[np.int64], opened: OpenTask | None) -> Array:
+        part = self._range(int(positions[0]), len(positions))
+        stream = self.file.stream(None, part) if opened is None else opened.result()
+        with stream, _reading(self.file, stream, part.start):
             stream.seek(part.start)
             data = stream.read(len(part))
-        except FeedpipeError:
-            raise
-        except STREAM_ERRORS as error:
-            raise stream_error(error, npy.file.name, stream, part.start) from error
-    if len(data) < len(part):
-        raise changed_error(npy.file.name, "header")
-    return np.frombuffer(data, npy.head.dtype).reshape(len(positions), *npy.head.shape[1:])
+        if len(data) < len(part):
+            raise changed_error(self.file.name, "header")
+        return np.frombuffer(data, self.dtype).reshape(len(positions), *self.shape[1:])
+
+
+@dataclass(frozen=True)
+class PackedArray(ArrayPart):
+    """A compressed array of an `.npz` file."""
+
+    file: File
+    member: str
+    head: ArrayHeader
+
+    def view(self) -> Array:
+        with self.file.open(None) as stream, _reading(self.file, stream), zipfile.ZipFile(stream) as packed:
+            data = packed.read(self.member)
+        if read_header(data[:HEADER_BYTES], self.name, len(data)) != self.head:
+            raise changed_error(self.file.name, "header")
+        return self.head.array(data)
+
+
+_SUFFIX = ".npz"
+_LOCAL_HEAD_BYTES = 30  # of a member of a zip file, before its name
+
+
+def _find_array(column: str, file: File) -> ArrayPart:
+    """Find the array of a column in a file, and read its header.
+
+    Raises:
+        ArgumentError: the file holds several arrays, and the column has no name.
+        SourceError: the file cannot be read.
+        DataError: it is no `.npy` or `.npz` file, is damaged, or lacks the array.
+    """
+    with file.open(None) as stream, _reading(file, stream):
+        if split_options(file.path)[0].endswith(_SUFFIX):
+            return _find_member(column, file, stream)
+        head = stream.read(HEADER_BYTES)
+    return NpyArray.of(file, read_header(head, file.name, file.size() if file.listed is None else file.listed))
+
+
+def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
+    with zipfile.ZipFile(stream) as packed:
+        members = {info.filename.removesuffix(".npy"): info for info in packed.infolist()}
+        if not column:
+            call = ", ".join(f"{name!r}: {os.path.basename(file.path)!r}" for name in members)
+            raise ArgumentError(
+                f"`paths` must be a dict for {file.name}, which holds several arrays, and a column is one of them; "
+                f"`read_numpy({{{call}}})` reads all of them"
+            )
+        if column not in members:
+            raise DataError(f"{file.name} has no array {column!r}; it has {', '.join(map(repr, members))}")
+        info, name = members[column], f"{file.name}, array {column!r}"
+        with packed.open(info) as member:
+            head = read_header(member.read(HEADER_BYTES), name, info.file_size)
+    if info.compress_type != zipfile.ZIP_STORED:
+        return PackedArray(file.path, name, head.dtype, head.shape, file, info.filename, head)
+    stream.seek(info.header_offset)
+    local = stream.read(_LOCAL_HEAD_BYTES)
+    further = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
+    return NpyArray.of(file, head, info.header_offset + _LOCAL_HEAD_BYTES + further, name)
+
+
+@contextmanager
+def _reading(file: File, stream: Stream, offset: int = 0) -> Iterator[None]:
+    """Translate the errors of reading a file."""
+    try:
+        yield
+    except FeedpipeError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError) as error:
+        if stream.remote is not None:
+            stream.remote.check_unchanged()  # its error tells more
+        raise DataError(f"{file.name} is no {_SUFFIX} file that can be read, or is damaged: {error}") from error
+    except STREAM_ERRORS as error:
+        raise stream_error(error, file.name, stream, offset) from error

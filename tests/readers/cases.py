@@ -22,6 +22,7 @@ from .contents import (
     csv_file,
     delta_log,
     folders,
+    hdf5_file,
     idx_file,
     idx_labels,
     image_file,
@@ -29,6 +30,7 @@ from .contents import (
     lines_file,
     mds_file,
     npy_file,
+    npz_file,
     numbers_file,
     orc_file,
     parquet_file,
@@ -226,6 +228,20 @@ CASES = {
             "y/b.npy": partial(numbers_file, range(6, 16)),
             "x/a.npy": partial(column_file, range(4)),
             "x/b.npy": partial(column_file, range(4, 16)),
+        },
+    ),
+    "npz": Case(
+        lambda root, **options: fp.read_numpy({"x": f"{root}/*.npz", "y": f"{root}/*.npz"}, **options),
+        {
+            "a.npz": partial(npz_file, range(4), packed=True),
+            "b.npz": partial(npz_file, range(4, 16)),
+        },
+    ),
+    "hdf5": Case(
+        lambda root, **options: fp.read_hdf5(root, ["x", "y"], **options),
+        {
+            "a.h5": partial(hdf5_file, range(4)),
+            "b.h5": partial(hdf5_file, range(4, 16), chunks=(5, 200)),
         },
     ),
     "idx": Case(

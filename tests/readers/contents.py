@@ -212,6 +212,24 @@ def numbers_file(numbers: range, other: bool) -> Content:
     return sink.getvalue(), []
 
 
+def npz_file(numbers: range, other: bool, packed: bool = False) -> Content:
+    sink = io.BytesIO()
+    x = _array(numbers, other)
+    (np.savez_compressed if packed else np.savez)(sink, x=x, y=np.asarray(numbers, np.int64))
+    return sink.getvalue(), [{"x": row, "y": number} for row, number in zip(x, numbers, strict=True)]
+
+
+def hdf5_file(numbers: range, other: bool, chunks: tuple[int, ...] | None = None) -> Content:
+    import h5py
+
+    sink = io.BytesIO()
+    x = _array(numbers, other)
+    with h5py.File(sink, "w") as file:
+        file.create_dataset("x", data=x, chunks=chunks)
+        file["y"] = np.asarray(numbers, np.int64)
+    return sink.getvalue(), [{"x": row, "y": number} for row, number in zip(x, numbers, strict=True)]
+
+
 def idx_file(numbers: range, other: bool) -> Content:
     images = _array(numbers, other).astype(np.uint8)
     head = b"\0\0\x08\2" + struct.pack(">2I", *images.shape)

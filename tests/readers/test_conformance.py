@@ -64,8 +64,9 @@ def there(request: pytest.FixtureRequest) -> Place:
 
 def test_every_reader_has_a_case(here: Place) -> None:
     kinds = {node.op.kind for name in CASES for node in walk(here.read(name))}
-    # `read_sql` reads no files, and `read_lance` has its own storage; their tests are elsewhere.
-    readers = {name.removeprefix("read_") for name in vars(fp) if name.startswith("read_")} - {"sql", "lance"}
+    # `read_sql` reads no files, and Lance and Zarr have their own storage; their tests are elsewhere.
+    elsewhere = {"sql", "lance", "zarr"}
+    readers = {name.removeprefix("read_") for name in vars(fp) if name.startswith("read_")} - elsewhere
     assert readers <= {kind.partition("_")[2] for kind in kinds}, "add the reader to `cases.py`"
 
 

@@ -146,7 +146,7 @@ def test_damage_inside_gzip(tmp_path: Path) -> None:
 def test_lengths_that_differ(tmp_path: Path) -> None:
     for name, count in (("a", 3), ("b", 4)):
         (tmp_path / name).write_bytes(encoded(np.arange(count)))
-    with pytest.raises(DataError, match=r"a has 3 rows and .*b 4") as caught:
+    with pytest.raises(DataError, match=r"'a' has 3 rows \(.*a\) and 'b' 4 \(.*b\)") as caught:
         len(fp.read_idx({"a": tmp_path / "a", "b": tmp_path / "b"}))
     assert __file__ in str(caught.value)
 

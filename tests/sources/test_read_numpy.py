@@ -215,6 +215,49 @@ def test_a_file_that_changed_after_its_header_was_read(tmp_path, rows):
         list(pipe)
 
 
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_of_npz_files(tmp_path, save):
+    x, y = np.arange(42.0).reshape(21, 2), np.arange(21)
+    for k, part in enumerate((slice(0, 5), slice(5, 5), slice(5, 21))):
+        save(tmp_path / f"{k}.npz", x=x[part], f=np.asfortranarray(x[part]), y=y[part])
+    pipe = fp.read_numpy({"x": tmp_path, "f": tmp_path, "y": tmp_path})
+    assert same(check_operator(pipe), list(fp.from_arrays({"x": x, "f": x, "y": y})))
+    assert pipe[3]["x"].flags.aligned and not pipe[3]["x"].flags.writeable
+    assert sorted(row["y"] for row in pipe.shuffle()) == y.tolist()
+    np.save(tmp_path / "z.npy", y)
+    both = fp.read_numpy({"x": tmp_path / "*.npz", "z": tmp_path / "z.npy"})
+    assert [row["z"] for row in both] == y.tolist()
+    assert len(cloudpickle.dumps(pipe)) < 10_000
+
+
+def test_npz_files_that_do_not_fit(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.arange(3))
+    np.savez(tmp_path / "b.npz", x=np.array([None]))
+    with pytest.raises(
+        ArgumentError, match=r"`read_numpy\({'x': 'a.npz', 'y': 'a.npz'}\)` reads all of them"
+    ) as caught:
+        len(fp.read_numpy(tmp_path / "a.npz"))
+    assert __file__ in str(caught.value)
+    with pytest.raises(DataError, match=r"a\.npz has no array 'z'; it has 'x', 'y'"):
+        len(fp.read_numpy({"z": tmp_path / "a.npz"}))
+    with pytest.raises(DataError, match=r"b\.npz, array 'x' holds Python objects"):
+        len(fp.read_numpy({"x": tmp_path / "b.npz"}))
+    (tmp_path / "c.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:-30])
+    with pytest.raises(DataError, match=r"c\.npz is no \.npz file that can be read, or is damaged: "):
+        len(fp.read_numpy({"x": tmp_path / "c.npz"}))
+
+
+def test_a_damaged_array_of_an_npz_file(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(1000))
+    pipe = fp.read_numpy({"x": tmp_path / "a.npz"})
+    assert len(pipe) == 1000
+    data = bytearray((tmp_path / "a.npz").read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    (tmp_path / "a.npz").write_bytes(data)
+    with pytest.raises(DataError, match=r"a\.npz is no \.npz file that can be read, or is damaged: (.|\n)*read_numpy"):
+        list(pipe)
+
+
 def test_arguments(tmp_path):
     with pytest.raises(ArgumentError, match="at least one column"):
         fp.read_numpy({})

@@ -1,0 +1,388 @@
+"""Columns of arrays in files: the operator of `read_numpy`, `read_idx`, `read_hdf5` and `read_zarr`."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.context import Context
+from ..core.cursor import Json
+from ..core.operator import Columns, Operator, StageView
+from ..core.process import PerProcess
+from ..core.rows import Array, BlockRows, Indices, Rows, gather, index_array, read_only
+from ..engine.ahead import WorkGroup
+from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
+from ..files.open_files import OpenTask, at_call_site, changed_error
+from ..storage.mapping import room_for_mappings
+from .from_arrays import arrays_schema, rows_at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+UNNAMED = ""
+"""The name of the column if the user gave none."""
+MAX_KEPT_BYTES = 2**28
+"""The memory of the chunks that a process keeps for a pipe."""
+_MAX_OPEN_FILES = 64
+_PLAIN_CHUNK_BYTES = 2**16  # read at a time of an array that is not stored in chunks
+
+
+ReadRows: TypeAlias = "Callable[[npt.NDArray[np.int64], OpenTask | None, bool], Array]"
+"""Reads the rows at some positions: with the task of `start_reading`, and in threads if the flag allows them."""
+
+
+@dataclass(frozen=True)
+class ArrayPart(ABC):
+    """An array in a file, which is a column or a part of one. It travels to other processes without its values.
+
+    Attributes:
+        path: that of the file.
+        name: the file, and the place in it, for errors.
+        dtype: as a string.
+        shape: the lengths of all axes; the first one is that of the rows.
+    """
+
+    path: str
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether `view` maps a file, of which a process may have so many."""
+        return False
+
+    @abstractmethod
+    def view(self) -> Array | None:
+        """The whole array, in this process; None if `reader` reads its rows when they are asked for."""
+
+    def reader(self, memory: Memory) -> ReadRows:
+        """Make the function that reads rows; `memory` keeps what it reads more than once."""
+        raise AssertionError("this array is read whole")
+
+    def start_reading(self, row: int) -> OpenTask | None:
+        """Work that begins to read a row; None if it does not wait."""
+        return None
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0]
+
+    def check_rows(self, first: ArrayPart) -> None:
+        """Raise a `DataError` unless this is an array of rows, like those of the first part of the column."""
+        dtype = np.dtype(self.dtype)
+        if not self.shape:
+            raise DataError(f"{self.name} must have an axis, for the rows, but holds a single item")
+        if dtype.kind not in "biufcSU":
+            raise DataError(
+                f"{self.name} has dtype {dtype}, and a column holds numbers, bools, text or bytes of fixed width; "
+                "save dates as numbers"
+            )
+        if (self.dtype, self.shape[1:]) != (first.dtype, first.shape[1:]):
+            raise DataError(
+                f"files of one column must be alike but {first.name} has rows of shape {first.shape[1:]} and "
+                f"{np.dtype(first.dtype)}, and {self.name} of {self.shape[1:]} and {dtype}"
+            )
+
+
+@dataclass(frozen=True)
+class ArrayColumn:
+    """The parts of a column, in order, and a digest of their files for states, if there is one."""
+
+    parts: Sequence[ArrayPart]
+    digest: str | None = None
+
+    @staticmethod
+    def of(parts: Iterable[ArrayPart], digest: str | None = None) -> ArrayColumn:
+        checked: list[ArrayPart] = []
+        for part in parts:
+            checked.append(part)
+            part.check_rows(checked[0])
+        return ArrayColumn(tuple(checked), digest)
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    def identity(self) -> Json:
+        """What must stay the same."""
+        dtype, shape = self.parts[0].dtype, [self.rows, *self.parts[0].shape[1:]]
+        return [dtype, shape] if self.digest is None else [dtype, shape, self.digest]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadArrays(Operator):
+    """The rows of arrays: row i holds item i of each column. A subclass finds the arrays."""
+
+    columns: ClassVar[Columns] = Columns.MAKES
+
+    resolved: Mapping[str, ArrayColumn] = field(default_factory=dict, repr=False, kw_only=True)
+    memory: PerProcess[_OpenColumns] = field(default_factory=PerProcess, repr=False, kw_only=True)
+
+    @abstractmethod
+    def find(self) -> Mapping[str, ArrayColumn]:
+        """The columns, by their names; a single one may be `UNNAMED`."""
+
+    def resolve(self, stage: StageView) -> Operator:
+        if self.resolved:
+            return self
+        try:
+            columns = self.find()
+            _check_lengths(columns)
+        except (SourceError, DataError, ArgumentError) as error:
+            raise at_call_site(error, stage) from error.__cause__
+        return replace(self, resolved=columns, memory=PerProcess())
+
+    def length(self, stage: StageView) -> int:
+        return next(iter(self.resolved.values())).rows
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        if UNNAMED in self.resolved:
+            return None
+        firsts = {name: column.parts[0] for name, column in self.resolved.items()}
+        return arrays_schema({name: (np.dtype(part.dtype), part.shape) for name, part in firsts.items()})
+
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
+        part, number = self._columns().place(index)
+        return Origin(part.path, number + 1)
+
+    def identity(self) -> Json:
+        return {name: column.identity() for name, column in self.resolved.items()}
+
+    def start_reading(self, stage: StageView, index: int, context: Context) -> _StartedParts | None:
+        return self._columns().start_reading(index)
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        started = context.take_started(stage, int(indices[0])) if len(indices) == 1 else None
+        try:
+            tasks = cast("_StartedParts | None", started) or _StartedParts()
+            rows = self._columns().rows(indices, tasks, threads=context.process.threads)
+        except (SourceError, DataError) as error:
+            raise at_call_site(error, stage) from error.__cause__
+        return list[object](cast("Rows", rows).columns[UNNAMED]) if UNNAMED in self.resolved else rows
+
+    def _columns(self) -> _OpenColumns:
+        return self.memory.get(lambda: _OpenColumns({name: column.parts for name, column in self.resolved.items()}))
+
+
+def check_columns(argument: str, paths: object) -> None:
+    """Check an argument that gives something for each column, by names."""
+    if not isinstance(paths, Mapping):
+        raise ArgumentTypeError(
+            with_call_site(f"`{argument}` must be a dict by names of columns, such as {{'x': ...}}, but got: {paths!r}")
+        )
+    if not paths:
+        raise ArgumentError(with_call_site(f"`{argument}` must hold at least one column but got: {{}}"))
+    for name in cast("Mapping[object, object]", paths):
+        if not isinstance(name, str) or not name:
+            raise ArgumentTypeError(with_call_site(f"`{argument}` must have names of columns but got: {name!r}"))
+
+
+def _check_lengths(columns: Mapping[str, ArrayColumn]) -> None:
+    (first, column), *others = columns.items()
+    for name, other in others:
+        if other.rows != column.rows:
+            raise DataError(
+                f"columns must be of one length but {first!r} has {column.rows} rows ({column.parts[0].name}) and "
+                f"{name!r} {other.rows} ({other.parts[0].name})"
+            )
+
+
+class _StartedParts(WorkGroup[str, OpenTask]):
+    """Tasks that open the files of a row and start to fetch its bytes, by column."""
+
+
+class _OpenColumns:
+    """The columns in this process.
+
+    The table is cut at the end of each part of any column, so each of its parts is in one part of each column.
+    """
+
+    def __init__(self, columns: Mapping[str, Sequence[ArrayPart]]) -> None:
+        self._columns = columns
+        self._starts = {name: np.cumsum([0, *(part.rows for part in parts)]) for name, parts in columns.items()}
+        self._cuts = np.unique(np.concatenate(list(self._starts.values())))
+        self._lock = Lock()
+        self._arrays: OrderedDict[tuple[str, int], Array | None] = OrderedDict()
+        self._readers: dict[tuple[str, int], ReadRows] = {}
+        self._memory = Memory()
+        self._views: dict[int, dict[str, Array | None]] = {}
+
+    def rows(self, indices: Indices, started: Mapping[str, OpenTask], *, threads: bool) -> BlockRows:
+        """The rows at `indices`; if that is a single row, `started` may hold tasks for its columns."""
+        return gather(indices, self._cuts, partial(self._rows, started=started, threads=threads))
+
+    def start_reading(self, row: int) -> _StartedParts | None:
+        """Tasks for the columns of a row that it waits for; None if there are none."""
+        tasks = _StartedParts()
+        for name, view in self._part(int(np.searchsorted(self._cuts, row, "right")) - 1).items():
+            number, start = self._place(name, row)
+            task = self._columns[name][number].start_reading(start) if view is None else None
+            if task is not None:
+                tasks[name] = task
+        return tasks or None
+
+    def place(self, index: int) -> tuple[ArrayPart, int]:
+        """The part of the first column that has row `index`, and the number of the row in it."""
+        name = next(iter(self._columns))
+        number, start = self._place(name, index)
+        return self._columns[name][number], start
+
+    def _place(self, name: str, row: int) -> tuple[int, int]:
+        """The number of the part of a column that has a row, and the number of the row in it."""
+        starts = self._starts[name]
+        number = min(int(np.searchsorted(starts, row, "right")), len(starts) - 1) - 1
+        return number, row - int(starts[number])
+
+    def _rows(self, part: int, indices: Indices, *, started: Mapping[str, OpenTask], threads: bool) -> Rows:
+        views = self._part(part)
+        whole = {name: view for name, view in views.items() if view is not None}
+        if len(whole) == len(views):
+            return rows_at(whole, self._length(part), indices)
+        positions = index_array(indices)
+        columns: dict[str, Array] = {}
+        for name, view in views.items():
+            if view is None:
+                number, start = self._place(name, int(self._cuts[part]))
+                read = self._reader(name, number)
+                columns[name] = read_only(read(positions + start, started.get(name), threads))
+            else:
+                columns[name] = view[positions]
+        return rows_at(columns, len(positions), range(len(positions)))
+
+    def _part(self, part: int) -> dict[str, Array | None]:
+        """The columns of a part of the table; None for a column whose rows are read when they are asked for."""
+        with self._lock:
+            if part not in self._views:
+                self._views[part] = {name: self._view(name, part) for name in self._columns}
+            return self._views[part]
+
+    def _view(self, name: str, part: int) -> Array | None:
+        number, start = self._place(name, int(self._cuts[part]))
+        array = self._array(name, number)
+        return None if array is None else array[start : start + self._length(part)]
+
+    def _array(self, name: str, number: int) -> Array | None:
+        part, key = self._columns[name][number], (name, number)
+        if key not in self._arrays:
+            while part.is_mapped and self._arrays and room_for_mappings() <= 0:
+                self._arrays.popitem(last=False)
+                self._views.clear()  # they hold arrays, too
+            array = part.view()
+            self._arrays[key] = None if array is None else read_only(array)
+        self._arrays.move_to_end(key)
+        return self._arrays[key]
+
+    def _reader(self, name: str, number: int) -> ReadRows:
+        key = name, number
+        with self._lock:
+            if key not in self._readers:
+                self._readers[key] = self._columns[name][number].reader(self._memory)
+            return self._readers[key]
+
+    def _length(self, part: int) -> int:
+        return int(self._cuts[part + 1] - self._cuts[part]) if len(self._cuts) > 1 else 0
+
+
+# Arrays in chunks, which another library reads.
+
+
+class Memory:
+    """What a process keeps for a pipe: the files, and the chunks, that were used last."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._chunks: OrderedDict[object, Array] = OrderedDict()
+        self._bytes = 0
+        self._files: OrderedDict[object, object] = OrderedDict()
+        self._process = os.getpid()
+
+    def chunk(self, key: object, read: Callable[[], Array]) -> Array:
+        """The chunk with this key: the one that is kept, else what `read()` returns."""
+        with self._lock:
+            if key in self._chunks:
+                self._chunks.move_to_end(key)
+                return self._chunks[key]
+        chunk = read()
+        with self._lock:
+            if key not in self._chunks:
+                self._chunks[key] = chunk
+                self._bytes += chunk.nbytes
+            while self._bytes > MAX_KEPT_BYTES and len(self._chunks) > 1:
+                self._bytes -= self._chunks.popitem(last=False)[1].nbytes
+        return chunk
+
+    def file(self, key: object, open_file: Callable[[], object]) -> object:
+        """The open file with this key. A forked process opens its own, and leaves that of its parent as it is."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._inherited, self._files = self._files, OrderedDict()
+                self._process = os.getpid()
+            if key not in self._files:
+                self._files[key] = open_file()
+            self._files.move_to_end(key)
+            opened = self._files[key]
+            while len(self._files) > _MAX_OPEN_FILES:
+                self._files.popitem(last=False)  # the last holder closes it
+        return opened
+
+
+@dataclass(frozen=True)
+class ChunkedPart(ArrayPart):
+    """An array that a library reads, a slice of rows at a time.
+
+    Attributes:
+        chunk_rows: the rows that are stored, and often compressed, together; 0 if rows are not stored in chunks.
+    """
+
+    chunk_rows: int
+
+    @abstractmethod
+    def opened(self, memory: Memory) -> Any:
+        """The array in this process, as the library has it."""
+
+    def view(self) -> None:
+        return None
+
+    def reader(self, memory: Memory) -> ReadRows:
+        dtype, row = np.dtype(self.dtype), self.shape[1:]
+        row_bytes = max(1, dtype.itemsize * math.prod(row))
+        size = self.chunk_rows or max(1, _PLAIN_CHUNK_BYTES // row_bytes)
+
+        def take(positions: npt.NDArray[np.int64], opened: OpenTask | None, threads: bool) -> Array:
+            numbers = positions // size
+            taken = np.empty((len(positions), *row), dtype)
+            for number in np.unique(numbers).tolist():
+                places = np.flatnonzero(numbers == number)
+                chunk = memory.chunk(
+                    (self.path, self.name, number), partial(self._chunk, memory, number * size, number * size + size)
+                )
+                taken[places] = chunk[positions[places] - number * size]
+            return taken
+
+        return take
+
+    def _chunk(self, memory: Memory, start: int, stop: int) -> Array:
+        stop, opened = min(stop, self.rows), self.opened(memory)
+        if opened.shape != self.shape:
+            raise changed_error(self.name, "shape")
+        try:
+            values = np.asarray(opened[start:stop])
+        except FeedpipeError:
+            raise
+        except Exception as error:  # each library, and each of its codecs, has errors of its own
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise DataError(f"{self.name}: rows {start + 1} to {stop} cannot be read: {reason}") from error
+        if values.dtype != np.dtype(self.dtype):
+            raise changed_error(self.name, "type")
+        return values

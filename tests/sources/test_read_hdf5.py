@@ -1,0 +1,214 @@
+"""`read_hdf5`: datasets in chunks or not, compressed or not, in one file or many, in many processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
+from feedpipe.testing import check_operator, same
+
+from ..support.examples import examples
+
+X, Y = np.arange(84.0).reshape(21, 2, 2), np.arange(21)
+
+
+def write(path: Path, options: Any = None, first: int = 0, stop: int = 21) -> Path:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file.create_dataset("train/x", data=X[first:stop], **(options or {}))
+        file.create_dataset("y", data=Y[first:stop])
+    return path
+
+
+NAMES = {"x": "train/x", "y": "y"}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "contiguous": {},
+    "chunked": {"chunks": (4, 1, 2)},
+    "compressed": {"chunks": (5, 2, 2), "compression": "gzip", "shuffle": True, "fletcher32": True},
+    "that may grow": {"maxshape": (None, 2, 2), "chunks": (30, 2, 2)},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_a_table(tmp_path: Path, options: dict[str, Any]) -> None:
+    pipe = fp.read_hdf5(write(tmp_path / "a.h5", options), NAMES)
+    rows = check_operator(pipe)
+    assert same(rows, list(fp.from_arrays({"x": X, "y": Y})))
+    assert type(rows[3]["y"]) is int and not rows[3]["x"].flags.writeable
+    check_operator(pipe.shuffle().batch(4).collate())
+    assert pipe.batch(4).collate()[1]["x"].tolist() == X[4:8].tolist()
+    assert sorted(row["y"] for row in pipe.shuffle()) == list(range(21))
+
+
+@pytest.mark.parametrize("dtype", ["|u1", "|b1", "<f2", ">f8", "<i4", ">i2", "<c16", "|S2"])
+@pytest.mark.parametrize("shape", [(21,), (21, 2), (0, 3), (4, 0)])
+def test_types_and_shapes(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    import h5py
+
+    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["a/b"] = array
+    rows = list(fp.read_hdf5(tmp_path / "a.h5", ["a/b"]))
+    assert same(rows, list(fp.from_arrays({"a/b": array.astype(array.dtype.newbyteorder("="))})))
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(1, 12))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(15))
+def test_files_are_joined_wherever_they_and_their_chunks_end(tmp_path: Path, sizes: list[int], chunk: int) -> None:
+    edges = np.minimum(np.cumsum([0, *sizes]), 21).tolist()
+    paths = []
+    for k, (first, stop) in enumerate(pairwise(edges)):
+        options = {"chunks": (chunk, 2, 1)} if stop - first >= chunk else {}
+        paths.append(write(tmp_path / f"{k}.h5", options, first, stop))
+    pipe = fp.read_hdf5(paths, NAMES)
+    end = edges[-1]
+    assert same(check_operator(pipe, samples=3), list(fp.from_arrays({"x": X[:end], "y": Y[:end]})))
+    assert sorted(row["y"] for row in pipe.shuffle()) == list(range(end))
+
+
+def test_other_storage(tmp_path: Path) -> None:
+    storage = MemoryFileSystem(skip_instance_cache=True)
+    storage.store = {}
+    for k in range(3):
+        data = write(tmp_path / "a.h5", {"chunks": (3, 2, 2)}, 7 * k, 7 * k + 7).read_bytes()
+        storage.pipe_file(f"/data/{k}.h5", data)
+    pipe = fp.read_hdf5("/data", NAMES, filesystem=storage)
+    assert same(check_operator(pipe, samples=4), list(fp.from_arrays({"x": X, "y": Y})))
+
+
+def test_a_chunk_is_read_once_while_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import h5py
+
+    pipe = fp.read_hdf5(write(tmp_path / "a.h5", {"chunks": (5, 2, 2)}), ["train/x"])
+    read: list[Any] = []
+    real = h5py.Dataset.__getitem__
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", lambda self, key: read.append(key) or real(self, key))
+    assert len(list(pipe.shuffle())) == len(list(pipe)) == 21
+    assert sorted((part.start, part.stop) for part in read) == [(0, 5), (5, 10), (10, 15), (15, 20), (20, 21)]
+
+
+def test_workers_and_resume(tmp_path: Path) -> None:
+    paths = [write(tmp_path / f"{k}.h5", {"chunks": (4, 2, 2)}, 7 * k, 7 * k + 7) for k in range(3)]
+    pipe = fp.read_hdf5(paths, NAMES).shuffle().batch(4).collate()
+    assert len(cloudpickle.dumps(pipe)) < 10_000
+    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe) as here:
+        whole = [batch["y"].tolist() for batch in here]
+        elements = iter(loader)
+        begun = [next(elements)["y"].tolist() for _ in range(2)]
+        state = loader.state_dict()
+    with fp.Loader(pipe, workers=2) as loader:
+        loader.load_state_dict(state)
+        assert begun + [batch["y"].tolist() for batch in loader] == whole
+
+
+def test_a_forked_process_opens_a_file_that_was_open_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import h5py
+
+    pipe = fp.read_hdf5(write(tmp_path / "a.h5", {"chunks": (4, 2, 2), "compression": "gzip"}), NAMES)
+    assert pipe[3]["y"] == 3
+    opened: list[object] = []
+    real = h5py.File
+    monkeypatch.setattr(h5py, "File", lambda *args, **options: opened.append(args) or real(*args, **options))
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=lambda: sender.send(([row["x"].tolist() for row in pipe], len(opened))))
+    process.start()
+    sender.close()  # so that a child which fails ends the wait
+    assert receiver.recv() == (X.tolist(), 1)
+    assert ([row["x"].tolist() for row in pipe], len(opened)) == (X.tolist(), 0)
+    process.join()
+    assert process.exitcode == 0
+
+
+def test_an_error_names_file_and_row(tmp_path: Path) -> None:
+    for k in range(2):
+        write(tmp_path / f"{k}.h5", None, 7 * k, 7 * k + 7)
+    with pytest.raises(fp.RowError, match=r"1\.h5, row 3"):
+        list(fp.read_hdf5(tmp_path, ["y"]).map(lambda row: 1 // (row["y"] - 9)))
+
+
+def test_a_state_belongs_to_the_same_files(tmp_path: Path) -> None:
+    loader = fp.Loader(fp.read_hdf5(write(tmp_path / "a.h5"), NAMES))
+    next(iter(loader))
+    state = loader.state_dict()
+    write(tmp_path / "b.h5", None, 0, 20).replace(tmp_path / "a.h5")  # HDF5 refuses to write a file that is open
+    with pytest.raises(fp.FeedpipeError, match="read_hdf5"):
+        fp.Loader(fp.read_hdf5(tmp_path / "a.h5", NAMES)).load_state_dict(state)
+
+
+def test_a_file_that_changed(tmp_path: Path) -> None:
+    pipe = fp.read_hdf5(write(tmp_path / "a.h5"), NAMES)
+    assert len(pipe) == 21
+    write(tmp_path / "a.h5", {"chunks": (1, 2, 2)})
+    with pytest.raises(SourceError, match=r"a\.h5 has changed since(.|\n)*test_read_hdf5\.py"):
+        list(pipe)
+
+
+def test_a_damaged_chunk(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.h5", {"chunks": (5, 2, 2), "fletcher32": True})
+    data = bytearray(path.read_bytes())
+    data[data.index(X[12:14].tobytes())] ^= 1
+    path.write_bytes(data)
+    pipe = fp.read_hdf5(path, NAMES)
+    with pytest.raises(DataError, match=r"a\.h5, dataset 'train/x': rows 11 to 15 cannot be read: (.|\n)*read_hdf5"):
+        list(pipe)
+    assert pipe[9]["y"] == 9
+
+
+def test_broken_files(tmp_path: Path) -> None:
+    import h5py
+
+    path = write(tmp_path / "a.h5")
+    with h5py.File(path, "a") as file:
+        file["text"] = ["a", "bc"]
+        file["fields"] = np.zeros(3, [("a", "i4"), ("b", "f8")])
+        file["single"] = 3.5
+        file["none"] = h5py.Empty("f4")
+        file["short"] = [1]
+    for names, message in {
+        "z": r"a\.h5 has no dataset 'z'; there are ",
+        "train": "has a group, and no dataset, 'train'; did you mean 'train/x'",
+        "text": r"dataset 'text' holds values of varying length",
+        "fields": r"dataset 'fields' has dtype \|V12, and a column holds",
+        "single": "dataset 'single' must have an axis",
+        "none": "dataset 'none' is empty",
+    }.items():
+        with pytest.raises(DataError, match=message) as caught:
+            len(fp.read_hdf5(path, [names]))
+        assert __file__ in str(caught.value)
+    with pytest.raises(DataError, match=r"'y' has 21 rows \(.*a\.h5, dataset 'y'\) and 'short' 1"):
+        len(fp.read_hdf5(path, ["y", "short"]))
+    (tmp_path / "b.h5").write_bytes(path.read_bytes()[:900])
+    (tmp_path / "c.h5").write_bytes(b"hello")
+    for name in ("b", "c"):
+        with pytest.raises(DataError, match=rf"{name}\.h5 is no HDF5 file, or is damaged: "):
+            len(fp.read_hdf5(tmp_path / f"{name}.h5", ["y"]))
+
+
+def test_arguments(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.h5")
+    for datasets, error, message in (
+        ("y", ArgumentTypeError, "`datasets` must be a list of names, or a dict, but got: 'y'"),
+        ([], ArgumentError, "`datasets` must hold at least one column but got: {}"),
+        (["y", "y"], ArgumentError, "must name each dataset once"),
+        ({"y": 3}, ArgumentTypeError, "must hold names of datasets but got: 3"),
+        ({3: "y"}, ArgumentTypeError, "must have names of columns but got: 3"),
+    ):
+        with pytest.raises(error, match=message) as caught:
+            fp.read_hdf5(path, datasets)  # type: ignore[arg-type]
+        assert __file__ in str(caught.value)
+    with pytest.raises(MissingError, match="none is not there"):
+        len(fp.read_hdf5(tmp_path / "none", ["y"]))
+    assert repr(fp.read_hdf5("a.h5", ["y"])) == "fp.read_hdf5('a.h5', {'y': 'y'})"
