@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -84,7 +84,8 @@ def read_numpy(
         selections = {UNNAMED: Selection(cast("str", paths), filesystem=filesystem)}
         return cast("Pipe[Array | np.generic]", Pipe.source(ReadNumpy(selections, cache=cache)))
     check_columns("paths", paths)
-    columns = {name: Selection(cast("str", some), filesystem=filesystem) for name, some in paths.items()}
+    named = cast("Mapping[str, str]", paths)
+    columns = {name: Selection(some, filesystem=filesystem) for name, some in named.items()}
     return cast("Pipe[Row]", Pipe.source(ReadNumpy(columns, cache=cache)))
 
 
@@ -241,7 +242,7 @@ def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
 
 
 @contextmanager
-def _reading(file: File, stream: Stream, offset: int = 0) -> Iterator[None]:
+def _reading(file: File, stream: Stream, offset: int = 0) -> Generator[None]:
     """Translate the errors of reading a file."""
     try:
         yield
