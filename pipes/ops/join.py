@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -12,12 +13,12 @@ import numpy.typing as npt
 
 from ..core.block import Block, nbytes
 from ..core.checks import check_choice, digest
+from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, chain_code, find_remote
 from ..core.operator import Operator, Order, StageView, TokenOfInput
-from ..core.process import PerProcess
-from ..core.rows import BlockRows, Column, Indices, Rows, column_names, concat, pick, scalars, take
+from ..core.rows import BlockRows, Column, Indices, Rows, column_names, concat, pick, scalars, take, to_arrow
 from ..core.shared_rows import SharedRows
 from ..engine.calls import map_until_error
 from ..engine.stage import bind, resolve
@@ -50,7 +51,10 @@ class ArrowTable(Protocol):
 def join(
     pipe: Pipe[Any],
     /,
-    other: Mapping[Any, Mapping[str, object]] | Pipe[Any] | ArrowTable,
+    other: Mapping[Any, Mapping[str, object]]
+    | Pipe[Any]
+    | ArrowTable
+    | Callable[[int], Mapping[Any, Mapping[str, object]] | ArrowTable],
     *,
     on: str | Sequence[str],
     other_on: str | Sequence[str] | None = None,
@@ -67,6 +71,9 @@ def join(
 
     Args:
         other: a pipe whose rows are those of a table or dicts, a data frame or Arrow table, or a dict of rows by key.
+            Or a function that returns one of the last three for the number of an epoch, such as negatives that were
+            mined before it. Each process calls it once when an epoch begins, a resume too, so it must return the same
+            for one epoch: write a file for each, and read that. Columns and their types must stay the same.
         on: the name of the key's column, or several names. A null is never found.
         other_on: the names in `other` if they differ.
         how: "inner" leaves out a row whose key is not found, "left" gives it nulls (None), "error" raises.
@@ -77,7 +84,8 @@ def join(
     Raises:
         PlanError: a column of the key is missing, its types differ, or two columns would have one name. If only a run
             can tell, a `DataError`. Or `remote()` is in the other side.
-        DataError: a key is not found, or found several times; it names the row.
+        DataError: a key is not found, or found several times; it names the row. Or a function returned other columns
+            than in an earlier epoch.
         LimitError: the other side takes more than 1 GiB.
 
     Example:
@@ -103,6 +111,9 @@ def join(
                 "reads that side by itself; leave it out"
             )
         )
+    if callable(other) and not isinstance(other, type) and not hasattr(other, "__arrow_c_stream__"):
+        source = JoinSource(None, tuple(others or ()))
+        return pipe.then(Join(source, on=tuple(own), how=how, multiple=multiple, suffix=suffix, function=other))
     is_dict = isinstance(other, Mapping)
     if is_dict and other_on is not None:
         raise ArgumentError(with_call_site("`other_on` names columns of a table, and the keys of a dict have no name"))
@@ -122,7 +133,8 @@ class Join(TokenOfInput):
     how: str = field(default="inner", kw_only=True)
     multiple: str = field(default="error", kw_only=True)
     suffix: str = field(default="_right", kw_only=True)
-    memory: PerProcess[OtherSide] = field(default_factory=PerProcess, repr=False, compare=False)
+    function: Callable[[int], object] | None = field(default=None, kw_only=True)
+    memory: SideOfEpoch = field(default_factory=lambda: SideOfEpoch(), repr=False, compare=False)
 
     @property
     def _one_to_one(self) -> bool:
@@ -135,10 +147,14 @@ class Join(TokenOfInput):
             arguments["other_on"] = _shortest(self.other.key)
         options = {"how": "inner", "multiple": "error", "suffix": "_right"}
         arguments |= {name: getattr(self, name) for name, default in options.items() if getattr(self, name) != default}
-        return f"join({self.other.code}, {', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+        other = self.other.code if self.function is None else value_code(self.function)
+        return f"join({other}, {', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
     def identity(self) -> Json:
         return {"other": self.other.identity()}
+
+    def reshuffles(self) -> bool:
+        return self.function is not None
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0] and self._one_to_one
@@ -163,14 +179,16 @@ class Join(TokenOfInput):
             raise plan_error(self, stage, error) from None
 
     def remark(self, stage: StageView) -> str:
-        return "each process that runs it reads the other side once, and keeps it in memory"
+        how_often = "once" if self.function is None else "once in each epoch"
+        return f"each process that runs it reads the other side {how_often}, and keeps it in memory"
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         rows = stage.input.rows(indices, context)
-        matches, tested, error = self._match(stage, rows)
+        side = self._side(stage, context.epoch)
+        matches, tested, error = self._match(side, rows)
         if error is None:
             try:
-                return self._join(stage, rows, matches)
+                return self._join(side, rows, matches)
             except UnfitError as unfit:
                 error, tested = unfit, 0
         raise data_error(self, stage.failed_at(error, int(indices[tested]) if len(indices) else 0, context))
@@ -179,7 +197,8 @@ class Join(TokenOfInput):
         row = at.row
         block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(at.token), context):
-            matches, tested, error = self._match(stage, block.rows)
+            side = self._side(stage, context.epoch)
+            matches, tested, error = self._match(side, block.rows)
             end = block.end if tested == len(block) else block.at.advance(tested)
             start = 0
             while start < len(matches.left):
@@ -188,7 +207,7 @@ class Join(TokenOfInput):
                 part = Matches(matches.left[start:stop], matches.right[start:stop])
                 here = self._cursor(block, matches, start, row)
                 try:
-                    rows = self._join(stage, block.rows, part)
+                    rows = self._join(side, block.rows, part)
                 except UnfitError as unfit:
                     at_row = block.at.advance(int(part.left[0]))
                     raise data_error(self, stage.failed(unfit, at_row, context)) from None
@@ -209,9 +228,8 @@ class Join(TokenOfInput):
         skipped = place - int(np.searchsorted(matches.left, left))
         return Cursor(block.at.advance(left).plain, skipped, row - skipped)
 
-    def _match(self, stage: StageView, rows: BlockRows) -> tuple[Matches, int, Exception | None]:
+    def _match(self, side: OtherSide, rows: BlockRows) -> tuple[Matches, int, Exception | None]:
         """The pairs of the rows before the first that fails, the number of these rows, and the error."""
-        side = self._side(stage)
         numbers, error = side.find(rows, self.on)
         missing = np.flatnonzero(numbers == NO_ROW)
         if self.how == "error" and len(missing):
@@ -220,14 +238,73 @@ class Join(TokenOfInput):
         matches = side.match(numbers, keeps_all=self.how == "left", gives_all=self.multiple == "all")
         return matches, len(numbers), error
 
-    def _join(self, stage: StageView, rows: BlockRows, matches: Matches) -> BlockRows:
-        return _join_rows(rows, self._side(stage), matches, self.suffix, nulls=self.how == "left")
+    def _join(self, side: OtherSide, rows: BlockRows, matches: Matches) -> BlockRows:
+        return _join_rows(rows, side, matches, self.suffix, nulls=self.how == "left")
 
-    def _side(self, stage: StageView) -> OtherSide:
+    def _side(self, stage: StageView, epoch: int) -> OtherSide:
+        options = {"nulls": self.how == "left", "one_row": self.multiple == "error"}
+        function = self.function
+        if function is None:
+            return self.memory.get(None, lambda: self.other.read(self, stage, **options))
+
         def read() -> OtherSide:
-            return self.other.read(self, stage, nulls=self.how == "left", one_row=self.multiple == "error")
+            source = self.other.of_epoch(function(epoch), epoch, stage)
+            return source.read(self, stage, **options)
 
-        return self.memory.get(read)
+        return self.memory.get(epoch, read, lambda before, now: self._other_columns(stage, epoch, before, now))
+
+    def _other_columns(self, stage: StageView, epoch: int, before: object, now: object) -> DataError:
+        return DataError(
+            with_call_site(
+                f"the other side of `{self.kind}`: in epoch {epoch} its columns are {now}, and were {before} before; "
+                "return the same columns, of the same types, in each epoch",
+                stage.call_site,
+            )
+        )
+
+
+class SideOfEpoch:
+    """The other side that a process holds: that of all epochs, or of the last one that was asked for.
+
+    A copy or a pickle is empty, so another process reads it itself.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._held: tuple[int | None, OtherSide] | None = None
+        self._columns: object = None  # of the first side
+
+    def get(
+        self,
+        epoch: int | None,
+        read: Callable[[], OtherSide],
+        other_columns: Callable[[object, object], Exception] | None = None,
+    ) -> OtherSide:
+        """The side of `epoch`. The first caller reads it while others wait; if `read` raises, the next tries again.
+
+        Args:
+            epoch: the pass over the data; None if all have one side.
+            read: reads it.
+            other_columns: makes the error of a side whose columns are not those of the first.
+        """
+        held = self._held
+        if held is not None and held[0] == epoch:
+            return held[1]
+        with self._lock:
+            if self._held is None or self._held[0] != epoch:
+                self._held = None  # frees it before the next is read
+                side = read()
+                if other_columns is not None:
+                    columns = side.columns()
+                    if self._columns is None:
+                        self._columns = columns
+                    elif columns != self._columns:
+                        raise other_columns(self._columns, columns)
+                self._held = epoch, side
+            return self._held[1]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SideOfEpoch, ()
 
 
 # The other side, as it is given and as it is read.
@@ -238,22 +315,26 @@ class JoinSource:
     """The other side of a join, before it is read.
 
     Attributes:
-        source: a pipe, a table, or a dict of rows by key.
+        source: a pipe, a table, or a dict of rows by key; None if a function gives it for each epoch.
         key: the columns of the key; a dict has none.
     """
 
-    source: Node | pa.Table | Mapping[Any, Any]
+    source: Node | pa.Table | Mapping[Any, Any] | None
     key: tuple[str, ...]
 
     @property
     def code(self) -> str:
         if isinstance(self.source, Node):
             return chain_code(self.source)
+        if self.source is None:
+            return "<function>"
         rows = len(self.source) if isinstance(self.source, Mapping) else self.source.num_rows
         return f"<{'dict' if isinstance(self.source, Mapping) else 'Table'} of {rows}>"
 
     def identity(self) -> Json:
         """The identity of the other side in a state: the chain of a pipe, or some rows."""
+        if self.source is None:
+            return None
         if isinstance(self.source, Node):
             return chain_code(self.source)
         if isinstance(self.source, Mapping):
@@ -269,7 +350,21 @@ class JoinSource:
         """Names and types of the columns, if they are known without a run."""
         if isinstance(self.source, Node):
             return bind(self.source).schema
-        return None if isinstance(self.source, Mapping) else self.source.schema
+        return None if self.source is None or isinstance(self.source, Mapping) else self.source.schema
+
+    def of_epoch(self, result: object, epoch: int, stage: StageView) -> JoinSource:
+        """The source that a function has returned for an epoch."""
+        if isinstance(result, Mapping):
+            return JoinSource(result, ())
+        try:
+            if isinstance(result, Node):
+                raise ArgumentTypeError("a function must return a table or a dict of rows by key but returned a pipe")
+            return _join_source(result, self.key)
+        except ArgumentTypeError as error:
+            message = str(error).splitlines()[0]
+            raise DataError(
+                with_call_site(f"the other side of `join`: in epoch {epoch}, {message}", stage.call_site)
+            ) from None
 
     def check_key(self, key: tuple[str, ...], schema: pa.Schema, other: pa.Schema | None) -> None:
         """Raise an `UnfitError` if a column of the key is missing, or no two values can be equal."""
@@ -320,6 +415,7 @@ class JoinSource:
                 return _index_rows(_read_rows(bind(self.source).blocks(START, context)), self.key, nulls=nulls)
         if isinstance(self.source, Mapping):
             return _index_dicts(list(self.source), list(self.source.values()))
+        assert self.source is not None, "a function has given the source of this epoch"
         return _index_rows(to_rows(self.source), self.key, nulls=nulls)
 
 
@@ -383,6 +479,12 @@ class OtherSide:
     numbers: Mapping[Hashable, int]
     starts: Ints
     order: Ints
+
+    def columns(self) -> object:
+        """The names of the columns; with types, if the rows are those of a table."""
+        if not isinstance(self.rows, Rows):
+            return sorted(self.names)
+        return [f"{name}: {to_arrow(column[:0]).type}" for name, column in self.rows.columns.items()]
 
     def find(self, rows: BlockRows, key: tuple[str, ...]) -> tuple[Ints, Exception | None]:
         """The number of the key of each row before the first that has none, and the error of that row."""

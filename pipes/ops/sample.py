@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
@@ -18,7 +18,7 @@ from ..core.cursor import Cursor, Json
 from ..core.operator import Operator, Order, StageView, TokenOfInput
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..engine.seeds import Permutation
-from ..errors import ArgumentError, ArgumentTypeError, PlanError, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, PlanError, UnfitError, with_call_site
 from ._keys import Key, check_key, check_named_key, key_numbers, keys_of
 from ._shared import Rearranged, SameRows, data_error
 
@@ -50,7 +50,9 @@ def sample(
     Args:
         size: the number of draws; None draws as many as there are rows, or, without replacement, all with a weight.
         weights: a number >= 0 for each row, in proportion to its chance; one over the size of the row's class makes all
-            classes equally likely.
+            classes equally likely. Or a function that returns them for the number of an epoch, such as losses of the
+            epoch before; it must return the same for one epoch, because each process calls it, and a resume too. It
+            needs `size`, or `replacement=True`, so that each epoch has one length.
         replacement: True may draw a row repeatedly.
         seed: used instead of the loader's seed.
         each_epoch: False draws the same rows in each epoch, and in each round of a `repeat`.
@@ -59,7 +61,9 @@ def sample(
     Raises:
         PlanError: the pipe is streamed; weights of another number than the rows; `size` is above the number of rows,
             without replacement.
-        ArgumentError: a weight is below 0 or no number, or all are 0; `size` or `seed` is below 0.
+        ArgumentError: a weight is below 0 or no number, or all are 0; `size` or `seed` is below 0; a function is given
+            without `size`, or with `each_epoch=False`.
+        DataError: a function returned weights that do not fit.
 
     Source: weighted draws without replacement by Efraimidis and Spirakis, "Weighted random sampling with a reservoir"
     (2006).
@@ -90,7 +94,7 @@ class DrawRows(Rearranged):
     order: ClassVar[Order] = Order.GLOBAL
 
     size: int | None = None
-    row_weights: Floats | None = field(default=None, kw_only=True)
+    row_weights: Floats | Callable[[int], object] | None = field(default=None, kw_only=True)
     replacement: bool = field(default=False, kw_only=True)
     seed: int | None = field(default=None, kw_only=True)
     each_epoch: bool = field(default=True, kw_only=True)
@@ -99,12 +103,27 @@ class DrawRows(Rearranged):
     def __post_init__(self) -> None:
         if self.size is not None:
             object.__setattr__(self, "size", check_int("size", self.size, least=0))
-        if self.row_weights is not None:
-            object.__setattr__(self, "row_weights", _check_weights(self.row_weights))
         check_bool("replacement", self.replacement)
+        if callable(self.row_weights):
+            self._check_function()
+        elif self.row_weights is not None:
+            object.__setattr__(self, "row_weights", _check_weights(self.row_weights))
         if self.seed is not None:
             object.__setattr__(self, "seed", check_int("seed", self.seed, least=0))
         check_bool("each_epoch", self.each_epoch)
+
+    def _check_function(self) -> None:
+        if self.size is None and not self.replacement:
+            raise ArgumentError(
+                with_call_site(
+                    "`size` must be given if `weights` is a function, because the number of rows with a weight may "
+                    "change with the epoch"
+                )
+            )
+        if self.each_epoch is False:
+            raise ArgumentError(
+                with_call_site("`each_epoch` must be left out if `weights` is a function of the epoch but got: False")
+            )
 
     def call(self) -> str:
         return call_code(self).replace("row_weights=", "weights=")
@@ -115,7 +134,11 @@ class DrawRows(Rearranged):
     def length(self, stage: StageView) -> int | None:
         rows = stage.input.length
         assert rows is not None, "an indexed pipe knows its length"
-        weights = self.row_weights
+        if callable(self.row_weights):
+            return rows if self.size is None else self.size
+        return self._length(stage, rows, self.row_weights)
+
+    def _length(self, stage: StageView, rows: int, weights: Floats | None) -> int:
         if weights is not None and len(weights) != rows:
             raise self._plan_error(
                 stage, f"there must be a weight for each of {rows} rows but there are {len(weights)}"
@@ -135,34 +158,48 @@ class DrawRows(Rearranged):
         return drawable if self.size is None else self.size
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        self.length(stage)
         rows = stage.input.length or 0
+        weights = self._weights(stage, rows, context.epoch)
         context = context if self.each_epoch else context.every_epoch()
         run = (context.seed, context.epoch, context.rounds, context.shard)
         key = stage.memo(run, lambda: context.key(stage.name, seed=self.seed))
         if not self.replacement:
-            if self.row_weights is None:
+            if weights is None:
                 return stage.memo(("order", run), lambda: Permutation(key, rows))[indices]
-            keys = stage.memo(("order", run), lambda: self._weighted_order(uniforms(key, np.arange(rows))))
-            return keys[index_array(indices)]
+            order = stage.memo(("order", run), lambda: _weighted_order(weights, uniforms(key, np.arange(rows))))
+            return order[index_array(indices)]
         numbers = uniforms(key, index_array(indices))
-        if self.row_weights is None:
+        if weights is None:
             return (numbers * rows).astype(np.int64)
-        sums, last = stage.memo("sums", self._cumulative)
+        epoch = context.epoch if callable(self.row_weights) else None
+        sums, last = stage.memo(("sums", epoch), lambda: _cumulative(weights))
         return index_array(np.minimum(np.searchsorted(sums, numbers * sums[-1], side="right"), last))
 
-    def _weighted_order(self, numbers: Floats) -> npt.NDArray[np.int64]:
-        """The rows in the order in which they are drawn, one after the other, each by the weights of those left."""
-        assert self.row_weights is not None
-        drawable = np.flatnonzero(self.row_weights)
-        return drawable[np.argsort(np.log1p(-numbers[drawable]) / -self.row_weights[drawable], kind="stable")]
+    def _weights(self, stage: StageView, rows: int, epoch: int) -> Floats | None:
+        """The weights of the rows in an epoch, which are checked; None if there are none."""
+        given = self.row_weights
 
-    def _cumulative(self) -> _Cumulative:
-        assert self.row_weights is not None
-        return _Cumulative(np.cumsum(self.row_weights), int(np.flatnonzero(self.row_weights)[-1]))
+        def make() -> Floats | None:
+            if not callable(given):
+                self._length(stage, rows, given)
+                return given
+            try:
+                weights = _check_weights(given(epoch))
+                self._length(stage, rows, weights)
+            except (ArgumentError, ArgumentTypeError, PlanError) as error:
+                raise DataError(with_call_site(f"in epoch {epoch}, {_first_line(error)}", stage.call_site)) from None
+            return weights
+
+        return stage.memo(("weights", epoch if callable(given) else None), make)
 
     def _plan_error(self, stage: StageView, problem: str) -> PlanError:
         return PlanError(with_call_site(f"`{self.call()}`: {problem}", stage.call_site))
+
+
+def _weighted_order(weights: Floats, numbers: Floats) -> npt.NDArray[np.int64]:
+    """The rows in the order in which they are drawn, one after the other, each by the weights of those left."""
+    drawable = np.flatnonzero(weights)
+    return drawable[np.argsort(np.log1p(-numbers[drawable]) / -weights[drawable], kind="stable")]
 
 
 class _Cumulative(NamedTuple):
@@ -170,6 +207,14 @@ class _Cumulative(NamedTuple):
 
     sums: Floats
     last: int
+
+
+def _cumulative(weights: Floats) -> _Cumulative:
+    return _Cumulative(np.cumsum(weights), int(np.flatnonzero(weights)[-1]))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
 
 
 def _check_weights(weights: object) -> Floats:
