@@ -21,7 +21,7 @@ from ..core.block import parted
 from ..core.context import Context, mixed
 from ..core.cursor import START
 from ..core.operator import Input, Operator, StageView
-from ..core.rows import BlockRows, Column, Rows, column_names, scalars, select_columns
+from ..core.rows import BlockRows, Column, Rows, column_names, scalars, select_columns, take
 from ..engine.calls import map_until_error
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
 from ..formats.columns import check_names
@@ -121,6 +121,29 @@ def key_numbers(rows: BlockRows, key: tuple[str, ...] | Callable[[Any], Hashable
     columns_of_values: list[tuple[object, ...]] = list(zip(*cast("list[tuple[object, ...]]", values), strict=True))
     numbers, unhashable = _together([_values(column, None) for column in columns_of_values])
     return numbers, unhashable or error
+
+
+class KeyNumbers:
+    """Numbers the keys of the rows of several blocks: one number for each key."""
+
+    def __init__(self, key: tuple[str, ...] | Callable[[Any], Hashable]) -> None:
+        self._key = key
+        self._numbers: dict[object, int] = {}
+
+    def of(self, rows: BlockRows) -> tuple[Ints, Exception | None]:
+        """Number the keys of the rows before the first that has none; return also its error."""
+        numbers, error = key_numbers(rows, self._key)
+        _, firsts, own = np.unique(numbers, return_index=True, return_inverse=True)
+        keys, _ = keys_of(take(rows, firsts), self._key)
+        known = [self._numbers.setdefault(_same_nan(key), len(self._numbers)) for key in keys]
+        return np.array(known, np.int64)[own], error
+
+
+def _same_nan(key: object) -> object:
+    """Return a key, in which each NaN is one object."""
+    if isinstance(key, tuple):
+        return tuple(map(_same_nan, cast("tuple[object, ...]", key)))
+    return math.nan if isinstance(key, float) and key != key else key
 
 
 def _together(parts: list[tuple[Ints, Exception | None]]) -> tuple[Ints, Exception | None]:

@@ -20,7 +20,6 @@ from ..files.parquet import parse_parquet as _parse_parquet
 from ..files.tar import parse_tar as _parse_tar
 from ..files.tfrecord import parse_tfrecord as _parse_tfrecord
 from .batch import batch as _batch
-from .batch import sliding as _sliding
 from .batch import unbatch as _unbatch
 from .batch_by_size import batch_by_size as _batch_by_size
 from .batch_by_size import bucket_by_length as _bucket_by_length
@@ -74,6 +73,7 @@ from .slice import skip_while as _skip_while
 from .slice import slice as _slice
 from .slice import take as _take
 from .slice import take_while as _take_while
+from .sliding import sliding as _sliding
 from .split import split as _split
 from .with_columns import with_columns as _with_columns
 from .zip import enumerate as _enumerate
