@@ -212,12 +212,16 @@ def _divide_at(
     cut_places, cut_slots = np.divmod(cuts, base)
     last = cut_places[1:] - (cut_slots[1:] == 0)
     counts = np.where(cuts[1:] == cuts[:-1], 0, last - cut_places[:-1] + 1)
+    starts = np.cumsum(counts) - counts
     spans = np.repeat(np.arange(len(counts)), counts)
-    inside = np.arange(len(spans)) - np.repeat(np.cumsum(counts) - counts, counts)
-    places = cut_places[:-1][spans] + inside
-    first = np.where(inside == 0, cut_slots[:-1][spans], 0)
-    stop = np.where(places == cut_places[1:][spans], cut_slots[1:][spans], slots[places])
-    return spans, places, slots[places], first, stop
+    places = np.arange(len(spans)) + np.repeat(cut_places[:-1] - starts, counts)
+    parts = slots[places]
+    first, stop = np.zeros_like(parts), parts.copy()
+    used = np.flatnonzero(counts)  # only the first and the last part of a span may be cut
+    first[starts[used]] = cut_slots[:-1][used]
+    ends = used[cut_slots[1:][used] > 0]
+    stop[(starts + counts)[ends] - 1] = cut_slots[1:][ends]
+    return spans, places, parts, first, stop
 
 
 def _table(

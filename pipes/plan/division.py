@@ -450,21 +450,23 @@ class GranuleDivision(Division):
         cut = np.flatnonzero(pieces.slots > 1)
         if not len(cut):
             return None
-        total = max(1, int(self.weights.sum()))
+        cut = cut[np.argsort(pieces.places[cut], kind="stable")]
         owners = np.searchsorted(pieces.starts, cut, "right") - 1
+        reached = self._weight_before[cut] - self._weight_before[pieces.starts[owners]]
+        places, firsts = np.unique(pieces.places[cut], return_index=True)
+        total = max(1, int(self.weights.sum()))
         units: list[SharedUnit] = []
         largest, largest_weight = 0, -1
-        for place in np.unique(pieces.places[cut]).tolist():
-            weight, unit = int(self.weights[place]) // self._granule, -1
+        by_place = zip(places.tolist(), np.split(owners, firsts[1:]), np.split(reached, firsts[1:]), strict=True)
+        for place, of_place, reached_by in by_place:
+            weight = int(self.weights[place]) // self._granule
             if int(self.weights[place]) * pieces.shards > total:
                 numbers, _ = self._units_in(place, 1, 0, 1)
                 weights = self._units.weights_of(range(int(numbers[0]), int(numbers[-1]) + 1), Context())
-                weight, unit = int(weights.max()), int(numbers[weights.argmax()])
-            of_place = pieces.places[cut] == place
-            reached = self._weight_before[cut[of_place]] - self._weight_before[pieces.starts[owners[of_place]]]
-            units.append(SharedUnit(weight / total, owners[of_place].tolist(), reached.tolist(), 0))
-            if unit >= 0 and weight > largest_weight:
-                largest, largest_weight = unit, weight
+                weight = int(weights.max())
+                if weight > largest_weight:
+                    largest, largest_weight = int(numbers[weights.argmax()]), weight
+            units.append(SharedUnit(weight / total, of_place.tolist(), reached_by.tolist(), 0))
         largest_is = ""
         if largest_weight >= 0:
             origin = self._units.origin(largest, Context())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from ..errors import (
     Origin,
     SourceError,
     StateError,
+    shown_path,
     with_call_site,
 )
 from ..files.open_files import at_call_site
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
+
+log = logging.getLogger("feedpipe")
 
 
 def list_files(
@@ -199,6 +203,10 @@ def _restored(selection: dict[str, object], listing: Listing | Index | None) -> 
 # Manifests that keep a listing
 
 
+MAX_FILES_OF_MANIFEST = 10**6
+"""The files above which the log names a better way."""
+
+
 def cached_listing(selection: Selection) -> Listing | Index:
     """Lists the files of a selection, or reads its manifest or index; makes that if it is missing.
 
@@ -212,6 +220,18 @@ def cached_listing(selection: Selection) -> Listing | Index:
         return selection.listing()
     if is_index(path):
         return open_index(selection)
+    listing = _kept_listing(selection, path)
+    if len(listing) > MAX_FILES_OF_MANIFEST:
+        log.warning(
+            "%s has %d files, and each process reads all of it; `fp.index` makes an index, of which it reads a part",
+            shown_path(path),
+            len(listing),
+        )
+    return listing
+
+
+def _kept_listing(selection: Selection, path: str) -> Listing:
+    """The listing of a manifest, which is made if it is missing."""
     try:
         manifest = read_manifest(path, selection.filesystem)
     except MissingError:

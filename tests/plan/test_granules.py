@@ -168,3 +168,12 @@ def test_a_unit_larger_than_a_share_is_divided_and_named():
     lengths = [len(loader) for loader in loaders]
     assert max(lengths) - min(lengths) < 200
     assert counted([row for loader in loaders for row in loader]) == expected(rows)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(ROWS, st.integers(2, 9), st.integers(1, 3))
+def test_the_progress_never_falls(rows: list[int], granule: int, shards: int):
+    loader = fp.Loader(pipe_of(rows, granule), shards=shards, seed=7)
+    seen = [0.0, *(loader.progress for _ in loader), loader.progress if sum(rows) else 1.0]
+    assert all(isinstance(share, float) and 0 <= share <= 1 for share in seen)
+    assert seen[:-1] == sorted(seen[:-1])

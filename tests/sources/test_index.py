@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
@@ -264,6 +266,12 @@ def test_an_index_that_was_made_again(here: Path) -> None:
         fp.Loader(read("f.index").batch(4)).load_state_dict(state)
 
 
+def files_of(index: Index) -> list[str]:
+    version = index.version
+    tables = [version.blocks, version.weights, version.sizes, version.schemas, version.folders]
+    return [f"v{version.number}.json", *version.data, *filter(None, tables)]
+
+
 def test_two_writers_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_some([3] * 4)
     fp.index("data", "f.index", recursive=True)
@@ -284,6 +292,8 @@ def test_two_writers_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert Counter(values(read("f.index"))) == Counter(values(read()))
     last.check()
     others[0].check()
+    named = {name for number in (1, 2, 3) for name in files_of(Index.open("f.index", number=number))}
+    assert named == set(os.listdir("f.index"))  # what the slower writer had written is gone
     monkeypatch.setattr(index_module, "write_version", lambda *arguments: None)
     write("day=9/three.parquet", 5, 9000)
     with pytest.raises(SourceError, match="cannot be written: other writers were faster, 8 times"):
@@ -430,3 +440,13 @@ def test_the_law_of_cursors(here: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(index_module, "BLOCK_FILES", 2)
     write_some([3, 9, 0, 20, 1])
     assert values(check_operator(read("f.index"))) == values(read())
+
+
+@pytest.mark.slow
+def test_processes_make_one_index_at_once(here: Path) -> None:
+    write_some([3] * 9)
+    program = "import feedpipe as fp; print(len(fp.read_parquet('data', recursive=True, manifest='f.index')))"
+    processes = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate()[0] for process in processes] == ["27\n"] * 3
+    assert index_reader.versions("f.index") == [1]
+    Index.open("f.index").check()

@@ -14,6 +14,7 @@ from feedpipe.errors import ArgumentError, DataError, SourceError
 
 from ..support.core import walk
 from ..support.engine import resolve
+from ..support.sources import list_files
 from ..support.storage import Manifest, manifest_schema, write_manifest
 
 
@@ -39,6 +40,19 @@ def test_files_are_listed_once(here: Path) -> None:
     assert list(fp.list_files("data", pattern="*.txt", manifest="m.jsonl")) == first
     (here / "m.jsonl").unlink()
     assert len(fp.list_files("data", pattern="*.txt", manifest="m.jsonl")) == 2
+
+
+def test_the_log_names_an_index_for_a_large_manifest(
+    here: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(list_files, "MAX_FILES_OF_MANIFEST", 2)
+    for _ in range(2):
+        assert len(fp.list_files("data", manifest="m.jsonl")) == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "m.jsonl has 3 files, and each process reads all of it; `fp.index` makes an index, of which it reads a part"
+    ] * 2
+    assert len(fp.list_files("data/*.txt", manifest="n.jsonl")) == 2
+    assert len(caplog.records) == 2
 
 
 def test_the_manifest_says_what_it_is(here: Path) -> None:

@@ -99,7 +99,12 @@ def write_version(
         with output(names[name]) as stream:
             _write_table(stream, content)
     written = table.filled(replace(version, **names))
-    return written if _write_text(written, address, filesystem) else None
+    if _write_text(written, address, filesystem):
+        return written
+    for name in [*names.values(), *({made} & table.data.keys())]:
+        location = locate(join_path(address, name, filesystem), filesystem)
+        location.filesystem.delete_file(location.path)
+    return None
 
 
 class _BlockWriter:
