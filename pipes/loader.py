@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from types import TracebackType
@@ -64,6 +65,8 @@ class Loader(Generic[T_co]):
         steps: the number of elements of an epoch, on every rank; the next epoch goes on where the last one stopped.
         device: where the tensors of elements are copied to, one element ahead and on a stream of its own.
         pin_memory: pin the tensors; those on their way to a CUDA device always are.
+        record: a folder, in which each rank writes a digest and the cursor of each step, and its report each ten
+            seconds and at the end of an epoch. `feedpipe diff` compares two such folders, `feedpipe report` reads one.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
@@ -95,6 +98,7 @@ class Loader(Generic[T_co]):
         steps: int | None = None,
         device: torch.device | str | int | None = None,
         pin_memory: bool = False,
+        record: str | os.PathLike[str] | None = None,
     ) -> None:
         if not isinstance(pipe, Pipe):
             raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r}"))
@@ -109,6 +113,10 @@ class Loader(Generic[T_co]):
             steps=None if steps is None else check_int("steps", steps, least=1),
             even=even,
         )
+        if record is not None:
+            from .seeing.record import Recorder
+
+            self._epochs.recorder = Recorder(record)
         self._epochs.check_service()
         self._epochs.check_ranks()
         warn_of_weights(pipe, by_steps=steps is not None)

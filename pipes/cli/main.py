@@ -20,6 +20,8 @@ from ..errors import FeedpipeError, RowError, call_site, with_call_site
 from ..ops._methods import advice_on_name
 from ..pipe import InstalledFunction, Pipe, installed_functions
 from ..plan.explain import explained
+from ..seeing.diff import compared
+from ..seeing.record import Record
 from ..sources.index import Footers, index
 from ..storage.index.reader import Index, versions
 from ..writing.verify import verify
@@ -87,7 +89,28 @@ def _parser() -> argparse.ArgumentParser:
     index.add_argument("--check", action="store_true", help="makes nothing; reads all of the newest version")
     index.add_argument("--versions", action="store_true", help="makes nothing; lists the versions that there are")
     index.set_defaults(run=_index)
+
+    report = commands.add_parser("report", help="print who held back a run that was recorded")
+    report.add_argument("folder", metavar="FOLDER", help="the `record` of a loader; ranks are put together")
+    report.set_defaults(run=_report)
+
+    diff = commands.add_parser("diff", help="find the first step at which two recorded runs differ")
+    diff.add_argument("folders", nargs=2, metavar="FOLDER", help="the `record` of a loader")
+    diff.add_argument("--pipe", metavar="MODULE:PIPE", help="the pipe of the runs, to name the file and row")
+    diff.set_defaults(run=_diff)
     return parser
+
+
+def _report(options: argparse.Namespace) -> Iterator[str]:
+    yield str(Record(options.folder).report())
+
+
+def _diff(options: argparse.Namespace) -> Iterator[str]:
+    first, second = options.folders
+    comparison = compared(first, second, None if options.pipe is None else load_pipe(options.pipe))
+    yield from comparison.lines
+    if not comparison.same:
+        raise CommandError("the runs differ", exit_code=1)
 
 
 def _ops(options: argparse.Namespace) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from .ranks import Job, on_rank
 from .replay import History, Info, LostCounter, element_of, note_cursor
 from .schedule import PADDING, AgreedItems, End, Schedule
 from .state import Progress
+
+if TYPE_CHECKING:
+    from ..seeing.verdict import RankTimes
 
 Request: TypeAlias = Literal["info", "peek"] | None
 """The next element (None), the same with its `Info`, or only a look at it."""
@@ -239,6 +242,7 @@ class EpochRun:
         All of it runs in the generator, from the first look at the rank to the count of an element.
         """
         request: Request = yield None
+        recorder = self._epochs.recorder
         try:
             times = self._times = self._epochs.times.begin()
             step = self._first()
@@ -261,6 +265,8 @@ class EpochRun:
                     self._skips.count(step.element, progress)
                 if times is not None and progress.step >= stamp:
                     stamp = times.stamp(progress.step)
+                if recorder is not None:
+                    recorder.add(step.element, self._info(), self._rank_times)
                 del step
                 request = yield self.element if request is None else (self.element, self._info())
                 if request is not PEEK:
@@ -289,6 +295,8 @@ class EpochRun:
         if self.stop is None:
             self.stop, self.trace = stop, shown_traceback(stop)
             self.end_times()
+            if self._epochs.recorder is not None:
+                self._epochs.recorder.write(self._rank_times)
             if self._agreement is not None:
                 self._epochs.segment = self._agreement.segment
             if self.finished and self.schedule is not None:
@@ -298,6 +306,9 @@ class EpochRun:
             self._session = None
         if self._times is not None:
             self._times.end()  # now no thread of the run is left
+
+    def _rank_times(self) -> RankTimes:
+        return self._epochs.rank_times(dict(self.progress.skipped.skipped))
 
     def note_step(self) -> None:
         """Notes the step for a report; most elements leave no note."""
@@ -434,6 +445,8 @@ class EpochRun:
         self._job = job = self._epochs.job()
         self.schedule, self.end = self._epochs.begin(self.progress, job)
         self._last = self.end.of_rank
+        if self._epochs.recorder is not None:
+            self._epochs.recorder.begin(self.schedule, self.progress)
         self._has_cursors = not self._schedule.plan.indexed
         items = self._open(self.progress.position(self._schedule.plan))
         if job is None or not self._schedule.agrees(self.end):

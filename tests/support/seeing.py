@@ -2,4 +2,8 @@
 
 from __future__ import annotations
 
+from feedpipe.seeing import record as record
+from feedpipe.seeing.diff import compared as compared
+from feedpipe.seeing.order_digest import digest_of as digest_of
+from feedpipe.seeing.record import Record as Record
 from feedpipe.seeing.report import Report as Report
