@@ -129,7 +129,7 @@ def model_input(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def train_model(batches: fp.Pipe[Any], features: int, steps: int, *, epochs: int, workers: int) -> nn.Module:
-    """Logistic regression. An epoch has `steps` batches on each rank, and the next one goes on behind them."""
+    """Logistic regression. An epoch has `steps` batches on each rank, and the next one goes on after them."""
     torch.manual_seed(0)
     model = DistributedDataParallel(nn.Linear(features, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)

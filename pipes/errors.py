@@ -101,7 +101,7 @@ def redacted(text: str) -> str:
 
 
 def redacted_url(url: str) -> str:
-    """A URL, or a path, as `redacted` shows it; text behind its options may be the end of a sentence."""
+    """A URL, or a path, as `redacted` shows it; text after its options may be the end of a sentence."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.endswith("file"):
         return url

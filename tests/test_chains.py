@@ -70,7 +70,7 @@ def streamed(pipe: Chain) -> Chain:
 
 
 def part(pipe: Chain, seed: int) -> Chain:
-    """A part of the rows; the whole pipe if it cannot be split, such as behind `batch`."""
+    """A part of the rows; the whole pipe if it cannot be split, such as after `batch`."""
     try:
         return pipe.split({"rest": 0.3, "most": 0.7}, seed=seed)["most"]
     except PlanError:

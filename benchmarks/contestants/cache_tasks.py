@@ -33,7 +33,7 @@ def make(folder: str, rows: int) -> dict[str, Any]:
 
 
 def measure(folder: str, passes: int, cached: bool, shuffled: bool) -> dict[str, Any]:
-    """Epochs behind the first, which fills the cache; by a pipe of its own, as another run would make it."""
+    """Epochs after the first, which fills the cache; by a pipe of its own, as another run would make it."""
     kept = Path(folder, f"cache-{shuffled}")
     shutil.rmtree(kept, ignore_errors=True)
 

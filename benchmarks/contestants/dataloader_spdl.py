@@ -1,4 +1,4 @@
-"""SPDL's stand-in for torch's DataLoader. It always has workers, and starts them anew for each epoch."""
+"""SPDL's stand-in for torch's DataLoader. It always has workers, and starts them again for each epoch."""
 
 from __future__ import annotations
 

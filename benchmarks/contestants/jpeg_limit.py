@@ -1,6 +1,6 @@
 """The limit: two plain processes that take the next file, decode it, and keep as many images as a batch has.
 
-If each image were dropped at once, its memory would go back to the system and be had anew for the next: that takes a
+If each image were dropped at once, its memory would go back to the system and be had again for the next: that takes a
 third of the time, and nobody who makes batches pays it.
 """
 

@@ -176,7 +176,7 @@ def batch(scene: Scene, size: int) -> Work:
 
 
 def resume(scene: Scene, size: int) -> Work:
-    """Loading a state `size` rows into the epoch of a shuffled stream, and the first element behind it."""
+    """Loading a state `size` rows into the epoch of a shuffled stream, and the first element after it."""
     pipe = fp.from_sequence(range(300_000)).map(abs).shuffle(window=100)
     loader = fp.Loader(pipe)
     elements = iter(loader)

@@ -36,7 +36,7 @@ def make(folder: str, records: int) -> dict[str, Any]:
 
 
 def timed(start_pass: Callable[[], Iterable[Any]]) -> dict[str, Any]:
-    """A pass behind one that is not counted, which imports modules; ids come one by one, or in arrays."""
+    """A pass after one that is not counted, which imports modules; ids come one by one, or in arrays."""
     for _ in start_pass():
         pass
     start = time.perf_counter()

@@ -166,7 +166,7 @@ class DataLoader(TorchDataLoader[T_co]):
         return {"feedpipe_dataloader": VERSION, "loader": self._signature(), **entries}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Make the next `iter(loader)` continue behind the batch after which `state` was taken.
+        """Make the next `iter(loader)` continue after the batch after which `state` was taken.
 
         The samplers draw again what they drew for the batches before, from the same states of all generators; no row of
         a map-style dataset is read again. An iterable dataset continues by its own state, if it has one; else the
@@ -460,7 +460,7 @@ class DataLoaderEpoch:
         self._run = self._start(keys, positions, None)
 
     def _resume(self, step: int, epoch: Mapping[str, Any]) -> None:
-        """Begins behind `step` elements, for which the samplers draw again."""
+        """Begins after `step` elements, for which the samplers draw again."""
         parts = self._parts
         self._step = step
         self._samplers = parts.sampling.states()

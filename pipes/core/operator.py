@@ -82,7 +82,7 @@ class Operator:
     """A place where a plan divides the rows, or the processes that run everything up to here."""
     transparent: ClassVar[bool] = False
     """It passes its input on unseen, so it may be added or removed between a state and its use."""
-    hands_out: ClassVar[bool] = False
+    deals_units: ClassVar[bool] = False
     """Its rows are units of work: its blocks are short, so that units are opened shortly before their turn."""
     repeats: ClassVar[bool] = False
     """It runs its input several times: the leftovers of a round belong to that round."""
@@ -171,7 +171,7 @@ class Operator:
         return Amount.sum(amounts) if amounts else None
 
     def rows_below(self, skip: int) -> int:
-        """The least number of input rows in `skip` rows behind a token, if `input_cursors` does not count them."""
+        """The least number of input rows in `skip` rows after a token, if `input_cursors` does not count them."""
         return 0
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:

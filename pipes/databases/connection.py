@@ -182,7 +182,7 @@ def _lengths(rows: int, count: int | None) -> list[int]:
 def _walk(connection: StatementConnection, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
     """Go along an index, which takes a sixth of the time of counting and numbering all rows.
 
-    The rows are counted in steps. Each range ends a short way behind the end of a step.
+    The rows are counted in steps. Each range ends a short way after the end of a step.
     """
     dialect = connection.dialect
     if nulls := _number_of(connection, query, dialect.count_nulls(query)):
@@ -224,7 +224,7 @@ def _number_of(connection: StatementConnection, query: SqlQuery, statement: str)
 
 
 def _keys(connection: StatementConnection, query: SqlQuery, after: Key | None, skip: int, count: int) -> list[Key]:
-    """The next keys, behind a key and some more rows; fewer at the end."""
+    """The next keys, after a key and some more rows; fewer at the end."""
     keys = [key for (key,) in connection.values(connection.dialect.keys(query, after, skip, count), query)]
     if len(keys) > 1 and keys[0] == keys[1]:
         raise duplicate_error(query.key or "", keys[0])
@@ -338,7 +338,7 @@ def check_keys(column: Any, name: str, before: Key | None) -> tuple[Key, Key]:
 
 def duplicate_error(name: str, key: Key) -> DataError:
     return DataError(
-        f"`partition_on` must name a column whose values are unique, because a resume goes on behind the last of them, "
+        f"`partition_on` must name a column whose values are unique, because a resume goes on after the last of them, "
         f"but several rows have {name} = {key!r}; name the primary key, or leave `partition_on` out"
     )
 
@@ -359,7 +359,7 @@ def _is_bytes(kind: Any) -> bool:
 
 
 class RangeUnit(NamedTuple):
-    """The rows behind `after`, up to the row with the key `high`. None sets no bound.
+    """The rows after `after`, up to the row with the key `high`. None sets no bound.
 
     Without a gap between ranges, a row that is new somewhere changes the number of rows of a range.
 

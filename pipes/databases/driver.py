@@ -87,7 +87,7 @@ class SqlDriver(Protocol):
     """Opens connections to one kind of database. It is pickled for worker processes, and each opens its own.
 
     Errors of a driver may be of any class. A `ConnectionError` says that the connection is lost: reading then goes on
-    behind the last row, over another connection.
+    after the last row, over another connection.
     """
 
     def connect(self, uri: str) -> SqlConnection:
@@ -155,7 +155,7 @@ class SqlDialect:
         return f"SELECT count(*) AS row_count FROM {self.inner(query)} WHERE {self.key(query)} IS NULL"
 
     def count_behind(self, query: SqlQuery, after: Key | None) -> str:
-        """Count the rows behind a key."""
+        """Count the rows after a key."""
         return f"SELECT count(*) AS row_count FROM {self.inner(query)}{self._behind(query, after)}"
 
     def bounds(self, query: SqlQuery, count: int, size: int) -> str:
@@ -169,7 +169,7 @@ class SqlDialect:
         )
 
     def keys(self, query: SqlQuery, after: Key | None, skip: int, count: int) -> str:
-        """The first keys in order, behind a key and some more rows."""
+        """The first keys in order, after a key and some more rows."""
         key = self.key(query)
         return (
             f"SELECT {key} AS row_key FROM {self.inner(query)}{self._behind(query, after)} "
@@ -222,7 +222,7 @@ class SqlDialect:
         return self.column(query.key)
 
     def _behind(self, query: SqlQuery, after: Key | None) -> str:
-        """The condition for rows behind a key; empty for all rows."""
+        """The condition for rows after a key; empty for all rows."""
         return "" if after is None else f" WHERE {self.key(query)} > {self.literal(after)}"
 
     def with_parameters(self, style: str) -> SqlDialect:

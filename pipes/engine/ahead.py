@@ -44,7 +44,7 @@ def call_ahead(
         while start < indices.stop:
             calls.begin()
             # No other shard gets a unit of work that this one has taken, so it comes alone.
-            stop, count, started = calls.take(start + (1 if stage.op.hands_out else block_size.rows()))
+            stop, count, started = calls.take(start + (1 if stage.op.deals_units else block_size.rows()))
             context.started.update(started)
             block: list[Block] = []
             failure: list[Exception] = []

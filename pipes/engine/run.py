@@ -235,7 +235,7 @@ def present(row: object) -> object:
 
 
 MAX_SKIPPED = 2**24
-"""The most rows that a cursor behind an endless `repeat()` skips: more than any block has."""
+"""The most rows that a cursor after an endless `repeat()` skips: more than any block has."""
 
 
 def check_cursor(stage: Stage, plain: Json) -> None:

@@ -36,7 +36,7 @@ T = TypeVar("T")
 MAX_MEMOS = 4
 """The most values that a stage remembers for its operator."""
 
-MAX_PART_HANDED_OUT = 8
+MAX_PART_OF_UNITS = 8
 """A block of units of work has at most this part of those that are left."""
 
 _UNASKED = object()
@@ -286,8 +286,8 @@ class Stage:
             rows = block_size.rows()
             if reads_ahead:  # rows that wait for storage may be near, and are to be read ahead
                 rows = min(rows, start - at.position + 1)
-            if self.op.hands_out:
-                rows = min(rows, 1 + (length - start) // MAX_PART_HANDED_OUT)
+            if self.op.deals_units:
+                rows = min(rows, 1 + (length - start) // MAX_PART_OF_UNITS)
             stop = min(start + rows, length)
             block: list[Block] = []
             failure: list[Exception] = []

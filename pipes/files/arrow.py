@@ -258,7 +258,7 @@ class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
         yield self._piece(unit.file, batch.slice(before), unit.first + before, (0, before), None)
 
     def _of_stream(self, file: File, opened: OpenTask, begin: int, before: int) -> Iterator[Piece]:
-        """Read the rows of a stream behind the first `before` of batch `begin`."""
+        """Read the rows of a stream after the first `before` of batch `begin`."""
         from .arrow_file import validated
 
         first = number = 0

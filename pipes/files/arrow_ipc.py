@@ -148,7 +148,7 @@ def _read_footer(stream: BinaryIO, name: str) -> ArrowFooter:
 
 
 class FlatbufferTable(NamedTuple):
-    """A table: values behind numbered fields, each of which may be missing."""
+    """A table: values after numbered fields, each of which may be missing."""
 
     data: bytes
     at: int

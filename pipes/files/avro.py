@@ -1,7 +1,7 @@
 """`parse_avro`: the records of Avro files.
 
 A file begins with its schema and a marker of 16 random bytes, which ends each block, too. So a range of a file finds
-its first block behind the first marker that begins in it. fastavro decodes the records.
+its first block after the first marker that begins in it. fastavro decodes the records.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def parse_avro(
     decodes at most 1 MiB again.
 
     Shards divide ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to
-    32 MiB each. A `shuffle` behind this shuffles the order of the ranges as well. Blocks may be compressed by deflate,
+    32 MiB each. A `shuffle` after this shuffles the order of the ranges as well. Blocks may be compressed by deflate,
     snappy, zstandard, bzip2 or xz. Memory: 1 MiB of blocks, or one block. The format is that of Apache's specification
     of Avro. `pip install 'feedpipe[avro]'` installs fastavro.
 
@@ -376,7 +376,7 @@ class _Decoder:
         """Decode blocks up to the first record that cannot be read.
 
         Returns:
-            the rows; that record; the blocks behind its own. Only decoding tells where a record of a block ends, so the
+            the rows; that record; the blocks after its own. Only decoding tells where a record of a block ends, so the
             rest of its block is lost with it.
         """
         sound = list(takewhile(lambda block: block.error is None, group))

@@ -79,7 +79,7 @@ def parse_csv(
 
     Shards divide files. If no value can hold a line break (`newlines_in_values=False`, or `quote=None`), they divide
     ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to 32 MiB each. A
-    `shuffle` behind this shuffles the order of files or ranges as well. A file is not split if it is compressed or has
+    `shuffle` after this shuffles the order of files or ranges as well. A file is not split if it is compressed or has
     another encoding than UTF-8, if `row_column` is given, or if files come in a new order in each epoch, as with
     `list_files(...).shuffle()`. An error in a range counts its line by reading the file up to there; beyond 256 MiB it
     names the byte instead.

@@ -164,7 +164,7 @@ class RecordParser:
         self._explain = explain
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
-        """The parts of a chunk, those behind a malformed record too.
+        """The parts of a chunk, those after a malformed record too.
 
         Raises:
             DataError: a quote is not closed up to the end of the file, and more than its line is lost.

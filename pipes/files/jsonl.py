@@ -99,7 +99,7 @@ def parse_jsonl(
     compressed file up to it, and parses at most 1 MiB again.
 
     Shards divide ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to
-    32 MiB each. A `shuffle` behind this shuffles the order of the ranges as well. A file is not split if it is
+    32 MiB each. A `shuffle` after this shuffles the order of the ranges as well. A file is not split if it is
     compressed, if `row_column` is given, or if files come in a new order in each epoch, as with
     `list_files(...).shuffle()`. An error in a range counts its line by reading the file up to there; beyond 256 MiB it
     names the byte instead.
@@ -197,7 +197,7 @@ class _JsonlParser:
         self._python_types = {name: _PYTHON_TYPES[kind] for name, kind in kinds.items() if kind in _PYTHON_TYPES}
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
-        """The parts of a chunk, those behind a malformed line too."""
+        """The parts of a chunk, those after a malformed line too."""
         return parse_parts(chunk, self._read, line_ends, self._find_errors, self._explain)
 
     def _read(self, data: bytes) -> Rows:

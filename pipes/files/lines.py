@@ -49,7 +49,7 @@ def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8", on_error: OnErr
     compressed file up to it, and reads at most 1 MiB again.
 
     Shards divide ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to
-    32 MiB each. A `shuffle` behind this shuffles the order of the ranges as well. A file is not split if it is
+    32 MiB each. A `shuffle` after this shuffles the order of the ranges as well. A file is not split if it is
     compressed, or if files come in a new order in each epoch, as with `list_files(...).shuffle()`.
 
     Args:

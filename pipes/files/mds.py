@@ -243,7 +243,7 @@ class MdsHead(NamedTuple):
     """The head of a shard.
 
     Attributes:
-        offsets: the byte at which each sample begins, and that behind the last one.
+        offsets: the byte at which each sample begins, and that after the last one.
         description: of the columns, in JSON.
         seal: a number that changes if the head does.
     """
@@ -344,7 +344,7 @@ class MdsParser:
         self._varying = sum(column.size is None for column in self._columns)
 
     def row(self, sample: bytes, extra: Mapping[str, object]) -> dict[str, object]:
-        """The row of a sample, with `extra` behind its columns.
+        """The row of a sample, with `extra` after its columns.
 
         Raises:
             ValueError: the sample is damaged.

@@ -311,7 +311,7 @@ def check_fixed_order(pipe: Pipe[File], parser: str) -> None:
         raise ArgumentError(
             with_call_site(
                 "`indexed` must be left out here: rows have positions only if files come in a fixed order; "
-                f"put the `shuffle` behind `{parser}` instead"
+                f"put the `shuffle` after `{parser}` instead"
             )
         )
 

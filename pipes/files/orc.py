@@ -50,7 +50,7 @@ def parse_orc(
     the files, and within each that of its rows. Length: known from the footers if files come in a fixed order;
     streamed. State: a stripe and a place in it. A resume reads that stripe again.
 
-    Shards divide stripes, so a single file serves many workers. A `shuffle` behind this shuffles the order of stripes
+    Shards divide stripes, so a single file serves many workers. A `shuffle` after this shuffles the order of stripes
     as well. The footers of all files are read once per pipe, in threads; with a manifest, once for all runs. Names and
     types are those of the first file, by the rules of `parse_parquet`, also for folders named as in `year=2024` and
     with `unify_schemas=True`. Memory: one stripe, of the columns that are read. The format is ORC version 1, as Apache
@@ -253,7 +253,7 @@ def _number(value: bytes | int) -> int:
 
 
 def _decompress(data: bytes, kind: int, block_bytes: int) -> bytes:
-    """Decompress a footer: chunks, each behind three bytes with its length and a bit for one that is not compressed."""
+    """Decompress a footer: chunks, each after three bytes with its length and a bit for one that is not compressed."""
     if kind == 0:
         return data
     if kind not in _CODECS:

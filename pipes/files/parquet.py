@@ -55,7 +55,7 @@ def parse_parquet(
     the files, and within each that of its rows. Length: known from the footers if files come in a fixed order and there
     is no `filter`; streamed. State: a row group and a place in it. A resume reads that row group up to the place.
 
-    Shards divide row groups, so a single file serves many workers. A `shuffle` behind this shuffles the order of row
+    Shards divide row groups, so a single file serves many workers. A `shuffle` after this shuffles the order of row
     groups as well. The footers of all files are read once per pipe, in threads; with a manifest, once for all runs. If
     files come in a new order in each epoch, as with `list_files(...).shuffle()`, shards divide files.
 

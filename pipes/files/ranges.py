@@ -179,7 +179,7 @@ class _RangeReader(UnitReader[ByteRange, OpenTask]):
 
     def start_reading(self, unit: ByteRange, early: bool) -> OpenTask:
         # A user may look at the first rows of a run only, so all of the first file is not requested at once. The last
-        # record of a range ends behind it.
+        # record of a range ends after it.
         is_range = unit.start > 0 or unit.stop < unit.size
         part = range(max(0, unit.start - self.bytes_before), unit.stop + LAST_RECORD_BYTES)
         return OpenTask(unit.file, part if early or is_range else None)

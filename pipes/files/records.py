@@ -178,7 +178,7 @@ class RecordTable:
 
     Attributes:
         firsts: the position of the first record of each file, and the number of all records.
-        bounds: of each file, the byte at which each record begins, and that behind the last one.
+        bounds: of each file, the byte at which each record begins, and that after the last one.
     """
 
     firsts: Numbers
@@ -213,7 +213,7 @@ class RecordPlaces(NamedTuple):
         files: the positions of their files in the input, each once.
         owners: the index of the file of each record among these.
         numbers: of each record in its file.
-        begins, ends: the byte of its file at which each record begins, and that behind it.
+        begins, ends: the byte of its file at which each record begins, and that after it.
     """
 
     files: Numbers

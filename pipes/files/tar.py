@@ -149,7 +149,7 @@ class _TarFileReader(UnitReader[File, OpenTask]):
             yield self._piece(unit, groups, None)
 
     def _piece(self, file: File, groups: list[TarGroup], end: Place | None, bad: TarGroup | None = None) -> Piece:
-        """The rows of some groups, and a malformed one behind them."""
+        """The rows of some groups, and a malformed one after them."""
         rows: list[object] = [group.row for group in groups]
         self._block_size.produced(rows)
         malformed = None
@@ -441,7 +441,7 @@ def _padded(size: int) -> int:
 
 
 def _octal(field: bytes) -> int | None:
-    """A number in octal digits, or if they do not suffice in binary behind a byte 0x80; None if it is neither."""
+    """A number in octal digits, or if they do not suffice in binary after a byte 0x80; None if it is neither."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     digits = field.partition(b"\0")[0].strip()

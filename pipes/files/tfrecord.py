@@ -85,7 +85,7 @@ def parse_tfrecord(
 
     Shards divide ranges of files, so a single file serves many workers: about 1,024 ranges of all files, of 256 KiB to
     32 MiB each. A range begins with the first place that has the checksum of a record, so no index is needed. A
-    `shuffle` behind this shuffles the order of the ranges as well. A file is not split if it is compressed, if
+    `shuffle` after this shuffles the order of the ranges as well. A file is not split if it is compressed, if
     `row_column` is given, or if files come in a new order in each epoch, as with `list_files(...).shuffle()`.
 
     Both checksums of each record are compared. The format is that of TensorFlow's guide to TFRecord and
@@ -379,7 +379,7 @@ class IndexedTfRecords(IndexedRecords):
 
 
 def _read_index(file: File) -> Numbers:
-    """Read the byte at which each record of a file begins, and that behind the last one.
+    """Read the byte at which each record of a file begins, and that after the last one.
 
     Raises:
         ArgumentError: the file is compressed, or there is no index beside it.

@@ -24,7 +24,7 @@ from .units import Malformed
 PACKAGE = Package("google_crc32c", "google-crc32c", "tfrecord", "TFRecord files are read and written")
 
 RECORD_HEAD_BYTES, RECORD_TAIL_BYTES = 12, 4
-"""The bytes of a record before and behind its data."""
+"""The bytes of a record before and after its data."""
 
 Crcs = npt.NDArray[np.uint32]
 Offsets = npt.NDArray[np.int64]
@@ -42,10 +42,10 @@ class Records(NamedTuple):
         data: the bytes that hold them.
         starts, ends: the bounds in `data` of the content of each.
         at: the byte of the file at which the first one begins.
-        end: the byte behind the last one, and behind a malformed one.
+        end: the byte after the last one, and after a malformed one.
         last: whether the range ends there.
         malformed: the record that follows, if its data have a wrong checksum.
-        error: why nothing behind these records can be read.
+        error: why nothing after these records can be read.
     """
 
     data: bytes
@@ -113,7 +113,7 @@ class RecordReader:
         return None
 
     def _wrong_head(self, place: int) -> int | None:
-        """The byte of a head with a wrong checksum, out of the one at `place` and the one of the record behind it.
+        """The byte of a head with a wrong checksum, out of the one at `place` and the one of the record after it.
 
         A record begins where both are right: a single one may be right by chance. A range that ends looks at the next
         record, too, and the next range begins with it. So no damage hides a record from both.
@@ -159,7 +159,7 @@ class RecordReader:
         if error is None and done >= room:
             wrong = self._wrong_head(done)
             error = None if wrong is None else self._damaged_length(wrong)
-        elif error is None and malformed is None and window.error is not None:  # behind it there may be further records
+        elif error is None and malformed is None and window.error is not None:  # after it there may be further records
             error = window.error
         elif error is None and malformed is None and window.ended and rest:
             error = self._error(at + done, "the file is cut short within the record that begins here")
@@ -173,7 +173,7 @@ class RecordReader:
 
         Args:
             data: bytes of the file, from the beginning of a record on.
-            room: records that begin behind this byte belong to the next range.
+            room: records that begin after this byte belong to the next range.
         """
         size, begin = len(data), self._window.offset
         unpack = _HEAD.unpack_from
@@ -322,7 +322,7 @@ def index_line(begin: int, size: int) -> bytes:
 
 
 def read_bounds(data: bytes, name: str, size: int) -> Offsets:
-    """The byte at which each record begins, and that behind the last one.
+    """The byte at which each record begins, and that after the last one.
 
     Args:
         data: of the index.
@@ -350,7 +350,7 @@ def read_bounds(data: bytes, name: str, size: int) -> Offsets:
     bounds = np.append(begins, size)
     if bounds[0] != 0 or (bounds[1:] - begins != sizes).any():
         raise DataError(
-            f"{name} does not list the records of a file of {size} bytes, one behind the other; it belongs to another "
+            f"{name} does not list the records of a file of {size} bytes, one after the other; it belongs to another "
             "file, so make it again"
         )
     return bounds

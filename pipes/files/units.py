@@ -288,10 +288,10 @@ class Piece(NamedTuple):
     Attributes:
         rows: none if a filter leaves out all that was read.
         at: the place from which they are read.
-        end: the place behind them, and behind a malformed row; None at the end of the unit.
+        end: the place after them, and after a malformed row; None at the end of the unit.
         origins: finds the origin of each row, for a run that carries origins.
         malformed: the row that follows, if it is malformed.
-        error: why nothing behind these rows can be read. It ends the run.
+        error: why nothing after these rows can be read. It ends the run.
     """
 
     rows: BlockRows
@@ -343,7 +343,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
     """The base of operators that make many rows of each unit: a byte range, a row group, a file, a range of keys.
 
     A token is [cursor of the unit in the input, *place in the unit, piece]. At the end of a unit it points to the next
-    one, so a resume does not open a unit that is done. The piece is [number of rows, *place behind them]; a resume does
+    one, so a resume does not open a unit that is done. The piece is [number of rows, *place after them]; a resume does
     not need it, and `Loader.progress` tells by it how far the loader is in a piece.
     """
 

@@ -139,7 +139,7 @@ def check_ends(root: Node, function: str) -> None:
     if repeat is not None:
         raise PlanError(
             with_call_site(
-                f"`{function}` must come to the end of the pipe, and `{node_code(repeat)}` has none; put it behind "
+                f"`{function}` must come to the end of the pipe, and `{node_code(repeat)}` has none; put it after "
                 f"`{function}`, or `.take(n)` between them"
             )
         )

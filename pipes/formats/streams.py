@@ -101,7 +101,7 @@ class StreamWindow:
     Attributes:
         data: the bytes that were read and not left behind yet.
         offset: the number of bytes of the stream before them.
-        ended: whether the stream ends behind them.
+        ended: whether the stream ends after them.
         error: the error of reading what follows them; a parser raises it once it has parsed these bytes.
     """
 

@@ -164,7 +164,7 @@ class ParsedPart(NamedTuple):
 
 
 ParseChunk = Callable[[Chunk, int], Iterator[ParsedPart]]
-"""Parses a chunk, given the number of records of the file before it. A caller that does not want the records behind a
+"""Parses a chunk, given the number of records of the file before it. A caller that does not want the records after a
 malformed one stops asking."""
 
 

@@ -78,7 +78,7 @@ class Epoch(Generic[T_co]):
         target = self.run.progress.step + count
         run = self.run.skipping(count)
         if run.progress.step > self.run.progress.step:
-            self.end("it goes on behind skipped elements")
+            self.end("it goes on after skipped elements")
             self._start(run)
         try:
             while self.run.progress.step < target:

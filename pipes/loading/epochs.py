@@ -179,7 +179,7 @@ class Epochs:
             self._resolve_once(job)
         schedule = self._schedule_of_now(progress)
         if job is not None:
-            job.compare(schedule.standing(progress))
+            job.compare(schedule.epoch_start(progress))
         first_epochs.begin(schedule, progress, self._number)
         return schedule, schedule.end(progress, warns=True)
 
@@ -389,7 +389,7 @@ def _read_again(plan: Plan, read: SharedRead, workers: int) -> str:
         repair = "" if shards is None else f"give the loader `shards={shards}`, or "
         repair += "write it in smaller files or row groups"
     elif read.can_dispatch and workers > 1:
-        repair = f"put `dispatch()` behind it, so that one process of each rank reads it, or {repair}"
+        repair = f"put `dispatch()` after it, so that one process of each rank reads it, or {repair}"
     cost = "" if read.size is None else f", {bytes_text(int(again * read.size))},"
     return f"{again:.0%} of the input{cost} is read again in each epoch, because {read.reason}; {repair}"
 

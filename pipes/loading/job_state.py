@@ -343,7 +343,7 @@ def _elements_at(places: range, left: npt.NDArray[np.int64], behind: int) -> lis
 
 def _evenly_spaced(places: npt.NDArray[np.int64]) -> list[range]:
     """Increasing numbers as ranges."""
-    ends = [*(np.flatnonzero(np.diff(places, 2)) + 2).tolist(), len(places)]  # behind the last one of a spacing
+    ends = [*(np.flatnonzero(np.diff(places, 2)) + 2).tolist(), len(places)]  # after the last one of a spacing
     runs = [places[start:end].tolist() for start, end in pairwise([0, *ends])]
     return [range(run[0], run[-1] + 1, run[1] - run[0] if len(run) > 1 else 1) for run in runs if run]
 

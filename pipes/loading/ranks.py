@@ -230,27 +230,27 @@ class Job:
         digest = int.from_bytes(blake2b(message, digest_size=7).digest(), "big")
         return len({number for (number,) in self.result(self.exchange(name, digest))}) == 1
 
-    def compare(self, standing: Standing) -> None:
+    def compare(self, start: EpochStart) -> None:
         """Checks that all ranks begin the same epoch of the same pipe at the same step.
 
         Raises:
             PlanError: they do not; the message names the ranks that differ, and their values.
             RankError: a rank has failed or does not answer.
         """
-        message = json.dumps([standing.pipe, standing.facts]).encode()
+        message = json.dumps([start.pipe, start.facts]).encode()
         if self.all_equal("beginning of an epoch", message):
             return
-        standings = [
-            Standing(*json.loads(text)) for text in self._group.gather(f"{self._name}: facts", message, self.hear)
+        starts = [
+            EpochStart(*json.loads(text)) for text in self._group.gather(f"{self._name}: facts", message, self.hear)
         ]
         lines: list[str] = []
-        for name in standing.facts:
-            values = [str(other.facts.get(name)) for other in standings]
+        for name in start.facts:
+            values = [str(other.facts.get(name)) for other in starts]
             if len(set(values)) > 1:
                 lines.append(f"{name}: {differences_in_words(values)}")
-        for rank, other in enumerate(standings):
-            if other.pipe != standings[0].pipe:
-                changes = "; ".join(differences(standings[0].pipe, other.pipe)[:3])
+        for rank, other in enumerate(starts):
+            if other.pipe != starts[0].pipe:
+                changes = "; ".join(differences(starts[0].pipe, other.pipe)[:3])
                 lines.append(f"rank {rank} has another pipe or other data than rank 0: {changes}")
                 break
         raise PlanError("the ranks must begin an epoch alike, but differ in\n  " + "\n  ".join(lines))
@@ -353,7 +353,7 @@ class Job:
         self._group.disconnect()
 
 
-class Standing(NamedTuple):
+class EpochStart(NamedTuple):
     """The place at which a rank begins an epoch, and its pipe. All ranks must be alike.
 
     Attributes:

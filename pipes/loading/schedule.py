@@ -18,7 +18,7 @@ from ..errors import LoaderError, PlanError, PlanWarning, warn, with_call_site
 from ..plan.divide import Redivision
 from ..plan.plan import Plan
 from ..services.base import ShardEnd, Step
-from .ranks import Job, Rank, Standing
+from .ranks import EpochStart, Job, Rank
 from .state import Progress, Signature, State, save
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Schedule:
         """Whether the ranks must agree on the end of an epoch as they run."""
         return end.of_rank is None and self.communicates and self.even is not None
 
-    def standing(self, progress: Progress) -> Standing:
+    def epoch_start(self, progress: Progress) -> EpochStart:
         """The place at which this rank begins an epoch, for a comparison with other ranks."""
         facts: dict[str, object] = {
             "`seed`": self.plan.seed,
@@ -168,7 +168,7 @@ class Schedule:
             common = progress if self.steps is None else self._at(progress, rank=0)
             facts["the pass over the data"] = common.data_pass
             facts["the elements that all ranks have taken"] = common.position(self.plan).start
-        return Standing(str(self.signature.entries["pipe"]), facts)
+        return EpochStart(str(self.signature.entries["pipe"]), facts)
 
     def check_redivision(self, redivision: Redivision) -> None:
         """Checks that ranks can be made even after a redivision if their lengths are not known.
@@ -178,7 +178,7 @@ class Schedule:
         """
         if self.steps is None and self.even is not None and self.plan.world_size > 1 and not self.communicates:
             raise PlanError(
-                f"the rest of this epoch was divided anew among {self.plan.world_size} ranks, so no rank knows how "
+                f"the rest of this epoch was divided again among {self.plan.world_size} ranks, so no rank knows how "
                 "many elements the others have, and without a process group they cannot agree; give `even=None` or "
                 f"`steps=`, or as many ranks as divide {redivision.first}, or go on from the end of an epoch"
             )
@@ -382,7 +382,7 @@ class AgreedItems:
         return agreed
 
     def _post(self, count: int) -> Exchange:
-        """Tells the others that it holds `count` elements behind the segment."""
+        """Tells the others that it holds `count` elements after the segment."""
         name = f"elements after step {self._step}"
         return self._job.exchange(name, count, self._ended, self._error is not None)
 

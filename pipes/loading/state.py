@@ -275,7 +275,7 @@ class IndexedPosition(NamedTuple):
 
     Attributes:
         consumed: all elements before this one are taken.
-        beyond: the elements behind it that are taken too, because ranks had taken different numbers of elements.
+        beyond: the elements after it that are taken too, because ranks had taken different numbers of elements.
     """
 
     consumed: int
@@ -512,7 +512,7 @@ def _range(part: Json, consumed: int) -> range:
         raise damaged("position.beyond", f"must have ranges of elements but has: {_shown(part)}")
     start, stop, step = cast("tuple[int, int, int]", part)
     if not consumed <= start < stop or not step or stop - start > MAX_STRAGGLING:
-        raise damaged("position.beyond", f"is no range of elements behind {consumed}: {_shown(part)}")
+        raise damaged("position.beyond", f"is no range of elements after {consumed}: {_shown(part)}")
     return range(start, stop, step)
 
 
@@ -665,7 +665,7 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
             has too many shards.
     """
     is_same_rank = (saved.world_size, saved.rank) == (plan.world_size, plan.rank)
-    if saved.position is None and not (is_same_rank and saved.step):  # behind a step, other ranks may have begun
+    if saved.position is None and not (is_same_rank and saved.step):  # after a step, other ranks may have begun
         return plan.shards
     if plan.indexed != saved.indexed:
         raise StateError("only one of the state's pipe and this one is indexed, so no position means the same in both")

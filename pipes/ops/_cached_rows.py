@@ -80,7 +80,7 @@ class RowsByPosition(CachedRows):
     def __init__(self, folder: Path, limit: int, length: int, *, outlives: bool) -> None:
         super().__init__(folder, limit)
         self._files: list[RowFile] = []
-        self._run_ends: list[int] = []  # behind the last position of a file of adjacent rows
+        self._run_ends: list[int] = []  # after the last position of a file of adjacent rows
         self._file_of = np.full(length, _MISSING, np.int32)
         self._place_of = np.zeros(length, np.int32)
         self._pending = _Pending()
@@ -223,8 +223,8 @@ class Page(NamedTuple):
 
     Attributes:
         start, stop: their numbers in the unit.
-        at, end: the plain cursors of the input at the first of them and behind the last.
-        last: whether the unit ends behind them.
+        at, end: the plain cursors of the input at the first of them and after the last.
+        last: whether the unit ends after them.
         file: the file of those that were not skipped.
         skipped: those that were skipped, by their place in the page.
     """
@@ -360,7 +360,7 @@ def _packed(rows: BlockRows, buffers: Buffers) -> Node:
         raise UnfitRowsError(
             f"`cache` cannot hold these rows: {error}; it holds numbers, text, bytes, dates, NumPy arrays, tensors, "
             "and lists, tuples and dicts of these, because reading them back must run no code; `map` the rows to such "
-            "values before `cache()`, and back behind it"
+            "values before `cache()`, and back after it"
         ) from error
 
 
@@ -395,7 +395,7 @@ def steps_before(source: Stage) -> tuple[SkippingStep, ...]:
 
 
 def find_renumbering(source: Stage) -> Stage | None:
-    """Return an operator that renumbers the rows behind one that fails, if there is one.
+    """Return an operator that renumbers the rows after one that fails, if there is one.
 
     A record that a parser skips is malformed each time, but a function that fails may work the next time.
     """

@@ -67,7 +67,7 @@ class RowNumbers(NamedTuple):
     step: int = 1
 
     def after(self, rows: int) -> RowNumbers:
-        """The numbers of the rows behind the first `rows` of them."""
+        """The numbers of the rows after the first `rows` of them."""
         return RowNumbers(self.first + rows * self.step, self.step)
 
 

@@ -51,7 +51,7 @@ class FixedTurns(Turns, Protocol):
 
     @property
     def idle(self) -> Ints:
-        """The inputs that have no turn behind the last edge."""
+        """The inputs that have no turn after the last edge."""
         ...
 
     def first_end(self, rows: Ints) -> int:
@@ -223,7 +223,7 @@ class ShuffledTurns:
     """The turns of another order, permuted at random within blocks of `SHUFFLED_TURNS` and between its edges.
 
     Attributes:
-        end: the last block ends here, and no turn behind it is used.
+        end: the last block ends here, and no turn after it is used.
     """
 
     def __init__(self, turns: FixedTurns, key: Key, end: float = math.inf) -> None:

@@ -211,7 +211,7 @@ def _skips_of(skipped: Iterable[Skipped]) -> Skips:
 def _filled_batches(stage: StageView, size: int, at: Cursor, context: Context, *, drop_last: bool) -> Iterator[Block]:
     """Give batches of `size` rows that were not skipped, each in a block of its own.
 
-    A resume then begins right behind a batch, however many rows failed before it.
+    A resume then begins right after a batch, however many rows failed before it.
     """
     row = at.row
     pieces: list[Block] = []

@@ -141,7 +141,7 @@ class BatchBySize(TokenOfInput):
 
 
 def _batches(batches: list[list[Block]], row: int, end: Cursor) -> Block:
-    """Return complete batches, the first of which is row `row`. `end` is the input's cursor behind them."""
+    """Return complete batches, the first of which is row `row`. `end` is the input's cursor after them."""
     elements: list[object] = [concat([block.rows[:] for block in blocks]) for blocks in batches]
     traced = batches[0][0].origins is not None
     origins = [Origin.joined(join_origins(blocks) or ()) for blocks in batches] if traced else None
@@ -164,7 +164,7 @@ def bucket_by_length(
         a ccc bb a bb ccc   ->   bucket_by_length(2, len): [a a] [ccc ccc] [bb bb]
 
     Element: a list of rows; of a table a `feedpipe.Rows`. Order: batches come in the order of their first rows, and the
-    rows of a batch in the input's; put a `shuffle(window=...)` behind it to mix batches. Length: unknown; streamed.
+    rows of a batch in the input's; put a `shuffle(window=...)` after it to mix batches. Length: unknown; streamed.
     State: a position in the input; a resume groups at most `window` rows again. Memory: as many rows.
 
     Args:

@@ -406,7 +406,7 @@ class _Unit(Operator):
 
 
 def parses_files(root: Node) -> bool:
-    """Return whether shards divide a streamed pipe by units of files, with row-local operators behind these."""
+    """Return whether shards divide a streamed pipe by units of files, with row-local operators after these."""
     node, parses = root, False
     while not node.indexed:
         if len(node.inputs) != 1 or node.op.order is not Order.ROW_LOCAL:
@@ -440,7 +440,7 @@ def _number_of(units: Stage, number: int, context: Context) -> int:
     """Return the number of a unit among all units of the pipe."""
     if isinstance(units.op, _Unit):
         return units.op.number
-    if not units.op.hands_out:
+    if not units.op.deals_units:
         return number
     _, index, _ = next(units.op.trace(units, number, context))
     return index

@@ -567,7 +567,7 @@ def _stack_promoted(arrays: Sequence[Any], rules: Rules) -> object:
 def _jagged(values: Sequence[object], field: str, rules: Rules) -> JaggedData:
     check_agreement("dimensions", values, _ndim, field)
     arrays = cast("Sequence[Array]", values)
-    check_agreement("shapes behind the first dimension", arrays, lambda array: _shape(array)[1:], field)
+    check_agreement("shapes after the first dimension", arrays, lambda array: _shape(array)[1:], field)
     whole = _native(np.concatenate([array for array in arrays if len(array)] or arrays[:1]))  # empty ones have no dtype
     _check_kind(whole, values, field, rules)
     return JaggedData(whole, offsets_of([len(array) for array in arrays]))

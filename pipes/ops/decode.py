@@ -159,7 +159,7 @@ class Decoder:
         return {key: self._decode(key, value) for key, value in row.items()}
 
     def _decode(self, ending: str, value: object) -> object:
-        """Decode `value` if it is bytes; `ending` is the part of a file's name behind its first dot."""
+        """Decode `value` if it is bytes; `ending` is the part of a file's name after its first dot."""
         if not isinstance(value, bytes):
             return value
         ending = ending.lower()

@@ -51,7 +51,7 @@ def filter(
     Args:
         predicate: a function that is called once for each row; its errors come with file, line and row (`RowError`). Or
             an expression of `pyarrow.compute` over the columns of a table, such as `pc.field("x") > 3`: it tests many
-            rows at once, and makes no row a Python object. A row for which it is null is left out. Right behind Parquet
+            rows at once, and makes no row a Python object. A row for which it is null is left out. Right after Parquet
             files, or with only `select` and other such filters between, it leaves out row groups by their statistics.
         on_error, retry: what happens to a row on which `predicate` fails; see `map`. An expression is not tried again.
 

@@ -45,7 +45,7 @@ def fork(pipe: Pipe[T], /, count: int = 2, *, limit: int | str = "256MiB") -> tu
     for all of them, and rows wait for the branches that lag. If the pipe is indexed, rows are made once if the branches
     ask for the same ones, one branch after the other, as `zip` does. Branches in several loaders share nothing: each
     loader runs the pipe by itself. So does a branch that begins when the others are more than `limit` ahead, as in
-    `a.concat(b)`, or that resumes behind them. Branches share the rows, so a function must not change a row in place.
+    `a.concat(b)`, or that resumes after them. Branches share the rows, so a function must not change a row in place.
 
     Args:
         count: the number of branches.

@@ -262,7 +262,7 @@ class _Feed:
             self._starts.append((0, self._block.at.advance(self._place)))
 
     def token(self, emitted: int) -> Json:
-        """Return the token of the output behind `emitted` outputs of the last row taken."""
+        """Return the token of the output after `emitted` outputs of the last row taken."""
         first = max(0, self.taken - 1 - self._window) if self._window is not None else 0
         return [self._cursor(first).plain, self.taken - first, emitted]
 

@@ -54,7 +54,7 @@ MIN_STRETCH = 32
 WINDOW = 8192
 """Turns that are computed at once."""
 FIRST_WINDOW = 128
-"""The same behind the end of an input, as others may end soon."""
+"""The same after the end of an input, as others may end soon."""
 
 
 def mix(
@@ -77,7 +77,7 @@ def mix(
     loader's epoch.
 
     **Schedule.** `weights={0: [1, 0], 50_000: [1, 1]}` gives other weights from row 50,000 of a pass on. Rows are those
-    of the mixture on all ranks together, never steps of a loader; put `mix` behind `batch`, and they are batches. Each
+    of the mixture on all ranks together, never steps of a loader; put `mix` after `batch`, and they are batches. Each
     input has given its part of all rows so far, give or take about two rows, so a ramp of a thousand stages is exact
     too. A pipe of weight 0 gives nothing in a stage, unless all pipes that are left have weight 0. With `steps=` of a
     loader the schedule goes on over its epochs, and it begins again with each pass over the data. Of streamed pipes,

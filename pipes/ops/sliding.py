@@ -32,7 +32,7 @@ ROWS_WITHOUT_WINDOW = 10_000
 
 
 def sliding(pipe: Pipe[T], /, size: int, step: int = 1, *, key: Key | None = None) -> Pipe[Sequence[T]]:
-    """Give windows of `size` neighbouring rows; each begins `step` rows behind the one before.
+    """Give windows of `size` neighbouring rows; each begins `step` rows after the one before.
 
         a b c d e   ->   sliding(3): [a b c] [b c d] [c d e]
 

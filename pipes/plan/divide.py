@@ -358,7 +358,7 @@ class Part:
 
     Attributes:
         listed: the spans in some rounds of the `repeat` around.
-        later: shards and shard: in all rounds behind those, the run has the part of that shard; None for no part.
+        later: shards and shard: in all rounds after those, the run has the part of that shard; None for no part.
         until: round, span and places at which the run ends; None if it does not end before.
     """
 

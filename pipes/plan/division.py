@@ -479,7 +479,7 @@ class GranuleDivision(Division):
 class ChosenUnits(PlacedShard):
     """The units at some places in the order of a pass; of a unit in `parts`, only these slots."""
 
-    hands_out: ClassVar[bool] = True
+    deals_units: ClassVar[bool] = True
 
     chosen: Indices = field(repr=False, compare=False)
     permutation: Permutation | None = field(repr=False, compare=False)
@@ -518,7 +518,7 @@ class ChosenUnits(PlacedShard):
 
 
 def _path(units: Stage, rows: Stage) -> list[Stage]:
-    """The stages from behind `units` to `rows`."""
+    """The stages from after `units` to `rows`."""
     path: list[Stage] = []
     stage = rows
     while stage is not units:

@@ -14,7 +14,7 @@ from .division import SharedRead
 from .plan import Plan
 
 _OTHER_ROWS = (
-    "gives other rows in each epoch, because the rows before it are shuffled anew; for fixed parts of the data use "
+    "gives other rows in each epoch, because the rows before it are shuffled again; for fixed parts of the data use "
     "`split`, or `shuffle(each_epoch=False)`"
 )
 

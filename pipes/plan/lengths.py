@@ -119,7 +119,7 @@ class Lengths:
         if times * units > MAX_UNITS_COUNTED:
             raise PlanError(
                 with_call_site(
-                    f"`{node.op.kind}` divides {units} units anew in each of {times} rounds, so computing the "
+                    f"`{node.op.kind}` divides {units} units again in each of {times} rounds, so computing the "
                     "lengths of the ranks would take too long; give the loader `steps=`, and `repeat()` no number",
                     node.call_site,
                 )

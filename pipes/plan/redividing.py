@@ -92,7 +92,7 @@ class _Rest:
         return begun | {number for part in self.parts for number, _ in part.listed}
 
     def _later_rounds_are_whole(self) -> bool:
-        """Whether nobody has begun the rounds behind those listed: each shard of a division still has its part."""
+        """Whether nobody has begun the rounds after those listed: each shard of a division still has its part."""
         later = {part.later for part in self.parts if part.later is not None and part.until is None}
         return bool(later) and len(later) == next(iter(later))[0] == len({shard for _, shard in later})
 

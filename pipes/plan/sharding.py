@@ -1,7 +1,7 @@
 """`Sharding`: the places of a graph where rows are divided among shards, and the rows of a shard of units.
 
 Sharding never changes what a pipe means: all shards together give the rows of `for x in pipe`. The rows are divided
-behind the longest indexed part, or behind the last operator that looks at the position of a row among all rows.
+after the longest indexed part, or after the last operator that looks at the position of a row among all rows.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Sharding:
         for source in node.inputs:
             if node.op.order is Order.GLOBAL and not source.has_user_boundary:
                 reason = f"`{node.op.kind}` needs all of its rows beside an input that is divided among the shards"
-                repair = f"put `shard_by_rank()` behind `{node.op.kind}`, so that its rows are divided"
+                repair = f"put `shard_by_rank()` after `{node.op.kind}`, so that its rows are divided"
                 self.shared_reads[source] = SharedRead(reason, repair=repair)
                 inputs.append(source)
             else:

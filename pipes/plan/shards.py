@@ -165,7 +165,7 @@ class NeighboursShard(RowsShard):
     """Ranges of neighbouring rows of an indexed input, in the order of the input.
 
     The shards take ranges of `NEIGHBOURS` rows in turn, then one range of equal length each of the rest. Single rows in
-    turn would follow the period of the data: of numbers behind a filter for odd ones, one of two shards would get all.
+    turn would follow the period of the data: of numbers after a filter for odd ones, one of two shards would get all.
     """
 
     @staticmethod
@@ -183,7 +183,7 @@ class NeighboursShard(RowsShard):
         return np.where(at < in_rounds, (turns * self.shards + self.shard) * NEIGHBOURS + inside, left + at - in_rounds)
 
     def _ranges(self, stage: StageView) -> tuple[int, int]:
-        """The number of ranges of the shard, and its first row behind them."""
+        """The number of ranges of the shard, and its first row after them."""
         rows = _row_count(stage)
         rounds = _rounds(rows, self.shards)
         in_rounds = rounds * NEIGHBOURS * self.shards

@@ -190,7 +190,7 @@ class RowStream:
 class RemoteRun(ABC):
     """Runs the shards in this process, in turn; their rows before `remote` come from workers, by streams.
 
-    A worker keeps some blocks ready in each stream. When it dies, the next one opens its streams again, behind the
+    A worker keeps some blocks ready in each stream. When it dies, the next one opens its streams again, after the
     blocks that have arrived. Readers may be in several threads, because of `prefetch`.
 
     Args:

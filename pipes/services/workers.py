@@ -190,7 +190,7 @@ class Fetcher(Protocol):
 
 
 def fetched(fetcher: Fetcher, number: int, key: object, worker: int) -> Step | ShardEnd:
-    """The element of a key, or the end, with the position behind it."""
+    """The element of a key, or the end, with the position after it."""
     try:
         element = fetcher.fetch(number, key)
     except FetchEnd:

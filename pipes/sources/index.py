@@ -163,7 +163,7 @@ def _kind(listing: Listing, footers: Footers) -> _Kind | None:
 
     call: Any = pc
     for kind in _KINDS if footers else ():
-        # An option behind the name of a URL is no part of the name.
+        # An option after the name of a URL is no part of the name.
         if call.all(call.match_substring_regex(listing.paths, kind.endings + r"(\?[^/]*)?$")).as_py():
             return kind
     if footers is True:
@@ -207,7 +207,7 @@ class _Work:
     def grown(
         self, before: Index
     ) -> list[tuple[FileBlock, BlockPlace | None]] | Iterator[tuple[FileBlock, BlockPlace | None]] | None:
-        """The blocks of the version behind `before`; None if nothing has changed."""
+        """The blocks of the version after `before`; None if nothing has changed."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -98,7 +98,7 @@ def list_files(
         raise ArgumentTypeError(
             with_call_site(
                 "`paths` must be paths but got a pipe, whose paths are known only when it runs; chain the reader "
-                "behind it, as in `pipe.open_files().parse_csv()`"
+                "after it, as in `pipe.open_files().parse_csv()`"
             )
         )
     selection = Selection(

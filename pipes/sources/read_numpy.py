@@ -53,7 +53,7 @@ def read_numpy(
 
     Local files are memory-mapped, and travel to other processes as paths. Remote files are read by rows, up to 16
     ranges at a time; but those in Fortran order are read whole, once in each process. Rows are read-only. Do not change
-    the files while the pipe is in use: if a mapped file becomes shorter, the system ends a process that reads behind
+    the files while the pipe is in use: if a mapped file becomes shorter, the system ends a process that reads beyond
     its end.
 
     An `.npz` file holds several arrays, and a column is the one of its name; `read_numpy({"x": path, "y": path})` reads

@@ -56,7 +56,7 @@ def read_sql(
     are then. A state keeps these ranges: a loader that loads it reads the same ones. PostgreSQL gives one snapshot to
     all connections of all ranks, which lives as long as the pipe in the first process of the job. Where there is no
     snapshot, and after a restart, each range must have as many rows as were counted, with the same first and last key.
-    So rows may be added behind the last key in the meantime; they are read by jobs that begin later. Several ranks need
+    So rows may be added after the last key in the meantime; they are read by jobs that begin later. Several ranks need
     a process group, unless `snapshot` is None.
 
     Args:
@@ -301,7 +301,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
     """Reads ranges, one after the other, over one connection.
 
     A place is [the key of the last row before it, the rows of the range before it]. After a lost connection, another
-    one continues behind the last row that came.
+    one continues after the last row that came.
     """
 
     beginning: ClassVar[Place] = (None, 0)
@@ -354,7 +354,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
     def _batches(
         self, unit: RangeUnit, last: Key | None, count: int
     ) -> Iterator[tuple[pa.RecordBatch, Key | None, Key | None]]:
-        """The batches behind a row, each with its first and last key.
+        """The batches after a row, each with its first and last key.
 
         Args:
             unit: the range.

@@ -57,7 +57,7 @@ def local_path(file: File) -> str | None:
 def map_file(path: str, name: str) -> pa.Buffer:
     """Map a local file, or give another view of its mapping. The mapping ends with the last view.
 
-    If the file becomes shorter later, the system ends a process that reads behind its end.
+    If the file becomes shorter later, the system ends a process that reads beyond its end.
 
     Args:
         path: of the file.

@@ -174,7 +174,7 @@ class RemoteStream(_RemoteReader, io.RawIOBase):
 
     Args:
         file: is read.
-        part: the bytes that will be read. Their fetch starts at once, and nothing behind them is fetched ahead.
+        part: the bytes that will be read. Their fetch starts at once, and nothing after them is fetched ahead.
     """
 
     def __init__(self, file: RemoteFile, part: range | None = None) -> None:

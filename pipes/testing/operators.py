@@ -355,7 +355,7 @@ def check_shards(root: Node, rows: Sequence[object], *, seed: int, epoch: int, r
     if not root.inputs or root.op.order is Order.GLOBAL:
         return
     if any(node.inputs and node.op.order is Order.GLOBAL and node.has_user_boundary for node in walk(root)):
-        return  # behind `shard_by_rank`, such an operator looks at the rows of one shard
+        return  # after `shard_by_rank`, such an operator looks at the rows of one shard
     if root.indexed and type(root.op).resolve is not Operator.resolve:
         return  # it knows its input rows by number, so it takes no others
     original = root

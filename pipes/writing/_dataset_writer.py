@@ -35,7 +35,7 @@ from ._run import ChunkedRun, SavedRun
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Piece = TypeVar("Piece")
+Item = TypeVar("Item")
 
 FILE_SIZE = "256MiB"
 
@@ -64,8 +64,8 @@ class Limits(NamedTuple):
 
 
 @dataclass
-class Sink(ABC, Generic[Piece]):
-    """A format of files. A piece of the rows is what it writes at once: a record, or a table.
+class Sink(ABC, Generic[Item]):
+    """A format of files. An item of the rows is what it writes at once: a record, or a table.
 
     The fields are the arguments that files depend on.
 
@@ -92,43 +92,43 @@ class Sink(ABC, Generic[Piece]):
         """Begin with the types of an earlier run."""
 
     @abstractmethod
-    def pieces(self, run: ChunkedRun) -> Iterator[Piece]:
-        """The pieces of a run."""
+    def items(self, run: ChunkedRun) -> Iterator[Item]:
+        """The items of a run."""
 
     @abstractmethod
-    def open(self, file: OutputFile, first: Piece | None) -> AbstractContextManager[Callable[[Piece], object]]:
-        """Begin a file; the function writes a piece, and the end of the block completes the file.
+    def open(self, file: OutputFile, first: Item | None) -> AbstractContextManager[Callable[[Item], object]]:
+        """Begin a file; the function writes an item, and the end of the block completes the file.
 
         Args:
             file: is empty.
-            first: the first piece; None if the run has none.
+            first: the first item; None if the run has none.
         """
 
-    def rows(self, piece: Piece) -> int:
-        """The number of rows of a piece."""
+    def rows(self, item: Item) -> int:
+        """The number of rows of an item."""
         return 1
 
     def is_full(self, file: OutputFile) -> bool:
-        """Return True if no piece fits into a file that has rows."""
+        """Return True if no item fits into a file that has rows."""
         return file.rows == self.limits.rows or (self.limits.bytes is not None and file.bytes >= self.limits.bytes)
 
-    def fits(self, file: OutputFile, piece: Piece) -> bool:
-        """Return True if a piece fits into a file that has rows and is not full."""
+    def fits(self, file: OutputFile, item: Item) -> bool:
+        """Return True if an item fits into a file that has rows and is not full."""
         return True
 
-    def write(self, pieces: Iterator[Piece], writer: DatasetWriter) -> None:
-        """Write all pieces, and note the place of the run after each file."""
-        piece = next(pieces, None)
-        while piece is not None or not writer.files:  # without rows, one file
-            with writer.next_file() as file, self.open(file, piece) as write:
-                while piece is not None and (not file.rows or self.fits(file, piece)):
-                    write(piece)
-                    rows = self.rows(piece)
+    def write(self, items: Iterator[Item], writer: DatasetWriter) -> None:
+        """Write all items, and note the place of the run after each file."""
+        item = next(items, None)
+        while item is not None or not writer.files:  # without rows, one file
+            with writer.next_file() as file, self.open(file, item) as write:
+                while item is not None and (not file.rows or self.fits(file, item)):
+                    write(item)
+                    rows = self.rows(item)
                     file.count_rows(rows)
                     writer.run.rows += rows
-                    piece = None if self.is_full(file) else next(pieces, None)
+                    item = None if self.is_full(file) else next(items, None)
             writer.note_place()
-            piece = next(pieces, None) if piece is None else piece
+            item = next(items, None) if item is None else item
 
 
 def write_dataset(
@@ -200,7 +200,7 @@ class DatasetWriter:
     there. Its name has the number of the files and of the run: a run whose file is gone was taken over.
 
     Attributes:
-        run: counts the rows of its pieces that were taken.
+        run: counts the rows of its items that were taken.
         manifest: its path.
         files: the entries of the complete files.
         bytes: the bytes of these.
@@ -276,7 +276,7 @@ class DatasetWriter:
         """Write the rest of the run, and the manifest."""
         self._bar = bar
         try:
-            self._sink.write(self._sink.pieces(self.run), self)
+            self._sink.write(self._sink.items(self.run), self)
         except BaseException:
             with suppress(SourceError):
                 self._save()

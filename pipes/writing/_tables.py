@@ -19,7 +19,7 @@ from ..core.rows import ArrowArray, Rows, number_dtype, scalars
 from ..errors import ArgumentError, DataError, with_call_site
 from ..formats.columns import decoded_type, format_names, suggest_name
 from ..formats.table_format import NULL
-from ._dataset_writer import DatasetWriter, OutputFile, Piece, Sink
+from ._dataset_writer import DatasetWriter, Item, OutputFile, Sink
 from ._run import ChunkedRun, SavedRun
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 256
 """The rows that become columns, or come from a worker, at a time."""
 _MAX_TABLE_BYTES = 2**26  # of memory, about
-_SPLIT_ROWS = 2**19  # divided by folder at a time; short pieces of a folder cost as much as long ones
+_SPLIT_ROWS = 2**19  # divided by folder at a time; short slices of a folder cost as much as long ones
 
 
 @dataclass
-class ColumnSink(Sink[Piece]):
+class ColumnSink(Sink[Item]):
     """A format whose rows have the same columns.
 
     Attributes:
@@ -77,25 +77,25 @@ class TableSink(ColumnSink["pa.Table"]):
     def open(self, file: OutputFile, first: pa.Table | None) -> AbstractContextManager[Callable[[pa.Table], object]]:
         return self.open_tables(file, self.builder.schema_without_rows() if first is None else first.schema)
 
-    def rows(self, piece: pa.Table) -> int:
-        return len(piece)
+    def rows(self, item: pa.Table) -> int:
+        return len(item)
 
-    def pieces(self, run: ChunkedRun) -> Iterator[pa.Table]:
+    def items(self, run: ChunkedRun) -> Iterator[pa.Table]:
         if not self.folder_columns:
             return slice_tables(map(self.builder.batch, run), self.max_rows, self.max_bytes, self.limits.rows)
         return slice_tables(map(self.builder.batch, run), _SPLIT_ROWS, self.max_bytes, None)
 
-    def write(self, pieces: Iterator[pa.Table], writer: DatasetWriter) -> None:
+    def write(self, items: Iterator[pa.Table], writer: DatasetWriter) -> None:
         if self.folder_columns:
             with FolderFiles(writer, self) as files:
-                for table in pieces:
+                for table in items:
                     check_folder_columns(table.schema, self.folder_columns)
                     for folder, rows in split_by_folder(table, self.folder_columns):
                         files.add(folder, rows)
                     writer.run.rows += len(table)
                     files.note_place()
                 files.finish()
-        super().write(pieces, writer)
+        super().write(items, writer)
 
 
 Values: TypeAlias = "list[object] | ArrowArray"

@@ -302,7 +302,7 @@ class TFRecordSink(ColumnSink[bytes]):
     def ending(self) -> str:
         return "tfrecord" if self.compression is None else "tfrecord.gz"
 
-    def pieces(self, run: ChunkedRun) -> Iterator[bytes]:
+    def items(self, run: ChunkedRun) -> Iterator[bytes]:
         return chain.from_iterable(write_records(self.builder.batch(chunk)) for chunk in run)
 
     @contextmanager

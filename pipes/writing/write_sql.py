@@ -42,7 +42,7 @@ def write_sql(
     """Write the rows of a pipe into a table of a database; return the number of its rows, of all its runs.
 
     Each transaction also writes how far the pipe has come, into the table `feedpipe_writes` of the same database. If a
-    run fails or is killed, call `write_sql` again with the same pipe and table: it goes on behind the rows that are
+    run fails or is killed, call `write_sql` again with the same pipe and table: it goes on after the rows that are
     there, so each row is in the table exactly once. A run that another one has taken over writes nothing more.
 
     Element: a dict. The first 1,024 rows fix the columns, and the types of those that `schema` does not name. Other
@@ -225,7 +225,7 @@ class TableWriter:
         self._drops = replaces and self.has_table
 
     def go_on(self, last: WriteProgress) -> None:
-        """Go on behind the rows of the last write, whose run can write nothing from now on."""
+        """Go on after the rows of the last write, whose run can write nothing from now on."""
         progress = last._replace(run=self._run)
         self._transaction(lambda connection: self._update(connection, last.run, progress))
         self._written = progress

@@ -103,7 +103,7 @@ class TarSink(Sink[TarRow]):
     def ending(self) -> str:
         return "tar"
 
-    def pieces(self, run: ChunkedRun) -> Iterator[TarRow]:
+    def items(self, run: ChunkedRun) -> Iterator[TarRow]:
         return chain.from_iterable(cast("Iterable[Sequence[TarRow]]", run))
 
     @contextmanager
@@ -122,9 +122,9 @@ class TarSink(Sink[TarRow]):
     def is_full(self, file: OutputFile) -> bool:
         return file.rows == self.limits.rows
 
-    def fits(self, file: OutputFile, piece: TarRow) -> bool:
+    def fits(self, file: OutputFile, item: TarRow) -> bool:
         size = self.limits.bytes
-        return size is None or _archive_bytes(file.bytes + len(piece.data)) <= size
+        return size is None or _archive_bytes(file.bytes + len(item.data)) <= size
 
 
 def _archive_bytes(size: int) -> int:
@@ -174,7 +174,7 @@ def _check_key(key: object) -> str:
         raise ValueError(f"`{KEY}` must be a relative path, without `.` and `..` in it, but is: {key!r}")
     if "." in folders[-1]:
         raise ValueError(
-            f"`{KEY}` must have no dot behind its last slash, because the extension begins there, but is: {key!r}"
+            f"`{KEY}` must have no dot after its last slash, because the extension begins there, but is: {key!r}"
         )
     if re.fullmatch(r"__.*__", folders[0]):
         raise ValueError(f"`{KEY}` must not begin as in `__meta__`, which readers leave out, but is: {key!r}")
@@ -208,7 +208,7 @@ def encode_value(ending: str, value: object, encoders: Mapping[str, Encode]) -> 
     """Encode a value.
 
     Args:
-        ending: the text behind the first dot of the file's name.
+        ending: the text after the first dot of the file's name.
         value: is encoded.
         encoders: functions of the user by ending or extension; they come before the built-in ones.
 

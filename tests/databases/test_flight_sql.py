@@ -83,7 +83,7 @@ def test_errors(server: FlightSqlServer) -> None:
 
 
 def test_a_server_that_ends_in_the_middle(server: FlightSqlServer) -> None:
-    """Another one goes on behind the last row."""
+    """Another one goes on after the last row."""
     with FlightSqlServer() as other:
         other.execute(f"CREATE TABLE points AS SELECT i * 3 AS id, i / 2 AS x FROM range({COUNT}) r(i)")
         rows = iter(points([other.uri, server.uri], snapshot=None))

@@ -124,7 +124,7 @@ PIPES: dict[str, Callable[[RemoteStore], fp.Pipe[Any]]] = {
     "one after another": lambda place: (
         fp.from_sequence(range(5)).concat(read_bytes(place), fp.from_sequence(range(50))).enumerate()
     ),
-    "behind a filter": lambda place: read_bytes(place).shuffle().filter(lambda row: True),
+    "after a filter": lambda place: read_bytes(place).shuffle().filter(lambda row: True),
     "in another thread": lambda place: read_bytes(place).shuffle().prefetch(2),
 }
 
@@ -194,7 +194,7 @@ def test_the_first_row_takes_one_request(name: str) -> None:
     assert len(place.requests) > 1
 
 
-@pytest.mark.parametrize("name", [name for name in PIPES if name != "behind a filter"])
+@pytest.mark.parametrize("name", [name for name in PIPES if name != "after a filter"])
 def test_law(name: str) -> None:
     place = RemoteStore({})
     pipe = PIPES[name](place)

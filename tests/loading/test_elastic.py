@@ -75,7 +75,7 @@ def test_rows_that_fail_are_counted_and_recorded_once(seed: int, tmp_path: Path)
     if job is not None and job.skipped is not None:
         assert job.skipped == skipped, repr(pipe)
         records = [json.loads(line) for path in folder.iterdir() for line in path.read_text().splitlines()]
-        # A row behind a state is recorded again on another number of ranks.
+        # A row after a state is recorded again on another number of ranks.
         rows = {(record["name"], *record["rounds"], record["repr"]) for record in records}
         assert len(rows) == sum(skipped.values()), repr(pipe)
 
@@ -213,7 +213,7 @@ def test_ranks_begin_an_epoch_alike_although_some_are_through_a_cut_pass():
     loader = Job(pipe, 3, states, seed=1, steps=100).loaders[0]
     schedule, progress = loader._schedule, loader._progress
     assert progress.redivision and progress.later
-    assert schedule.standing(progress) == schedule.standing(schedule.next_pass(schedule.next_pass(progress)))
+    assert schedule.epoch_start(progress) == schedule.epoch_start(schedule.next_pass(schedule.next_pass(progress)))
 
 
 @settings(max_examples=examples(25 * SOAK), deadline=None)

@@ -146,7 +146,7 @@ def test_ranks_that_loaded_different_states_say_so():
     for steps in ([2, 2], [3, 1]):
         _, states = Job(pipe, 2, seed=1).take(steps)
         loader = Job(pipe, 3, states, seed=1).loaders[0]
-        digests.append(loader._schedule.standing(loader._progress).facts["the states from which it goes on"])
+        digests.append(loader._schedule.epoch_start(loader._progress).facts["the states from which it goes on"])
     assert digests[0] != digests[1]
 
 
@@ -154,7 +154,7 @@ def test_even_ranks_that_cannot_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     pipe = numbers()
     _, states = Job(pipe, 2, seed=1).take([2, 2])
     monkeypatch.setattr(OpenRunLengths, "of_shards", lambda *_: None)  # as for an operator that asks for rows
-    with pytest.raises(PlanError, match="divided anew among 3 ranks.*`even=None` or `steps=`"):
+    with pytest.raises(PlanError, match="divided again among 3 ranks.*`even=None` or `steps=`"):
         Job(pipe, 3, states, seed=1, even="drop")
     assert [len(list(islice(loader, 9))) for loader in Job(pipe, 3, states, seed=1, steps=9, even="auto").loaders]
 

@@ -36,7 +36,7 @@ def through_json(state: Any) -> Any:
 
 
 def check_resumes(pipe: fp.Pipe[Any], *, epochs: int = 1, every: int = 1, **arguments: Any) -> list[str]:
-    """Go on from the state behind each element; return the elements of all epochs."""
+    """Go on from the state after each element; return the elements of all epochs."""
     loader = fp.Loader(pipe, seed=3, **arguments)
     elements, states = [], [through_json(loader.state_dict())]
     for _ in range(epochs):
@@ -82,7 +82,7 @@ def check_ranks(
 
 
 def check_elastic(pipe: fp.Pipe[Any], taken: int, **arguments: Any) -> None:
-    """One rank becomes three behind `taken` elements of an epoch; together they have each element once."""
+    """One rank becomes three after `taken` elements of an epoch; together they have each element once."""
     loader = fp.Loader(pipe, seed=3, **arguments)
     elements = texts(islice(loader, taken))
     state = through_json(loader.state_dict())

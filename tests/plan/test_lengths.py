@@ -85,7 +85,7 @@ CHAINS = {
     "batch in repeat": lambda p: p.shuffle(window=60).batch(8).repeat(2),
     "take of each shard": lambda p: p.shard_by_rank().take(100).shuffle(window=60),
     "concat": lambda p: p.concat(p.shuffle(window=60), fp.from_sequence(range(77))).batch(5),
-    "behind the deal": lambda p: p.take(1000).map(str).batch(3),
+    "after the deal": lambda p: p.take(1000).map(str).batch(3),
 }
 
 
@@ -129,7 +129,7 @@ def test_an_operator_that_reads_rows_for_its_length():
 def test_many_rounds_of_many_units_are_refused(uneven, monkeypatch):
     monkeypatch.setattr(lengths_module, "MAX_UNITS_COUNTED", 100)
     pipe = fp.read_parquet(uneven).shuffle(window=60).repeat(5)
-    with pytest.raises(PlanError, match=r"`repeat` divides 24 units anew in each of 5 rounds.*`steps=`"):
+    with pytest.raises(PlanError, match=r"`repeat` divides 24 units again in each of 5 rounds.*`steps=`"):
         len(fp.Loader(pipe, rank=0, world_size=2))
 
 

@@ -1,4 +1,4 @@
-"""What runs after a pass was divided anew: errors name the right rows."""
+"""What runs after a pass was divided again: errors name the right rows."""
 
 from __future__ import annotations
 

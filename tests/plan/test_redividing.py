@@ -1,4 +1,4 @@
-"""What the new shards get of a pass that is divided anew in the middle: all that is left, and nothing needless."""
+"""What the new shards get of a pass that is divided again in the middle: all that is left, and nothing needless."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 
 
 def redivisions(job: Job) -> list[Redivision]:
-    """What the ranks of a job that has loaded states run, if that was divided anew."""
+    """What the ranks of a job that has loaded states run, if that was divided again."""
     return [loader._progress.redivision for loader in job.loaders if loader._progress.redivision]
 
 

@@ -32,7 +32,7 @@ def shards_of(count: int, operators: list[PlacedShard]) -> list[Stage]:
 
 
 @given(counts, st.integers(1, 5), st.integers(0, 4), parts)
-@example(100, 2, 2, slice(48, 49, 1))  # behind the ranges that shards take in turn
+@example(100, 2, 2, slice(48, 49, 1))  # after the ranges that shards take in turn
 @example(100, 2, 2, slice(48, 50, 2))
 @example(130_000, 2, 3, slice(10, 300, 2))  # ranges that are read as slices
 @example(130_000, 2, 3, slice(10, 300, 1))

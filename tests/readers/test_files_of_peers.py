@@ -71,7 +71,7 @@ def test_a_state_fits_whether_or_not_a_package_has_registered_its_types(tmp_path
     nested = pa.StructArray.from_arrays([values], ["x"])
 
     def loader() -> fp.Loader[Any]:
-        """Of a file that is written anew: a process reads the footer of a file once."""
+        """Of a file that is written again: a process reads the footer of a file once."""
         pq.write_table(pa.table({"x": values, "nested": nested}), tmp_path / "a.parquet")
         return fp.Loader(fp.read_parquet(tmp_path / "a.parquet").filter(lambda row: True))
 

@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
 
 
 def as_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """Takes what is written to stderr; each count is shown. No fixture: pytest sets `sys.stderr` behind these."""
+    """Takes what is written to stderr; each count is shown. No fixture: pytest sets `sys.stderr` after these."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(progress_bar, "SECONDS", 0.0)

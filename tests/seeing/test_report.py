@@ -44,7 +44,7 @@ def measures_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pipe_of(steps: list[str], counts: Counter[int] | None = None) -> fp.Pipe[object]:
-    """A chain of these steps; if `counts` is given, a map behind each step counts its rows by place."""
+    """A chain of these steps; if `counts` is given, a map after each step counts its rows by place."""
     pipe: fp.Pipe[object] = fp.from_sequence(range(40)).shuffle()
     for place, step in enumerate(steps):
         if step == "map":

@@ -221,7 +221,7 @@ async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
         size = int(parts[-1].partition(b";")[0], 16)
         if size:
             parts.append(await reader.readexactly(size + 2))
-    while parts[-1] != b"\r\n":  # trailers behind the last chunk
+    while parts[-1] != b"\r\n":  # trailers after the last chunk
         parts.append(await reader.readuntil(b"\r\n"))
     return b"".join(parts)
 

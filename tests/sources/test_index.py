@@ -208,7 +208,7 @@ def test_an_index_grows(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (second.number, second.files, second.rows) == (2, 10, 8 * 3 + 4 + 9)
     assert sorted(read_footers) == ["part-000a.parquet", "part-004.parquet"]
     assert Counter(values(read("f.index"))) == Counter(values(read()))
-    assert values(read("f.index"))[-4:] == [77, 78, 79, 80]  # new files are behind
+    assert values(read("f.index"))[-4:] == [77, 78, 79, 80]  # new files are after
     # The first version stays as it was.
     old = fp.list_files("data", recursive=True, manifest="f.index", version=1)
     assert [Path(path).name for path in old] == [f"part-{number:03}.parquet" for number in range(10)]

@@ -85,7 +85,7 @@ def test_a_cancelled_call_is_not_made() -> None:
     late.start()
     late.cancel()
     go.set()
-    last = Task(lambda: None)  # behind it in the queue
+    last = Task(lambda: None)  # after it in the queue
     last.start()
     last.result()
     assert not calls

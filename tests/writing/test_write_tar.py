@@ -165,7 +165,7 @@ def test_long_names(tmp_path: Path) -> None:
         ("a/", "`__key__` must be a relative path"),
         ("./a", "`__key__` must be a relative path"),
         ("a\0b", "`__key__` must be a relative path"),
-        ("a.b/c.d", "`__key__` must have no dot behind its last slash"),
+        ("a.b/c.d", "`__key__` must have no dot after its last slash"),
         ("__meta__/a", "`__key__` must not begin as in `__meta__`"),
     ],
 )

@@ -85,7 +85,7 @@ def burst_items(burst: Burst) -> Iterator[BurstItem]:
 
 
 def _places(end: int, sizes: Sequence[int]) -> tuple[list[int], int]:
-    """Where parts of these sizes begin, behind `end`, and where the last one ends."""
+    """Where parts of these sizes begin, after `end`, and where the last one ends."""
     places: list[int] = []
     for size in sizes:
         places.append(-(-end // ALIGNMENT) * ALIGNMENT)

@@ -230,8 +230,8 @@ class FileBlock:
     def digest(self, root: str) -> bytes:
         """A digest of all values but the times; a copy below another root has the same.
 
-        It is over the number of files, the prefix below the root behind its length, the offsets and bytes of the names
-        behind it, then over each column, each number as a signed integer of 64 bits.
+        It is over the number of files, the prefix below the root after its length, the offsets and bytes of the names
+        after it, then over each column, each number as a signed integer of 64 bits.
         """
         digest = hashlib.blake2b(digest_size=16)
         prefix = self.prefix.removeprefix(root).encode()
@@ -256,7 +256,7 @@ class FileBlock:
 
 
 def block_schema(*, has_units: bool) -> pa.Schema:
-    """The columns of a block: of a file, its name behind the block's prefix, and the attributes of `FileBlock`."""
+    """The columns of a block: of a file, its name after the block's prefix, and the attributes of `FileBlock`."""
     import pyarrow as pa
 
     number = pa.int64()

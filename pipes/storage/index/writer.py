@@ -65,7 +65,7 @@ def write_version(
         address: the folder.
         filesystem: that the folder is on.
         blocks: in order; one that was written before has its place, and is not written again.
-        schemas: those of the blocks; read behind the last block.
+        schemas: those of the blocks; read after the last block.
         fields: those of the units that states are checked against.
 
     Returns:
@@ -116,7 +116,7 @@ class _BlockWriter:
         self._counted = _Counted(stream)
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         self._writer = pa.ipc.new_file(cast("Any", self._counted), schema, options=options)
-        # Of its first message, the file has the schema: behind eight bytes of magic, four of a mark, four of a length.
+        # Of its first message, the file has the schema: after eight bytes of magic, four of a mark, four of a length.
         self._at = _MAGIC_BYTES + len(schema.serialize())
 
     def __enter__(self) -> _BlockWriter:

@@ -71,7 +71,7 @@ def test_a_state_of_other_statistics_is_refused() -> None:
 
 
 class TestLeakage:
-    """Statistics of the rows before a `split`, behind it."""
+    """Statistics of the rows before a `split`, after it."""
 
     @pytest.mark.parametrize("stored", variants())
     def test_warns(self, stored: str) -> None:

@@ -150,7 +150,7 @@ def test_nulls(run: Runs) -> None:
 WRONG: dict[str, tuple[list[Any], str]] = {
     "other shapes": (
         [np.ones((1, 2)), np.ones((2, 3))],
-        r"shapes behind the first dimension \(2,\) and \(3,\) differ at row 2",
+        r"shapes after the first dimension \(2,\) and \(3,\) differ at row 2",
     ),
     "dimensions": ([np.ones(1), np.ones((2, 3))], r"dimensions 1 and 2 differ at row 2"),
     "shapes of tensors": (

@@ -22,7 +22,7 @@ def test_ends_with_the_shortest():
 
 def test_next_to_a_sharded_input_the_other_is_read_whole():
     pipe = fp.from_sequence(range(8)).shard_by_rank().zip(fp.from_sequence("abcd"))
-    with pytest.warns(UserWarning, match=r"again .* `zip` needs all .*; put `shard_by_rank\(\)` behind `zip`"):
+    with pytest.warns(UserWarning, match=r"again .* `zip` needs all .*; put `shard_by_rank\(\)` after `zip`"):
         assert list(fp.Loader(pipe, rank=0, world_size=2, even=None)) == list(zip(range(4), "abcd", strict=True))
 
 

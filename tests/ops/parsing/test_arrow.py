@@ -140,7 +140,7 @@ def test_missing_columns_and_names_in_use(tmp_path: Path, indexed: bool) -> None
 
 def test_arguments() -> None:
     files = fp.from_sequence(["a", "b"])
-    with pytest.raises(ArgumentError, match=r"`indexed` must be left out here: .* put the `shuffle` behind"):
+    with pytest.raises(ArgumentError, match=r"`indexed` must be left out here: .* put the `shuffle` after"):
         files.shuffle().open_files().parse_arrow(indexed=True)
     with pytest.raises(ArgumentError, match="`indexed` must be left out here"):
         files.filter(bool).open_files().parse_arrow(indexed=True)

@@ -130,7 +130,7 @@ def test_a_large_file_serves_many_shards(tmp_path, ranges):
     ranked = [list(fp.Loader(pipe, rank=rank, world_size=3, even=None)) for rank in range(3)]
     assert sorted(sum(ranked, [])) == list(range(2_000))
     assert all(600 < len(rank) < 750 for rank in ranked)
-    # A shuffle behind the parser permutes the ranges, so the first rows may come from any of them.
+    # A shuffle after the parser permutes the ranges, so the first rows may come from any of them.
     loader = fp.Loader(pipe.shuffle(window=10), shards=1, seed=1)
     first, second = list(loader), list(loader)
     assert sorted(first) == sorted(second) == list(range(2_000))

@@ -226,7 +226,7 @@ def test_a_shard_that_is_replaced_before_its_samples_are_read(shards):
 
 
 def test_files_without_positions(shards):
-    with pytest.raises(ArgumentError, match="put the `shuffle` behind `parse_mds` instead"):
+    with pytest.raises(ArgumentError, match="put the `shuffle` after `parse_mds` instead"):
         fp.list_files(shards).shuffle().open_files().parse_mds(indexed=True)
     (shards / "2.mds").write_bytes(encoded(2000, 90)[:-1])
     with pytest.raises(DataError, match=r"2\.mds is cut short: it has \d+ bytes, and its samples end at byte \d+"):

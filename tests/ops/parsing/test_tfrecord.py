@@ -279,7 +279,7 @@ def test_indexes_that_cannot_be_used(with_indexes):
     (with_indexes / "a.tfrecord.gz").write_bytes(gzip.compress(b""))
     with pytest.raises(ArgumentError, match=r"a\.tfrecord\.gz is compressed"):
         list(indexed(with_indexes / "*.gz"))
-    with pytest.raises(ArgumentError, match="put the `shuffle` behind `parse_tfrecord` instead"):
+    with pytest.raises(ArgumentError, match="put the `shuffle` after `parse_tfrecord` instead"):
         fp.list_files(with_indexes).shuffle().open_files().parse_tfrecord(indexed=True)
 
 

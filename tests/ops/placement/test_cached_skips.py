@@ -127,7 +127,7 @@ class TestEachKind:
         expected = list(first)
         with pytest.raises((RowError, DataError)):
             list(loader("raise"))
-        for _ in range(2):  # pages without records are made anew, once
+        for _ in range(2):  # pages without records are made again, once
             quarantined = loader(fp.Quarantine(tmp_path / "bad"))
             assert list(quarantined) == expected
         assert len(records(tmp_path / "bad")) == sum(quarantined.skipped.values()) == sum(first.skipped.values())

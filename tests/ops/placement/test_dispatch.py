@@ -39,7 +39,7 @@ def test_one_process_produces(tmp_path: Path):
 
 
 def test_without_it_each_worker_reads_all():
-    with pytest.warns(PlanWarning, match=r"100% of the input is read again.*put `dispatch\(\)` behind it"):
+    with pytest.warns(PlanWarning, match=r"100% of the input is read again.*put `dispatch\(\)` after it"):
         list(fp.Loader(fp.from_iterable(numbers), workers=2))
 
 

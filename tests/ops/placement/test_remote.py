@@ -82,7 +82,7 @@ def test_all_services_agree(name):
         NUMBERS.filter(most).map(str).remote().map(lambda x: picky(int(x))).shuffle(window=3).batch(2),
         NUMBERS.filter(most).batch(2).remote().flat_map(lambda batch: [picky(x) for x in batch]),
     ],
-    ids=["before", "behind", "behind groups"],
+    ids=["before", "behind", "after groups"],
 )
 def test_errors_keep_operator_and_row(pipe):
     _check_failure(Case(fp.MultiProcess(2), Sample(pipe, shards=3)))

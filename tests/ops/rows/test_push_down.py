@@ -1,4 +1,4 @@
-"""Filters by expressions behind Parquet files: row groups are left out, and no row is."""
+"""Filters by expressions after Parquet files: row groups are left out, and no row is."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_one_order_for_all_epochs(window):
 
 
 def test_one_order_for_all_epochs_on_several_shards():
-    """Ranges of rows come in an order drawn anew before a shuffle that changes, and only before such a one."""
+    """Ranges of rows come in an order drawn again before a shuffle that changes, and only before such a one."""
     source = fp.from_sequence(range(3000)).filter(lambda x: True)
     loader = fp.Loader(source.shuffle(30, each_epoch=False), shards=3)
     assert list(loader) == list(loader)
