@@ -10,6 +10,7 @@ from contextlib import closing
 from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import partial
+from hashlib import blake2b
 from typing import Any, TypeAlias, cast
 from uuid import UUID
 from zlib import crc32
@@ -188,11 +189,13 @@ def _values(values: Sequence[object], error: Exception | None) -> tuple[Ints, Ex
 
 
 # Digests of values: numbers of 64 bits, the same on every machine and in every Python. They divide rows at random, and
-# are no proof that two values are equal: text, bytes and arrays count by their CRC-32. Equal values have equal digests,
+# are no proof that two values are equal: text, bytes and arrays count by a checksum, of 32 bits unless they tell keys
+# apart. Equal values have equal digests,
 # whether they are Python objects or in a column; an int and a float of one value are equal.
 
 
 Digests: TypeAlias = npt.NDArray[np.uint64]
+Checksum: TypeAlias = Callable[[bytes], int]
 
 _MASK = 2**64 - 1
 _STEP = 0x9E3779B97F4A7C15  # the increment of SplitMix64: neighbours are mixed better at this distance
@@ -201,7 +204,7 @@ _STEP = 0x9E3779B97F4A7C15  # the increment of SplitMix64: neighbours are mixed 
 _INT, _NULL, _FLOAT, _TEXT, _BYTES, _ARRAY, _LIST, _RECORD, _OTHER = (_STEP * k & _MASK for k in range(1, 10))
 
 
-def digest_of(value: object) -> int:
+def digest_of(value: object, checksum: Checksum = crc32) -> int:
     """The digest of one value.
 
     Raises:
@@ -211,38 +214,42 @@ def digest_of(value: object) -> int:
         return _of_word(_NULL)
     if isinstance(value, (int, np.integer, np.bool_)):
         number = int(value)
-        return _of_word(_INT, number) if -(2**63) <= number < 2**64 else _of_bytes(_OTHER, hex(number).encode())
+        return (
+            _of_word(_INT, number) if -(2**63) <= number < 2**64 else _of_bytes(_OTHER, hex(number).encode(), checksum)
+        )
     if isinstance(value, (float, np.floating)):
         return _of_float(float(value))
     if isinstance(value, str):
-        return _of_bytes(_TEXT, _encoded(value))
+        return _of_bytes(_TEXT, _encoded(value), checksum)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return _of_bytes(_BYTES, bytes(value))
+        return _of_bytes(_BYTES, bytes(value), checksum)
     if isinstance(value, np.ndarray):
-        return _of_array(value)
+        return _of_array(value, checksum)
     if isinstance(value, np.generic):
-        return digest_of(value.item())
+        return digest_of(value.item(), checksum)
     if isinstance(value, (list, tuple, Rows)):
         result = _LIST + len(value)
         for item in cast("Sequence[object]", value):
-            result = _mixed(result + digest_of(item))
+            result = _mixed(result + digest_of(item, checksum))
         return result
     if isinstance(value, Mapping):
         fields = cast("Mapping[object, object]", value).items()
-        return _mixed(_RECORD + sum(_mixed(digest_of(name) * _STEP + digest_of(field)) for name, field in fields))
+        return _mixed(
+            _RECORD + sum(_mixed(digest_of(name) * _STEP + digest_of(field, checksum)) for name, field in fields)
+        )
     if isinstance(value, (date, time)):
-        return _of_bytes(_OTHER, value.isoformat().encode())
+        return _of_bytes(_OTHER, value.isoformat().encode(), checksum)
     if isinstance(value, (timedelta, UUID, Decimal)):
-        return _of_bytes(_OTHER, str(value.normalize() if isinstance(value, Decimal) else value).encode())
+        return _of_bytes(_OTHER, str(value.normalize() if isinstance(value, Decimal) else value).encode(), checksum)
     if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ())):
-        return _of_array(cast("Any", value).numpy(force=True))
+        return _of_array(cast("Any", value).numpy(force=True), checksum)
     raise UnfitError(
         f"a value of type {type(value).__name__} has no digest that is the same in each process; give a key of numbers "
         "or text"
     )
 
 
-def digests_of_values(values: Sequence[object]) -> Digests:
+def digests_of_values(values: Sequence[object], checksum: Checksum = crc32) -> Digests:
     """Return the digests of Python objects; at once if they are of one type."""
     kinds = set(map(type, values))
     kind = kinds.pop() if len(kinds) == 1 else None
@@ -254,40 +261,40 @@ def digests_of_values(values: Sequence[object]) -> Digests:
     elif kind is float:
         return _of_floats(np.array(values, np.float64))
     elif kind is str:
-        return _of_words(_TEXT, [crc32(_encoded(value)) for value in cast("Sequence[str]", values)])
+        return _of_words(_TEXT, [checksum(_encoded(value)) for value in cast("Sequence[str]", values)])
     elif kind is bytes:
-        return _of_words(_BYTES, [crc32(value) for value in cast("Sequence[bytes]", values)])
+        return _of_words(_BYTES, [checksum(value) for value in cast("Sequence[bytes]", values)])
     elif kind is dict:
         rows = cast("Sequence[dict[object, object]]", values)
         names = rows[0].keys()
         if all(row.keys() == names for row in rows):
-            columns = {name: digests_of_values([row[name] for row in rows]) for name in names}
+            columns = {name: digests_of_values([row[name] for row in rows], checksum) for name in names}
             return digests_of_records(columns, len(rows))
-    return np.fromiter(map(digest_of, values), np.uint64, len(values))
+    return np.fromiter((digest_of(value, checksum) for value in values), np.uint64, len(values))
 
 
-def digests_of_column(column: Column) -> Digests:
+def digests_of_column(column: Column, checksum: Checksum = crc32) -> Digests:
     """The digests of the values of a column; numbers and dictionaries never become Python objects."""
     if isinstance(column, np.ndarray):
         if column.ndim == 1 and column.dtype.kind in "iub":
             return _of_ints(column)
         if column.ndim == 1 and column.dtype.kind == "f" and column.dtype.itemsize <= 8:
             return _of_floats(column.astype(np.float64))
-        return digests_of_values(scalars(column))
+        return digests_of_values(scalars(column), checksum)
     import pyarrow as pa
 
     kind: Any = column.type
     if column.null_count:
         digests = np.full(len(column), _of_word(_NULL), np.uint64)
-        digests[column.is_valid().to_numpy(zero_copy_only=False)] = digests_of_column(column.drop_null())
+        digests[column.is_valid().to_numpy(zero_copy_only=False)] = digests_of_column(column.drop_null(), checksum)
         return digests
     if pa.types.is_dictionary(kind):
         encoded = cast("Any", column)
         indices: npt.NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
-        return digests_of_column(encoded.dictionary)[indices]
+        return digests_of_column(encoded.dictionary, checksum)[indices]
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         return digests_of_column(column.to_numpy(zero_copy_only=False))
-    return digests_of_values(scalars(column))
+    return digests_of_values(scalars(column), checksum)
 
 
 def digests_of_records(columns: Mapping[Any, Digests], count: int) -> Digests:
@@ -342,16 +349,21 @@ def _of_float(number: float) -> int:
     return _of_word(_FLOAT, (low << 32) + high)
 
 
-def _of_bytes(kind: int, value: bytes) -> int:
-    return _of_word(kind, crc32(value))
+def _of_bytes(kind: int, value: bytes, checksum: Checksum) -> int:
+    return _of_word(kind, checksum(value))
 
 
-def _of_array(array: npt.NDArray[Any]) -> int:
+def _of_array(array: npt.NDArray[Any], checksum: Checksum) -> int:
     if array.ndim == 0 or array.dtype.hasobject:
-        return digest_of(array.tolist())
+        return digest_of(array.tolist(), checksum)
     array = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     head = crc32(f"{array.dtype.str}{array.shape}".encode())
-    return _of_word(_ARRAY, (head << 32) + crc32(array.tobytes()))
+    return _of_word(_ARRAY, (head << 32) + checksum(array.tobytes()))
+
+
+def long_checksum(value: bytes) -> int:
+    """Return a checksum of 64 bits, for digests that tell keys apart."""
+    return int.from_bytes(blake2b(value, digest_size=8).digest(), "little")
 
 
 def _encoded(text: str) -> bytes:
@@ -365,34 +377,36 @@ RowKey = tuple[str, ...] | Callable[[Any], Hashable] | None
 """Names of columns, a function of the row, or None for the whole row."""
 
 
-def key_digests(rows: BlockRows, key: RowKey) -> tuple[Digests, Exception | None]:
+def key_digests(rows: BlockRows, key: RowKey, checksum: Checksum = crc32) -> tuple[Digests, Exception | None]:
     """Return the digests of the keys of the rows before the first that has none, and its error."""
     if isinstance(rows, Rows) and not callable(key):
-        digests, error = convert_until_error(partial(_of_table, key), rows)
+        digests, error = convert_until_error(partial(_of_table, key, checksum), rows)
         return np.zeros(0, np.uint64) if digests is None else digests, error
     if key is None:
-        return _of_values(rows, None)
-    return _of_values(*keys_of(rows, key))
+        return _of_values(rows, None, checksum)
+    return _of_values(*keys_of(rows, key), checksum)
 
 
-def _of_values(values: Sequence[object], error: Exception | None) -> tuple[Digests, Exception | None]:
+def _of_values(
+    values: Sequence[object], error: Exception | None, checksum: Checksum
+) -> tuple[Digests, Exception | None]:
     try:
-        return digests_of_values(values), error
+        return digests_of_values(values, checksum), error
     except UnfitError:
-        digests, unfit = map_until_error(digest_of, values)
+        digests, unfit = map_until_error(partial(digest_of, checksum=checksum), values)
         return np.array(digests, np.uint64), unfit
 
 
-def _of_table(key: tuple[str, ...] | None, rows: Rows) -> Digests:
+def _of_table(key: tuple[str, ...] | None, checksum: Checksum, rows: Rows) -> Digests:
     names = column_names(rows)
     columns = select_columns(rows, existing_columns(names if key is None else key, names)).columns
-    digests = {name: digests_of_column(column) for name, column in columns.items()}
+    digests = {name: digests_of_column(column, checksum) for name, column in columns.items()}
     if key is None:
         return digests_of_records(digests, len(rows))
     return digests[key[0]] if len(key) == 1 else digests_of_tuples(list(digests.values()))
 
 
-def read_key_digests(op: Operator, stage: StageView, key: RowKey) -> tuple[Digests, Ints]:
+def read_key_digests(op: Operator, stage: StageView, key: RowKey, checksum: Checksum = crc32) -> tuple[Digests, Ints]:
     """Return the digests of the keys of all rows of the input, and the positions of those that are skipped.
 
     The digest of a skipped row is 0.
@@ -403,7 +417,7 @@ def read_key_digests(op: Operator, stage: StageView, key: RowKey) -> tuple[Diges
         for block in stage.input.blocks(START, context):
             parts = parted(block.rows)
             places = np.array(parts.places, np.int64)
-            keyed, error = key_digests(parts.values, key)
+            keyed, error = key_digests(parts.values, key, checksum)
             if error is not None:
                 raise data_error(op, stage.failed(error, block.at.advance(int(places[len(keyed)])), context))
             digests[block.at.position + places] = keyed

@@ -165,8 +165,8 @@ def split(
     seed = check_int("seed", seed, least=0)
     by_size = _needs_positions(sizes, classes is not None)
     _check_no_groups(pipe)
-    place = _place_before_shuffles(pipe, same_rows=not (names is None and classes is None))
-    moving = _moving_positions(place.source)
+    place = place_before_shuffles(pipe, same_rows=not (names is None and classes is None))
+    moving = moving_positions(place.source)
     indexed = place.source.indexed and (names is None or moving is None or by_size is not None)
     if by_size and not indexed:
         raise PlanError(
@@ -255,7 +255,7 @@ class Place(NamedTuple):
         return node
 
 
-def _place_before_shuffles(pipe: Node, *, same_rows: bool) -> Place:
+def place_before_shuffles(pipe: Node, *, same_rows: bool) -> Place:
     """The place before the shuffles and the sharding at the end of the chain.
 
     The operators between give one row for each row; if `same_rows` is set, they give the row itself.
@@ -271,7 +271,7 @@ def _place_before_shuffles(pipe: Node, *, same_rows: bool) -> Place:
     return place
 
 
-def _moving_positions(source: Node) -> str | None:
+def moving_positions(source: Node) -> str | None:
     """The code of an operator that changes the positions of rows between epochs or shards; None if none does."""
     moving = find_reshuffle(source)
     if moving is None:

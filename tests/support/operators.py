@@ -8,6 +8,7 @@ from feedpipe.ops._keys import digest_of as digest_of
 from feedpipe.ops._keys import digests_of_column as digests_of_column
 from feedpipe.ops._keys import digests_of_records as digests_of_records
 from feedpipe.ops._keys import digests_of_values as digests_of_values
+from feedpipe.ops._keys import long_checksum as long_checksum
 from feedpipe.ops._methods import MEANT as MEANT
 from feedpipe.ops._methods import OperatorMethods as OperatorMethods
 from feedpipe.ops._row_set import RowSet as RowSet

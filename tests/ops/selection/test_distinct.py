@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, StateError
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
+from ...support.examples import examples
+from ...support.operators import digests_of_values, long_checksum
+from ..exactness import check_elastic, check_ranks, check_resumes, digest, through_json
 from ..tables import TABLE, variants
 
 
@@ -109,3 +112,109 @@ def test_all_workers_together_give_the_rows() -> None:
     pipe = fp.from_sequence([k % 7 for k in range(60)]).filter(lambda x: True).distinct(last=5)
     with fp.Loader(pipe, workers=2) as loader:
         assert sorted(loader) == sorted(pipe)
+
+
+# Without `last`, of indexed pipes.
+
+
+values = st.one_of(
+    st.lists(st.integers(0, 9), max_size=60),
+    st.lists(st.sampled_from(["a", "b", "ä", "", None, "long " * 20]), max_size=40),
+    st.lists(st.tuples(st.integers(0, 2), st.booleans(), st.sampled_from([b"x", 1.5, None])), max_size=40),
+    st.lists(st.sampled_from([0, 0.0, 1, True, 1.5, "1", b"1"]), max_size=30),
+)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(values)
+def test_the_first_row_of_each_key_stays(values: list[Any]) -> None:
+    firsts = list(dict.fromkeys(values))
+    rows = [{"n": n, "key": value} for n, value in enumerate(values)]
+    assert check_operator(fp.from_sequence(values).distinct(), samples=2) == firsts
+    for key in ("key", lambda row: row["key"], ["key"]):
+        pipe = fp.from_sequence(rows).distinct(key)
+        assert [row["n"] for row in check_operator(pipe, samples=2)] == [values.index(first) for first in firsts]
+        assert pipe.indexed and len(pipe) == len(firsts)
+    assert list(fp.from_sequence(rows).distinct()) == rows
+
+
+@pytest.mark.parametrize("stored", ["columns", "dicts"])
+def test_tables_without_last(stored: str) -> None:
+    pipe = variants(DOUBLED)[stored]
+    for key, ids in (("id", [1, 2, 3, 4]), ("text", [1, 2, 2]), (["text", "id"], [1, 2, 3, 2, 4]), ("tags", [1, 2])):
+        distinct = pipe.distinct(key)
+        assert [row["id"] for row in check_operator(distinct)] == ids
+        assert isinstance(next(iter(distinct.batch(9))), Rows) == (stored == "columns")
+
+
+def test_shuffles_before_it_come_behind_it() -> None:
+    pipe = fp.from_sequence([n % 40 for n in range(200)]).enumerate().shuffle().distinct(lambda row: row[1])
+    assert "distinct" in repr(pipe).split("shuffle")[0]
+    loader = fp.Loader(pipe)
+    epochs = [list(loader) for _ in range(2)]
+    assert sorted(epochs[0]) == sorted(epochs[1]) == [(n, n) for n in range(40)] and epochs[0] != epochs[1]
+
+
+def test_digests_of_many_texts_differ() -> None:
+    chance = np.random.default_rng(0)
+    texts = [f"{number:016x}" for number in chance.integers(0, 2**62, 200_000).tolist()]  # 5 pairs have one CRC-32
+    assert len(np.unique(digests_of_values(texts))) < len(texts)
+    assert len(np.unique(digests_of_values(texts, long_checksum))) == len(texts)
+
+
+@pytest.mark.slow
+def test_resumes_ranks_and_workers() -> None:
+    pipe = fp.from_sequence([(n * n) % 97 for n in range(300)]).distinct()
+    check_resumes(pipe, epochs=2)
+    check_resumes(pipe.filter(lambda x: True).batch(4))
+    check_ranks(pipe)
+    check_elastic(pipe.shuffle(), 13)
+
+
+def test_the_rows_never_change() -> None:
+    pipe = fp.from_sequence([{"text": f"{n % 61} ä"} for n in range(400)])
+    assert digest(fp.Loader(pipe.distinct("text").shuffle(), seed=9)) == "e13de69aa4b72519ae3a05f2f825f1fa"
+
+
+def test_a_state_of_other_rows_is_refused() -> None:
+    def keys(modulus: int) -> fp.Pipe[int]:
+        return fp.from_sequence(range(9)).map(lambda x: x % modulus).distinct()
+
+    loader = fp.Loader(keys(3))
+    next(iter(loader))
+    with pytest.raises(StateError, match=r"`rows` in `distinct\(\)` was .* and is now"):
+        fp.Loader(keys(4)).load_state_dict(through_json(loader.state_dict()))
+
+
+def test_rows_that_a_policy_skips_without_last() -> None:
+    works = False
+
+    def picky(row: int) -> int:
+        if row % 7 == 3 and not works:
+            raise ValueError(row)
+        return row
+
+    pipe = fp.from_sequence([n % 20 for n in range(80)]).map(picky, on_error="skip").distinct()
+    good = [n for n in range(20) if n % 7 != 3]
+    loader = fp.Loader(pipe)
+    assert list(loader) == good and sum(loader.skipped.values()) == 12
+    assert check_operator(pipe, samples=6) and len(check_resumes(pipe)) == len(good)
+    check_ranks(pipe, services=(0,), in_turn=False)
+    works = True  # the keys of these rows were not compared
+    loader = fp.Loader(pipe)
+    assert list(loader) == good and sum(loader.skipped.values()) == 12
+
+
+def test_errors_without_last(capsys: pytest.CaptureFixture[str]) -> None:
+    source = fp.from_sequence([1, 2, 1])
+    with pytest.raises(PlanError, match=r"must follow an indexed pipe, .*; give `last=`, put `.load\(\)` before"):
+        source.filter(bool).distinct()
+    with pytest.raises(PlanError, match=r"`distinct` must come before `shuffle\(\)`, because the first row of a key"):
+        source.shuffle().take(2).distinct()
+    with pytest.raises(DataError, match=r"type object has no digest that is the same in each process(.|\n)*row 1\n"):
+        len(source.distinct(lambda row: object()))
+    with pytest.raises(PlanError, match="there is no column 'txet'; did you mean 'text'"):
+        fp.from_table(TABLE).distinct("txet").explain()
+    assert list(fp.from_sequence([[1], [2], [1]]).distinct()) == [[1], [2]]
+    source.distinct().explain()
+    assert "keeps 2 of 3 rows, the first of each key" in capsys.readouterr().out
