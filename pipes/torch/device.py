@@ -11,6 +11,7 @@ import torch
 
 from ..core.records import fields_of, replaced
 from ..errors import ArgumentError, PlanWarning, warn, with_call_site
+from .tensors import jagged_parts, nested_of
 
 I = TypeVar("I")  # noqa: E741 - an item that carries an element
 Move: TypeAlias = Callable[[object], object]
@@ -170,7 +171,7 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
     Containers keep their type, as in torch's own pinning.
     """
     if isinstance(value, torch.Tensor):
-        return function(value)
+        return _map_tensor(value, function)
     if function is torch.Tensor.pin_memory and hasattr(value, "pin_memory"):
         return value.pin_memory()
     if isinstance(value, (str, bytes)):
@@ -182,6 +183,17 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
     if (names := fields_of(type(value))) is not None and not isinstance(value, type):
         return replaced(value, {name: map_tensors(getattr(value, name), function) for name in names})
     return value
+
+
+def _map_tensor(tensor: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Nested and sparse tensors part by part, because pinning and streams know dense memory alone."""
+    if tensor.layout is torch.jagged and (parts := jagged_parts(tensor)) is not None:
+        return nested_of(*map(function, parts))
+    if tensor.layout is torch.sparse_coo:
+        whole = tensor.coalesce()
+        indices, values = function(whole.indices()), function(whole.values())
+        return torch.sparse_coo_tensor(indices, values, whole.shape, is_coalesced=True, check_invariants=False)
+    return function(tensor)
 
 
 def _map_mapping(value: Mapping[Any, Any], parts: dict[Any, Any]) -> object:

@@ -53,11 +53,16 @@ def subclass_reducer(nested_of: Callable[..., object]) -> Callable[[torch.Tensor
     """
 
     def reduce(tensor: torch.Tensor) -> tuple[object, ...]:
-        if tensor.layout is not torch.jagged or tensor.requires_grad or cast("Any", tensor).lengths() is not None:
-            return _reduce_by_torch(tensor)
-        return nested_of, (tensor.values(), cast("Any", tensor).offsets())
+        parts = jagged_parts(tensor) if tensor.layout is torch.jagged and not tensor.requires_grad else None
+        return _reduce_by_torch(tensor) if parts is None else (nested_of, parts)
 
     return reduce
+
+
+def jagged_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Values and offsets of a nested tensor; None if there are gaps between its rows."""
+    nested: Any = tensor
+    return None if nested.lengths() is not None else (nested.values(), nested.offsets())
 
 
 def plain_arrays(tensors: Sequence[torch.Tensor]) -> list[Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,12 @@ from feedpipe.errors import ArgumentError, PlanWarning, RowError
 from feedpipe.torch import device as module
 
 from ..support.torch import map_tensors, on_device
+
+
+@dataclass
+class Boxes:
+    boxes: Any
+    count: Any
 
 
 class Recorder:
@@ -164,3 +171,28 @@ def test_bad_arguments() -> None:
     if not torch.cuda.is_available():
         with pytest.warns(PlanWarning, match="nothing is pinned"):
             assert list(fp.Loader(pipe, pin_memory=True)) == [1]
+
+
+def test_nested_and_sparse_tensors_are_moved_part_by_part() -> None:
+    moved: list[torch.layout] = []
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        moved.append(tensor.layout)
+        return tensor.clone()
+
+    nested = torch.nested.nested_tensor_from_jagged(torch.arange(4.0), torch.tensor([0, 3, 4]))
+    sparse = torch.stack([torch.eye(2)[0].to_sparse()] * 2)
+    again = map_tensors({"n": nested, "s": [sparse]}, move)
+    assert moved == [torch.strided] * 4
+    assert again["n"].layout is torch.jagged and [part.tolist() for part in again["n"].unbind()] == [[0, 1, 2], [3]]
+    assert again["s"][0].layout is torch.sparse_coo and torch.equal(again["s"][0].to_dense(), sparse.to_dense())
+
+
+@pytest.mark.parametrize("pin_memory", [False, True])
+@pytest.mark.filterwarnings("ignore:`pin_memory` is True")
+def test_a_loader_moves_nested_tensors_and_records(pin_memory: bool) -> None:
+    rows = fp.from_sequence([Boxes([1.0] * n, n) for n in range(1, 7)])
+    pipe = rows.batch(3).collate(ragged={"boxes": "nested"})
+    for batch in fp.Loader(pipe, device="cpu", pin_memory=pin_memory):
+        assert type(batch) is Boxes and batch.boxes.is_nested
+        assert batch.count.tolist() == [len(part) for part in batch.boxes.unbind()]
