@@ -1,7 +1,7 @@
 """The modules that a run passes, for people who read along: `python -m benchmarks.files_passed`.
 
-A module counts if one of its functions is called, imports aside. The fewer there are, the sooner a reader has seen all of a
-run: from `read_csv` to the first batch; to the first batch after a resume on other ranks; to a row in quarantine.
+A module counts if one of its functions is called, imports aside. The fewer there are, the sooner one has read them all:
+from `read_csv` to the first batch; to the first batch after a resume on other ranks; to a row in quarantine.
 """
 
 from __future__ import annotations

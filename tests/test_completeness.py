@@ -26,7 +26,18 @@ TESTS = Path(__file__).resolve().parent
 PACKAGE = TESTS.parent / "pipes"
 
 # What users import; the rest of the package is internal.
-PUBLIC = {"accelerate", "compat", "errors", "extensions", "lightning", "stats", "testing", "torch", "transformers"}
+PUBLIC = {
+    "accelerate",
+    "compat",
+    "errors",
+    "extensions",
+    "lightning",
+    "media",
+    "stats",
+    "testing",
+    "torch",
+    "transformers",
+}
 
 # Folders of tests whose files are programs of their own, or run without the other tests.
 OWN_ENVIRONMENT = ("browser", "clients", "databases", "gpu", "soak", "third_party", "typing")

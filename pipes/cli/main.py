@@ -277,8 +277,10 @@ def _other_names() -> Iterator[_ListedFunction]:
     public = {name: getattr(package, name) for name in package.__all__}
     others = {name: value for name, value in public.items() if not _is_source(value)}
     yield from (_ListedFunction(name, f"fp.{name}", value) for name, value in others.items())
-    for name in package.stats.__all__:
-        yield _ListedFunction(f"stats.{name}", f"fp.stats.{name}", getattr(package.stats, name))
+    for place in ("media", "stats"):
+        module = getattr(package, place)
+        for name in module.__all__:
+            yield _ListedFunction(f"{place}.{name}", f"fp.{place}.{name}", getattr(module, name))
 
 
 class _ListedFunction(NamedTuple):

@@ -19,6 +19,8 @@ from ..core.skips import OnError
 from ..errors import ArgumentTypeError, text_of, with_call_site
 from ..files.tar import KEY
 from ..formats.npy import decode_npy
+from ..media.audio import PACKAGE as AUDIO
+from ..media.audio import audio as decode_audio
 from .map import ConcurrentMap
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def decode(
     *,
     images: Images = "numpy",
     mode: Mode = "RGB",
+    audio: Literal["numpy"] | None = None,
     decoders: Mapping[str, DecodeFunction] | None = None,
     concurrency: int = 1,
     on_error: OnError | None = None,
@@ -51,13 +54,15 @@ def decode(
     | `cls`, `cls2`, `index`, `inx`, `id` | `int` |
     | `json`, `jsn` | the value of the JSON |
     | `npy` | an array; Python objects are an error |
+    | `wav`, `flac`, `ogg`, `mp3` | with `audio="numpy"`, a float32 array of samples x channels |
 
-    Pillow reads the images and must be installed. An orientation in EXIF is not applied; a decoder of your own can do
-    that with `PIL.ImageOps.exif_transpose`.
+    Videos stay bytes, since a whole film is no row; `fp.media` decodes clips of them, and segments of audio. Pillow reads the images and must be installed. An orientation in EXIF is not applied; a decoder of your own
+    can do that with `PIL.ImageOps.exif_transpose`.
 
     Args:
         images: "numpy" makes uint8 arrays of height x width x channels, "pil" makes `PIL.Image.Image` objects.
         mode: images are converted to "RGB", "L" (grey, one channel) or "RGBA".
+        audio: "numpy" decodes audio; None leaves it as bytes. `pip install 'feedpipe[audio]'` installs what decodes it.
         decoders: functions of bytes by extension in lower case, such as "wav" or "seg.png"; they replace the decoders
             above.
         concurrency: the number of rows that threads decode at the same time; see `map`.
@@ -67,7 +72,8 @@ def decode(
         RowError: a value cannot be decoded: an image is truncated, has more pixels than `PIL.Image.MAX_IMAGE_PIXELS` or
             more than 8 bits a channel; text is not UTF-8; JSON is malformed; a function in `decoders` fails. The error
             names the row, the extension and the reason, and comes after the rows before it.
-        ArgumentError: `images` or `mode` is none of the values above, or `concurrency` is below 1.
+        ArgumentError: `images`, `mode` or `audio` is none of the values above, `concurrency` is below 1, or soundfile
+            is not installed for `audio`.
         ArgumentTypeError: `decoders` is not a dict of functions by extension.
 
     Example:
@@ -76,7 +82,7 @@ def decode(
         >>> list(rows.decode(decoders={"wav": len}))
         [{'__key__': '7', 'cls': 3, 'json': [1, 2], 'wav': 3}]
     """
-    return pipe.then(Decode(Decoder(images, mode, decoders), concurrency=concurrency, on_error=on_error))
+    return pipe.then(Decode(Decoder(images, mode, decoders, audio), concurrency=concurrency, on_error=on_error))
 
 
 @dataclass(frozen=True)
@@ -133,8 +139,12 @@ class Decoder:
     images: Images = "numpy"
     mode: Mode = "RGB"
     decoders: Mapping[str, DecodeFunction] | None = None
+    audio: Literal["numpy"] | None = None
 
     def __post_init__(self) -> None:
+        check_choice("audio", self.audio, ("numpy", None))
+        if self.audio is not None:
+            AUDIO.check()
         check_choice("images", self.images, ("numpy", "pil"))
         check_choice("mode", self.mode, MODES)
         if self.decoders is not None and not isinstance(self.decoders, Mapping):
@@ -165,7 +175,7 @@ class Decoder:
         ending = ending.lower()
         extension = ending.rpartition(".")[2]
         own = self.decoders or {}
-        decode = own.get(ending) or own.get(extension) or _built_in(self.images, self.mode).get(extension)
+        decode = own.get(ending) or own.get(extension) or _built_in(self.images, self.mode, self.audio).get(extension)
         if decode is None:
             return value
         try:
@@ -175,9 +185,10 @@ class Decoder:
 
 
 @lru_cache
-def _built_in(images: Images, mode: Mode) -> dict[str, DecodeFunction]:
+def _built_in(images: Images, mode: Mode, audio: str | None) -> dict[str, DecodeFunction]:
     decode = partial(decode_array if images == "numpy" else decode_image, mode=mode)
-    return {**_DECODERS, **dict.fromkeys(EXTENSIONS, decode)}
+    sounds = () if audio is None else ("wav", "flac", "ogg", "mp3")
+    return {**_DECODERS, **dict.fromkeys(EXTENSIONS, decode), **dict.fromkeys(sounds, decode_audio)}
 
 
 # Images.

@@ -1,0 +1,10 @@
+"""Frames of videos and segments of audio files: pure functions for `map`, so that a clip depends on its row alone."""
+
+from .audio import AudioInfo as AudioInfo
+from .audio import audio as audio
+from .audio import audio_info as audio_info
+from .video import VideoInfo as VideoInfo
+from .video import frames as frames
+from .video import video_info as video_info
+
+__all__ = ["AudioInfo", "VideoInfo", "audio", "audio_info", "frames", "video_info"]
