@@ -56,9 +56,9 @@ def decode(
     | `npy` | an array; Python objects are an error |
     | `wav`, `flac`, `ogg`, `mp3` | with `audio="numpy"`, a float32 array of samples x channels |
 
-    Videos stay bytes, since a whole film is no row; `fp.media` decodes clips of them, and segments of audio. Pillow reads
-    the images and must be installed. An orientation in EXIF is not applied; a decoder of your own can do that with
-    `PIL.ImageOps.exif_transpose`.
+    Videos stay bytes, since a whole film is no row; `fp.media` decodes clips of them, and segments of audio. Pillow
+    reads the images and must be installed. An orientation in EXIF is not applied; a decoder of your own can do that
+    with `PIL.ImageOps.exif_transpose`.
 
     Args:
         images: "numpy" makes uint8 arrays of height x width x channels, "pil" makes `PIL.Image.Image` objects.
