@@ -118,6 +118,10 @@ class Operator:
         """The number of output rows, if it is known without a run."""
         return None
 
+    def may_have_length(self) -> bool:
+        """Whether `length` may give a number, once `resolve` has looked at the input."""
+        return type(self).length is not Operator.length
+
     def schema(self, stage: StageView) -> pa.Schema | None:
         """Names and types of the output columns, if they are known without a run."""
         return None

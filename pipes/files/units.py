@@ -482,6 +482,9 @@ class Parse(ParseUnits[Any]):
         units = stage.input.op
         return self.format.length(units.table) if isinstance(units, Units) and units.table is not None else None
 
+    def may_have_length(self) -> bool:
+        return type(self.format).length is not Format.length
+
     def remark(self, stage: StageView) -> str | None:
         return self.format.remark()
 

@@ -421,7 +421,7 @@ def _has_unknown_length(root: Node) -> bool:
     """
     node = root
     while len(node.inputs) == 1 and node.op.boundary is not Boundary.EACH_PROCESS:
-        if type(node.op).length is Operator.length:
+        if not node.op.may_have_length():
             return bind(root).length is None
         (node,) = node.inputs
     return False

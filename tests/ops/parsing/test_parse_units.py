@@ -72,14 +72,14 @@ def test_law():
     assert check_operator(counted([4, 0, 1, 9])) == [(unit, k) for unit in (4, 0, 1, 9) for k in range(unit)]
 
 
-def test_a_token_is_the_cursor_of_the_unit_and_a_place_in_it():
+def test_a_token_is_the_cursor_of_the_unit_a_place_in_it_and_its_piece():
     tokens = {block.rows[0]: block.at.token for block in blocks(counted([4, 9])) if not block.at.skip}
     assert tokens == {
-        (4, 0): [[None, 0, 0], 0, 7],
-        (4, 3): [[None, 0, 0], 3, 7],
-        (9, 0): [[None, 1, 0], 0, 7],
-        (9, 3): [[None, 1, 0], 3, 7],
-        (9, 6): [[None, 1, 0], 6, 7],
+        (4, 0): [[None, 0, 0], 0, 7, [3, 3, 7]],
+        (4, 3): [[None, 0, 0], 3, 7, [1]],
+        (9, 0): [[None, 1, 0], 0, 7, [3, 3, 7]],
+        (9, 3): [[None, 1, 0], 3, 7, [3, 6, 7]],
+        (9, 6): [[None, 1, 0], 6, 7, [3]],
     }
 
 
@@ -96,7 +96,7 @@ def test_a_resume_behind_the_rows_before_an_error_finds_it_again():
     with pytest.raises(DataError, match=r"malformed\n  at .*test_parse_units\.py:"):
         parsed.extend(blocks(pipe))
     assert sum(map(len, parsed)) == 5
-    assert parsed[-1].end.token == [[None, 0, 0], 3, 7] and parsed[-1].end.position == 5
+    assert parsed[-1].end.token == [[None, 0, 0], 3, 7, [2, 6, 7]] and parsed[-1].end.position == 5
     with pytest.raises(DataError, match="malformed"):
         next(blocks(pipe, parsed[-1].end))
 
