@@ -37,9 +37,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 # The other public names, by page: its title, and the names below `feedpipe`.
 GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "pipe": ("Pipe", ("Pipe",)),
-    "loader": ("Loader", ("Loader", "gather_state", "replay")),
+    "loader": ("Loader", ("Loader", "progress", "gather_report", "gather_state", "replay")),
     "services": ("Services", ("InProcess", "Threads", "MultiProcess", "Ray")),
-    "rows": ("Rows, files and failures", ("Rows", "File", "FileCache", "Quarantine", "Retry")),
+    "rows": ("Rows, files and failures", ("Rows", "Parts", "File", "FileCache", "index", "Quarantine", "Retry")),
     "statistics": ("Statistics", ("fit", "profile", "Stats")),
     "writers": ("Writers", ("write_parquet", "write_arrow", "write_tar", "write_tfrecord", "write_sql", "verify")),
 }

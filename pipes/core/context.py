@@ -159,7 +159,7 @@ class Context:
 
     def part(self) -> Context:
         """For inputs that an operator may leave before their end: it closes `running` while it still has them."""
-        return replace(self, process=replace(self.process, running=Running()))
+        return replace(self, process=replace(self.process, running=self.running.part()))
 
     def with_clock(self, clock: Clock) -> Context:
         """In another thread, or at another consumer's pace."""

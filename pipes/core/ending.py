@@ -172,6 +172,10 @@ class Running:
             self._generators[weakref.ref(cast("Generator[Any]", items), self._generators.pop)] = None
         return items
 
+    def part(self) -> Running:
+        """The generators of a part of the run, which an operator may close before the others."""
+        return Running()
+
     def close(self) -> None:
         """Close those that are left, inputs first; all of them, whatever one raises."""
         if not self._generators:

@@ -204,8 +204,7 @@ class Stage:
             blocks = self._traced_blocks(blocks, context.tracing.tracer)
         if context.pacing.cut is not None:
             blocks = _slice_blocks(blocks, context.pacing.cut)
-        context.running.add(blocks)
-        return blocks
+        return context.running.add(blocks)
 
     def _blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         if self.indexed:
@@ -221,7 +220,7 @@ class Stage:
                     self.call_site,
                 )
             )
-        context.running.add(blocks)
+        blocks = context.running.add(blocks)
         blocks = skip_rows(blocks, at.skip) if at.skip and not seeks else blocks
         return context.running.add(measured_blocks(self.name, blocks))
 

@@ -6,25 +6,25 @@ import copy
 import json
 import random
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from typing import ClassVar, cast
+from types import GeneratorType
+from typing import cast
 
 import numpy as np
 
 from ..core.block import Block, BlockSize, close, has_skipped, parted
 from ..core.context import Context, Key, Pacing, ProcessContext
 from ..core.cursor import START, Cursor, Json
-from ..core.ending import ProcessResources
+from ..core.ending import It, ProcessResources, Running
 from ..core.graph import Node, node_code, walk, with_inputs
-from ..core.operator import Operator, Order, StageView
+from ..core.operator import Operator, Order
 from ..core.rows import BlockRows, Rows, signature
 from ..core.skips import Skipped
 from ..core.times import Clock
 from ..engine.skips import remaining_blocks
 from ..engine.stage import Stage, bind, resolve
-from ..ops._shared import PassThrough
 from ..ops.placement import ShardByRank
 from ..pipe import Pipe
 from ..plan.plan import Plan, Position
@@ -75,7 +75,7 @@ def check_operator(
 
     check_lookback(root)
     check_first_block(stage, Context(seed=seed, epoch=epoch))
-    check_ends(root, seed=seed, epoch=epoch)
+    check_ends(stage, seed=seed, epoch=epoch)
     whole = run(START)
     rows = [_copied(row) for row in whole.rows]  # an operator that changes its input's rows changes those of all runs
     count = len(rows)
@@ -210,13 +210,11 @@ def check_first_block(stage: Stage, context: Context) -> None:
         check_block(stage, block, 0)
 
 
-def check_ends(root: Node, *, seed: int = 0, epoch: int = 0) -> None:
-    """Checks that no streamed input of the last operator is left to the garbage collector, where Ctrl-C is lost."""
-    dropped: list[Cursor] = []
-    inputs = [node if node.indexed else Node(_Watched(dropped), (node,), node.call_site) for node in root.inputs]
-    stage = bind(with_inputs(root, tuple(inputs)))
+def check_ends(stage: Stage, *, seed: int = 0, epoch: int = 0) -> None:
+    """Checks that no input is left to the garbage collector, where Python loses a Ctrl-C."""
     for count in (None, 1):
-        context = Context(seed=seed, epoch=epoch)
+        running = _WatchedRunning()
+        context = Context(seed=seed, epoch=epoch, process=ProcessContext(running=running))
         blocks = stage.blocks(START, context)
         try:
             for _ in islice(blocks, count):
@@ -224,33 +222,41 @@ def check_ends(root: Node, *, seed: int = 0, epoch: int = 0) -> None:
         finally:
             context.close()
             close(blocks)
-        assert not dropped, (
-            f"`{node_code(root)}` has left its input to the garbage collector before its end; close it in a `finally`: "
-            "`inner = context.part()`, then `with closing(inner.running)` around what reads `stage.input.blocks(at, "
-            "inner)`"
+        assert not running.dropped, (
+            f"`{node_code(stage.node)}` has left its input to the garbage collector before its end; close it in a "
+            "`finally`: `inner = context.part()`, then `with closing(inner.running)` around what reads "
+            "`stage.input.blocks(at, inner)`"
         )
 
 
-@dataclass(frozen=True)
-class _Watched(PassThrough):
-    """Passes all rows on, and notes each run that is dropped before its end."""
+class _WatchedRunning(Running):
+    """Notes each generator that is dropped before its end.
 
-    kind: ClassVar[str] = "watched"
-    order: ClassVar[Order] = Order.ROW_LOCAL
-    transparent: ClassVar[bool] = True
+    Attributes:
+        dropped: an item for each of them; parts share the list.
+    """
 
-    dropped: list[Cursor]  # where each of them began
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped: list[None] = []
 
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        def watched() -> Iterator[Block]:
+    def part(self) -> Running:
+        part = _WatchedRunning()
+        part.dropped = self.dropped
+        return part
+
+    def add(self, items: It) -> It:
+        return super().add(cast("It", self._watched(items)) if isinstance(items, GeneratorType) else items)
+
+    def _watched(self, items: Generator[object]) -> Generator[object]:
+        def watched() -> Generator[object]:
             try:
-                yield from blocks
+                yield from items
             except GeneratorExit:
                 if run() is None:  # Python clears the references to a generator that it drops, then ends it
-                    self.dropped.append(at)
+                    self.dropped.append(None)
                 raise
 
-        blocks = stage.input.blocks(at, context)
         generator = watched()
         run = weakref.ref(generator)
         return generator
