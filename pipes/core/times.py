@@ -10,9 +10,10 @@ import os
 import threading
 import time
 import weakref
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from operator import add
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from .block import Block, close, nbytes
@@ -25,7 +26,7 @@ SEEING = os.environ.get("FEEDPIPE_SEEING") != "0"
 """Whether anything is counted; False serves to learn what that costs."""
 CONSUMER, DISPATCHER = "consumer", "dispatcher"
 """The names of the thread that runs the loop, and of the process that runs what comes before `dispatch`."""
-LONG_NS = 100_000
+LONG_NS = 500_000
 """What takes as long as this is kept for the timeline."""
 SPANS, SPANS_SENT = 4096, 32
 """The spans that a thread keeps, and those that travel to another process with its table."""
@@ -33,9 +34,9 @@ SEND_NS = 500_000_000
 """The time between two tables that a thread sends."""
 BUDGET = 333
 """Of so many nanoseconds of producing, one may be spent on measuring."""
-SWITCH_NS = 1000
+SWITCH_NS = 2000
 """The cost of a switch in a measured block, with what it drives out of the cache."""
-FIRST_CREDIT_NS, MAX_CREDIT_NS = 50_000, 1_000_000
+FIRST_CREDIT_NS, MAX_CREDIT_NS = 20_000, 1_000_000
 LOOK_NS = 100_000_000
 """The least time between two looks at what the system says of a thread."""
 MAX_LOOKS = 8
@@ -90,6 +91,9 @@ class SlotTimes(NamedTuple):
     blocks: int = 0
     weighed_rows: int = 0
     nbytes: int = 0
+
+
+_NO_TIMES = SlotTimes()
 
 
 class TimeSpan(NamedTuple):
@@ -150,7 +154,7 @@ class Table(NamedTuple):
         together = max(self.began, other.began) < min(self.until, other.until)
         slots = {**self.slots}
         for key, slot in other.slots.items():
-            slots[key] = SlotTimes(*map(sum, zip(slots.get(key, SlotTimes()), slot, strict=True)))
+            slots[key] = SlotTimes(*map(add, slots.get(key, _NO_TIMES), slot))
         return Table(
             self.thread,
             last.process,
@@ -167,8 +171,8 @@ class Table(NamedTuple):
             self.delayed_ns + other.delayed_ns,
             self.observed_ns + other.observed_ns,
             slots,
-            dict(Counter(self.events) + Counter(other.events)),
-            sorted(self.spans + other.spans, key=lambda span: span.since)[-SPANS:],
+            {key: self.events.get(key, 0) + other.events.get(key, 0) for key in {**self.events, **other.events}},
+            [*self.spans, *other.spans][-SPANS:],
         )
 
 
@@ -222,12 +226,10 @@ class Here(threading.local):
     """What the engine knows of the thread that runs.
 
     Attributes:
-        times: those of the thread while it makes a block, else None.
-        measured: the same in a block whose operators are measured, else None.
+        measured: the times of the thread while it makes a block that is measured, else None.
         run: the times of the epoch for which a service begins a run now, else None.
     """
 
-    times: Times | None = None
     measured: Times | None = None
     run: EpochTimes | None = None
 
@@ -239,8 +241,8 @@ class Times:
     """The times of one thread. Other threads may read them.
 
     In a measured block each operator has its slot. To measure costs time, so a thread measures as many blocks as a
-    budget allows, a part of its time of producing: all blocks of some milliseconds, few of those of microseconds. Waits
-    have their slots in each block, and counts of events are exact.
+    budget allows, a part of its time of producing: all blocks of some milliseconds, few of those of microseconds. What
+    is left over is kept for later blocks, so slow blocks among fast ones are measured.
 
     Args:
         name: of the thread.
@@ -249,12 +251,41 @@ class Times:
         starts_with_block: whether its start ends with its first block.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_base",
+        "_cpu_since",
+        "_credit",
+        "_ended",
+        "_engine",
+        "_entered",
+        "_first_look",
+        "_is_measuring",
+        "_last_look",
+        "_operators",
+        "_outside",
+        "_run",
+        "_since",
+        "_slot",
+        "_slots",
+        "_spans",
+        "_starts_with_block",
+        "_switches",
+        "began",
+        "blocks",
+        "events",
+        "measured_blocks",
+        "measured_rows",
+        "name",
+        "rows",
+    )
+
     def __init__(self, name: str, run: RunTimes, base: State, *, starts_with_block: bool = True) -> None:
         self.name = name
         self._run = weakref.ref(run)
         self.blocks = self.rows = self.measured_blocks = self.measured_rows = 0
-        self.spans: deque[TimeSpan] = deque(maxlen=SPANS)
         self.events: dict[tuple[Event, str], int] = {}
+        self._spans: deque[tuple[Slot, int, int]] = deque(maxlen=SPANS)
         self._slots: dict[tuple[State, str], Slot] = {}
         self._operators: dict[str, Slot] = {}
         self._base = self.slot(base)
@@ -298,15 +329,18 @@ class Times:
         slot, ns = self._slot, now - self._since
         slot.ns += ns
         if ns >= LONG_NS:
-            self.spans.append(TimeSpan(slot.state, slot.of, self._since, ns))
+            self._spans.append((slot, self._since, ns))
         return slot
 
     def enter(self, now: int) -> None:
         """The thread makes a block from `now` on."""
-        self._outside = self._pass(now)
+        self._outside = slot = self._slot
+        ns = now - self._since
+        slot.ns += ns
+        if ns >= LONG_NS:
+            self._spans.append((slot, self._since, ns))
         self._since = self._entered = now
         self._slot = self._engine
-        here.times = self
         if self._credit > 0:
             self._is_measuring = True
             self._switches = 0
@@ -315,7 +349,10 @@ class Times:
 
     def leave(self, now: int, rows: int) -> None:
         """The block is there at `now`; 0 rows mean that there is none."""
-        slot = self._pass(now)
+        slot, ns = self._slot, now - self._since
+        slot.ns += ns
+        if ns >= LONG_NS:
+            self._spans.append((slot, self._since, ns))
         self._credit += (now - self._entered) // BUDGET
         if self._is_measuring:
             slot.cpu_ns += _cpu_clock() - self._cpu_since
@@ -326,7 +363,6 @@ class Times:
             if rows:
                 self.measured_blocks += 1
                 self.measured_rows += rows
-        here.times = None
         self._since = now
         self._slot = self._outside
         if rows:
@@ -388,10 +424,11 @@ class Times:
         """What it has counted so far; any thread may ask."""
         for _ in range(MAX_LOOKS):
             until = clock() if self._ended is None else self._ended
-            running, since, spans = self._slot, self._since, list(self.spans)
+            running, since, passed = self._slot, self._since, list(self._spans)
             slots = {key: slot.times for key, slot in list(self._slots.items())}
             if since == self._since:
                 break  # else the thread has gone on meanwhile
+        spans = [TimeSpan(slot.state, slot.of, begin, ns) for slot, begin, ns in passed]
         if self._ended is None:
             key, ns = (running.state, running.of), max(0, until - since)
             slots[key] = slots[key]._replace(ns=slots[key].ns + ns)
@@ -441,8 +478,8 @@ def _look(now: int) -> _Look:
 
 @contextmanager
 def waiting(state: State, of: str | None = None) -> Generator[None]:
-    """This thread waits meanwhile. Outside of a loader nothing is counted."""
-    if (times := here.times) is None:
+    """This thread waits meanwhile. In blocks that are not measured, that is a part of their time."""
+    if (times := here.measured) is None:
         yield
     else:
         with times.waiting(state, of):
@@ -474,12 +511,14 @@ class Clock:
 
     Args:
         times: of the thread that produces, if it is seen.
+        thread: the same, if another clock tells it when it produces.
     """
 
-    __slots__ = ("_away", "_left", "times")
+    __slots__ = ("_away", "_left", "thread", "times")
 
-    def __init__(self, times: Times | None = None) -> None:
+    def __init__(self, times: Times | None = None, thread: Times | None = None) -> None:
         self.times = times
+        self.thread = times or thread
         self._away = 0
         self._left = 0
 
@@ -528,18 +567,16 @@ class Clock:
 # The times of a run
 
 
-def times_of_input(operator: str) -> Times | None:
+def times_of_input(thread: Times | None, operator: str) -> Times | None:
     """The times of a thread that makes the rows of an operator for this one; None if this one is not seen."""
-    times = here.times
-    if times is None or (run := times.run) is None:
+    if thread is None or (run := thread.run) is None:
         return None
-    name = operator if times.name == CONSUMER else f"{times.name}, {operator}"
-    return run.thread(name, "engine")
+    return run.thread(operator if thread.name == CONSUMER else f"{thread.name}, {operator}", "engine")
 
 
 def add_tables(tables: Iterable[Table]) -> None:
-    """Take the tables of another process that has sent blocks to this thread."""
-    if tables and here.times is not None and (run := here.times.run) is not None:
+    """Take the tables of another process that has sent a block to this thread; else those that come later."""
+    if tables and here.measured is not None and (run := here.measured.run) is not None:
         run.add(tables)
 
 
@@ -704,7 +741,7 @@ def consumer_clock() -> Clock:
 
 
 class LoaderTimes:
-    """The times of a loader: of its past epochs together, and of the one that runs or ran last."""
+    """The times of a loader: of its past epochs together, without spans, and of the one that runs or ran last."""
 
     def __init__(self) -> None:
         self.epoch: EpochTimes | None = None
@@ -715,7 +752,8 @@ class LoaderTimes:
         """The times of an epoch that begins; None if nothing is to be counted."""
         if self.epoch is not None:
             self.epoch.end()
-            self._tables, self._steps = self.tables(), self.steps()
+            past = [table._replace(spans=[]) for table in self.epoch.tables()]
+            self._tables, self._steps = joined([*self._tables, *past]), self.steps()
         self.epoch = EpochTimes() if SEEING else None
         return self.epoch
 

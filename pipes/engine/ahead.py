@@ -341,7 +341,8 @@ def in_thread(
 def _in_thread(
     make: Callable[[Context], Iterator[Block]], rows: int, context: Context, operator: str
 ) -> Iterator[Block]:
-    clock = Clock(times_of_input(operator))  # the thread's own: it does not count the time in which the thread waits
+    # A clock of its own does not count the time in which the thread waits.
+    clock = Clock(times_of_input(context.pacing.clock.thread, operator))
     queue = _Queue(rows, clock)
     inner = context.with_clock(clock)
     context.process.resources.start("feedpipe-prefetch", partial(queue.fill, make, inner), queue.close)

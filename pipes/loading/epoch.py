@@ -263,8 +263,8 @@ class EpochRun:
                 self.element = step.element
                 if self._skips is not None and not self._padding:
                     self._skips.count(step.element, progress)
-                if times is not None and progress.step >= stamp:
-                    stamp = times.stamp(progress.step)
+                if progress.step >= stamp:
+                    stamp = cast("EpochTimes", times).stamp(progress.step)
                 if recorder is not None:
                     recorder.add(step.element, self._info(), self._rank_times)
                 del step

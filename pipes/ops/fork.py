@@ -364,7 +364,7 @@ class _SharedRun:
     def __init__(
         self, source: Input, at: Cursor, context: Context, branches: Collection[int], limit: int, lock: RLock
     ) -> None:
-        self._clock = Clock()
+        self._clock = Clock(thread=context.pacing.clock.thread)
         self._context = context.with_clock(self._clock)
         self._blocks = source.blocks(at, self._context)
         self._first = at.position

@@ -619,7 +619,7 @@ class _Reader:
     """One run of a shared input. Each share has a queue of the rows that its shard has not asked for yet."""
 
     def __init__(self, source: Stage, at: Cursor, context: Context, sharing: set[RowShare]) -> None:
-        self._clock = Clock()
+        self._clock = Clock(thread=context.pacing.clock.thread)
         self._context = context.with_clock(self._clock)
         self._blocks = source.blocks(at, self._context)
         self._first = at.position

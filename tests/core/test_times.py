@@ -59,7 +59,7 @@ def test_a_thread_does_one_thing_at_a_moment(now: Now) -> None:
         for block in inner:
             now.ns += 3_000_000
             with waiting("storage"):
-                now.ns += 100_000
+                now.ns += 500_000
             yield block
 
     blocks = measured_blocks("map-1", outer())
@@ -72,11 +72,11 @@ def test_a_thread_does_one_thing_at_a_moment(now: Now) -> None:
         ("send", ""): 80_000,
         ("operator", "from_sequence-1"): 10_000_000,
         ("operator", "map-1"): 6_000_000,
-        ("storage", "map-1"): 200_000,
+        ("storage", "map-1"): 1_000_000,
         ("consumer", ""): 7_000,
     }
     assert (table.blocks, table.rows, table.measured_rows, table.wall_ns) == (2, 4, 4, now.ns - 1000)
-    assert [(span.state, span.ns) for span in table.spans if span.state == "storage"] == [("storage", 100_000)] * 2
+    assert [(span.state, span.ns) for span in table.spans if span.state == "storage"] == [("storage", 500_000)] * 2
 
 
 @settings(max_examples=examples(100))
