@@ -68,8 +68,8 @@ State: TypeAlias = Literal[
 """
 WAITS: frozenset[State] = frozenset(("input", "worker", "consumer", "memory"))
 """The states in which a thread waits for another one of the loader."""
-Event: TypeAlias = Literal["retried", "hits", "misses"]
-"""What is counted, exactly, of an operator: calls that were repeated, rows found in a cache, and rows that were not."""
+Event: TypeAlias = Literal["hits", "misses"]
+"""What is counted, exactly, of an operator: rows found in its cache, and rows that were not."""
 
 
 class SlotTimes(NamedTuple):
@@ -207,6 +207,10 @@ class Slot:
             self.weighed_rows += number
             self.nbytes += nbytes(getattr(made, "rows", made))
         self.blocks += 1
+
+    @property
+    def key(self) -> tuple[State, str]:
+        return self.state, self.of
 
     @property
     def times(self) -> SlotTimes:
@@ -411,7 +415,7 @@ class Times:
         finally:
             self.switch(before)
 
-    def count(self, event: Event, operator: str, number: int = 1) -> None:
+    def count(self, event: Event, operator: str, number: int) -> None:
         self.events[event, operator] = self.events.get((event, operator), 0) + number
 
     def end(self) -> None:
@@ -420,17 +424,21 @@ class Times:
             self._pass(now := clock())
             self._since = self._ended = now
 
+    def _read(self) -> tuple[int, Slot, int, list[tuple[Slot, int, int]], dict[tuple[State, str], SlotTimes]]:
+        until = clock() if self._ended is None else self._ended
+        running, since, passed = self._slot, self._since, list(self._spans)
+        return until, running, since, passed, {key: slot.times for key, slot in list(self._slots.items())}
+
     def table(self) -> Table:
         """What it has counted so far; any thread may ask."""
+        until, running, since, passed, slots = self._read()
         for _ in range(MAX_LOOKS):
-            until = clock() if self._ended is None else self._ended
-            running, since, passed = self._slot, self._since, list(self._spans)
-            slots = {key: slot.times for key, slot in list(self._slots.items())}
             if since == self._since:
                 break  # else the thread has gone on meanwhile
+            until, running, since, passed, slots = self._read()
         spans = [TimeSpan(slot.state, slot.of, begin, ns) for slot, begin, ns in passed]
         if self._ended is None:
-            key, ns = (running.state, running.of), max(0, until - since)
+            key, ns = running.key, max(0, until - since)
             slots[key] = slots[key]._replace(ns=slots[key].ns + ns)
             if ns >= LONG_NS:
                 spans.append(TimeSpan(running.state, running.of, since, ns))
@@ -491,12 +499,16 @@ def measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
     return _measured_blocks(operator, blocks) if SEEING else blocks
 
 
+def _next(blocks: Iterator[Block]) -> Block | None:
+    return next(blocks, None)
+
+
 def _measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
     held: list[Block] = []
     try:
         while True:
             times = here.measured
-            block = next(blocks, None) if times is None else times.measure(operator, next, blocks, None)
+            block = next(blocks, None) if times is None else times.measure(operator, _next, blocks)
             if block is None:
                 return
             held.append(block)
@@ -552,6 +564,11 @@ class Clock:
     def waiting(self, state: State, of: str = "") -> AbstractContextManager[None]:
         """The thread waits meanwhile."""
         return nullcontext() if self.times is None else self.times.waiting(state, of)
+
+    def count(self, event: Event, operator: str, number: int) -> None:
+        """Count rows of an operator."""
+        if self.thread is not None:
+            self.thread.count(event, operator, number)
 
     def end(self) -> None:
         """The thread ends."""

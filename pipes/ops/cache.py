@@ -214,8 +214,16 @@ class Cache(SameRows):
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         cached = self._rows_by_position(stage)
         context.process.resources.get(("cache", id(cached)), lambda: _WritesAtEnd(cached))
+        clock = context.pacing.clock
+
+        def make(missing: Indices) -> BlockRows:
+            clock.count("misses", stage.name, len(missing))
+            clock.count("hits", stage.name, -len(missing))
+            return stage.input.rows(missing, context.epoch_independent())
+
+        clock.count("hits", stage.name, len(indices))
         try:
-            rows = cached.rows(indices, lambda missing: stage.input.rows(missing, context.epoch_independent()))
+            rows = cached.rows(indices, make)
         except UnfitRowsError as error:
             raise at_call_site(DataError(str(error)), stage) from error
         if context.process.resources.closed:  # while another thread made the rows
@@ -246,7 +254,7 @@ class Cache(SameRows):
                 (value,) = units.rows(range(number, number + 1), context)  # says that the unit is opened
                 unit = _number_of(units, number, context)
                 unit_source = _on_unit(source, units, _Unit(value, unit))
-            run = _UnitRun(self._rows_by_unit(stage), unit_source, number, unit, inner_context)
+            run = _UnitRun(self._rows_by_unit(stage), stage.name, unit_source, number, unit, inner_context)
             part = None if units is None else unit
             try:
                 for block in context.running.add(run.blocks(row, inner, position)):
@@ -299,8 +307,9 @@ class _Place(NamedTuple):
 class _UnitRun:
     """One unit: the rows that are in the cache, and the others from the input."""
 
-    def __init__(self, cached: RowsByUnit, source: Stage, number: int, unit: int, context: Context) -> None:
+    def __init__(self, cached: RowsByUnit, name: str, source: Stage, number: int, unit: int, context: Context) -> None:
         self._cached = cached
+        self._name = name
         self._source = source
         self._number = number
         self._unit = unit
@@ -321,6 +330,7 @@ class _UnitRun:
                 rows = page.rows(stored, row)
                 at = Cursor([self._number, page.start, page.at], row - page.start, position - (row - page.start))
                 position += page.stop - row
+                self._context.pacing.clock.count("hits", self._name, page.stop - row)
                 end = Cursor([self._number, page.stop, page.end], 0, position)
                 yield from split_block(Block(rows, at, end), block_size)
             place = None if page.last else _Place(page.stop, page.end, position)
@@ -339,6 +349,7 @@ class _UnitRun:
             for block in self._source.blocks(at, self._context):
                 start, inner = Cursor([self._number, row, block.at.plain], 0, position), block.end.plain
                 row, position = row + len(block), position + len(block)
+                self._context.pacing.clock.count("misses", self._name, len(block))
                 end = Cursor([self._number, row, inner], 0, position)
                 output = [Block(block.rows, start, end, block.origins)]
                 pending.add(block.rows, inner)

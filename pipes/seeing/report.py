@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..core.checks import check_int
 from ..core.times import SlotTimes, StepTimes, Table, TimeSpan
@@ -36,7 +36,6 @@ class OperatorTimes:
         cpu: the part of its time on a CPU.
         waits: the part of its time in which it waited for storage or for its calls.
         skipped: rows that failed, in the last epoch.
-        retried: calls that were repeated.
         hits, misses: rows found in its cache, and rows that were not.
         measured: the part of the blocks that were measured.
     """
@@ -52,7 +51,6 @@ class OperatorTimes:
     cpu: float
     waits: float
     skipped: int
-    retried: int
     hits: int
     misses: int
     measured: float
@@ -223,10 +221,10 @@ class Report:
     def _operator(self, op: KnownOperator, own: OperatorWork, total: float) -> OperatorTimes:
         rows = nbytes = 0.0
         blocks = seen = measured = 0
-        events = dict.fromkeys(("retried", "hits", "misses"), 0)
+        events: dict[Event, int] = {"hits": 0, "misses": 0}
         for table in (table for rank in self.ranks for table in rank.tables):
             for event in events:
-                events[event] += table.events.get((cast("Event", event), op.name), 0)
+                events[event] += table.events.get((event, op.name), 0)
             slot = table.slots.get(("operator", op.name))
             if slot is not None and table.measured_rows:
                 count = slot.rows * table.rows / table.measured_rows
@@ -245,7 +243,6 @@ class Report:
             cpu=own.cpu_share,
             waits=(own.storage + own.calls) / own.total if own.total else 0.0,
             skipped=sum(rank.skipped.get(op.name, 0) for rank in self.ranks),
-            retried=events["retried"],
             hits=events["hits"],
             misses=events["misses"],
             measured=measured / seen if seen else 0.0,
@@ -254,8 +251,8 @@ class Report:
     def _operator_lines(self) -> list[list[str]]:
         lines = [["operator", "line", "rows", "seconds", "share", "on a CPU", ""]]
         for op in self.operators:
-            events = {"skipped": op.skipped, "retried": op.retried, "hits": op.hits, "misses": op.misses}
-            notes = [f"{number:,} {name}" for name, number in events.items() if number]
+            counts = {"skipped": op.skipped, "hits": op.hits, "misses": op.misses}
+            notes = [f"{number:,} {name}" for name, number in counts.items() if number]
             rows = f"{'' if op.measured == 1 else 'about '}{op.rows:,}"
             where = "" if op.where is None else str(op.where)
             line = [_shortened(op.operator), where, rows, f"{op.seconds:.2f}", f"{op.share:.0%}", f"{op.cpu:.0%}"]
@@ -368,7 +365,8 @@ def _rank_of(plain: Mapping[str, Any]) -> RankTimes:
     steps = StepTimes(**plain["steps"])
     steps = steps._replace(lengths=tuple(steps.lengths), waits=tuple(steps.waits))
     tables = [_table_of(table) for table in plain["tables"]]
-    return RankTimes(**{**plain, "operators": operators, "steps": steps, "tables": tables})
+    values: dict[str, Any] = {**plain, "operators": operators, "steps": steps, "tables": tables}
+    return RankTimes(**values)
 
 
 def _table_of(plain: Mapping[str, Any]) -> Table:
@@ -377,4 +375,5 @@ def _table_of(plain: Mapping[str, Any]) -> Table:
     }
     events: dict[tuple[Event, str], int] = {(event, of): int(number) for event, of, number in plain["events"]}
     spans = [TimeSpan(*span) for span in plain["spans"]]
-    return Table(**{**plain, "slots": slots, "events": events, "spans": spans})
+    values: dict[str, Any] = {**plain, "slots": slots, "events": events, "spans": spans}
+    return Table(**values)

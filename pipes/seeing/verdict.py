@@ -214,14 +214,14 @@ class RankView:
     @cached_property
     def work(self) -> dict[str, OperatorWork]:
         """The work of each operator, by name, in all threads."""
-        return self._work(self.makers)
+        return self.work_of(self.makers)
 
     @cached_property
     def limiting_work(self) -> dict[str, OperatorWork]:
         """The same in the threads that hold the others back."""
-        return self._work([table for table in self.limiting if table.blocks]) or self.work
+        return self.work_of([table for table in self.limiting if table.blocks]) or self.work
 
-    def _work(self, tables: Iterable[Table]) -> dict[str, OperatorWork]:
+    def work_of(self, tables: Iterable[Table]) -> dict[str, OperatorWork]:
         known = {operator.name for operator in self.seen.operators}
         work: defaultdict[str, OperatorWork] = defaultdict(OperatorWork)
         for table in tables:
@@ -438,7 +438,7 @@ def _uneven_worker(view: RankView) -> _Cause | None:
     idlest = min(workers.values(), key=activity)
     if waits[slow] <= 0.75 * sum(waits.values()) or activity(workers[slow]) <= 0.6 or activity(idlest) >= 0.6:
         return None
-    own = view._work([workers[slow], *(t for name, t in view.tables.items() if name.startswith(f"{slow}, "))])
+    own = view.work_of([workers[slow], *(t for name, t in view.tables.items() if name.startswith(f"{slow}, "))])
     name = max(own, key=lambda of: own[of].total)
     operator = next(operator for operator in view.seen.operators if operator.name == name)
     return _Cause(

@@ -211,6 +211,15 @@ class TestPlaces:
         assert len(list(loader)) == 9
         assert [operator.skipped for operator in loader.report().operators] == [0, 1]
 
+    @pytest.mark.parametrize("indexed", [True, False])
+    def test_rows_found_in_a_cache_are_counted(self, tmp_path: Path, indexed: bool) -> None:
+        pipe = fp.from_sequence(range(40))
+        loader = fp.Loader((pipe if indexed else pipe.filter(lambda n: n >= 0)).cache(tmp_path), shards=1)
+        for epoch in range(3):
+            assert len(list(loader)) == 40
+            cache = loader.report().operators[-1]
+            assert (cache.hits, cache.misses) == (40 * epoch, 40)
+
     @pytest.mark.slow
     def test_a_worker_that_was_killed(self) -> None:
         pipe = fp.from_sequence(range(3000)).map(odd).batch(2)
