@@ -24,7 +24,7 @@ SIDEBAR: Mapping[str, tuple[str, ...]] = {
     "Start": ("start",),
     "Gallery": ("gallery/index",),
     "Guides": (
-        *("elements", "recipes", "epochs-and-state", "errors", "workers", "services", "ranks"),
+        *("elements", "recipes", "epochs-and-state", "errors", "workers", "services", "ranks", "slow"),
         *("storage", "databases", "formats", "writing", "statistics"),
         *("trainers", "dataloader", "ray", "migrating"),
     ),

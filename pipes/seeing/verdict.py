@@ -225,21 +225,22 @@ class RankView:
         known = {operator.name for operator in self.seen.operators}
         work: defaultdict[str, OperatorWork] = defaultdict(OperatorWork)
         for table in tables:
-            own = {of: slot for (state, of), slot in table.slots.items() if state == "operator" and of in known}
-            whole = sum(slot.ns for (state, _), slot in table.slots.items() if state in ("operator", "engine"))
-            measured = sum(slot.ns for slot in own.values())
-            for of, slot in own.items():
-                ns = slot.ns * whole / max(1, measured)
-                work[of] = work[of].plus(OperatorWork(ns, ns * slot.cpu_ns / max(1, slot.measured_ns)))
-            for (state, of), slot in table.slots.items():
-                if state == "storage":
-                    work[of] = work[of].plus(OperatorWork(storage=slot.ns))
-                elif state == "calls":
-                    work[of] = work[of].plus(OperatorWork(calls=slot.ns))
+            made = {key: slot for key, slot in table.slots.items() if key[0] in ("operator", "storage", "calls")}
+            seen = {key: slot for key, slot in made.items() if key[0] != "operator" or key[1] in known}
+            # Blocks that are not measured have no slot but that of the engine, and do what the others do.
+            whole = sum(slot.ns for slot in made.values()) + _slot(table, "engine").ns
+            scale = whole / max(1, sum(slot.ns for slot in seen.values()))
+            for (state, of), slot in seen.items():
+                ns = slot.ns * scale
+                if state == "operator":
+                    own = OperatorWork(ns, ns * slot.cpu_ns / max(1, slot.measured_ns))
+                else:
+                    own = OperatorWork(storage=ns) if state == "storage" else OperatorWork(calls=ns)
+                work[of] = work[of].plus(own)
         return self._attributed(work, known)
 
     def _attributed(self, work: Mapping[str, OperatorWork], known: set[str]) -> dict[str, OperatorWork]:
-        """Waits in blocks that were not measured belong to the operator that has most of those in others."""
+        """Waits before an operator has begun belong to the one that has most of those that came later."""
         result = {of: own for of, own in work.items() if of in known}
         unknown = [own for of, own in work.items() if of not in known]
         if not unknown or not self.seen.operators:
