@@ -112,7 +112,8 @@ def train(rank, number):
         if rank == 1 and number < TRIES - 1 and len(taken) == number:
             os.kill(os.getpid(), signal.SIGKILL)
         taken.append(row)
-    print(number, rank, *taken, flush=True)
+    line = " ".join(map(str, [number, rank, *taken]))
+    os.write(1, f"{line}{os.linesep}".encode())  # in one piece: the other rank writes, too
     os._exit(0)
 
 for number in range(TRIES):
