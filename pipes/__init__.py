@@ -155,11 +155,12 @@ for _name in __all__:
     if _isfunction(_value := globals()[_name]):
         globals()[_name] = _explains_wrong_arguments(_value)
 
-_PUBLIC_MODULES = ("errors", "extensions", "media", "stats", "testing")
+_PUBLIC_MODULES = ("errors", "extensions", "media", "metrics", "stats", "testing")
 
 if TYPE_CHECKING:
     from . import extensions as extensions
     from . import media as media
+    from . import metrics as metrics
     from . import testing as testing
 
     __version__: str

@@ -9,6 +9,7 @@ import inspect
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -17,10 +18,12 @@ from typing import Any, NamedTuple
 
 from ..engine.stage import resolve
 from ..errors import FeedpipeError, RowError, call_site, with_call_site
+from ..loader import Loader
 from ..ops._methods import advice_on_name
 from ..pipe import InstalledFunction, Pipe, installed_functions
 from ..plan.explain import explained
 from ..seeing.diff import compared
+from ..seeing.progress import progress
 from ..seeing.record import Record
 from ..sources.index import Footers, index
 from ..storage.index.reader import Index, versions
@@ -76,6 +79,13 @@ def _parser() -> argparse.ArgumentParser:
     head.add_argument("-n", "--count", type=int, default=5, metavar="N", help="how many (default: 5)")
     head.set_defaults(run=_head)
 
+    bench = commands.add_parser("bench", help="run a pipe, and print who holds it back")
+    bench.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
+    bench.add_argument("--step", type=float, default=0.0, metavar="SECONDS", help="of a training step (default: 0)")
+    bench.add_argument("--workers", type=int, default=0, metavar="N", help="worker processes (default: 0)")
+    bench.add_argument("--seconds", type=float, default=30.0, metavar="SECONDS", help="to run (default: 30)")
+    bench.set_defaults(run=_bench)
+
     check = commands.add_parser("verify", help="compare files with their manifest, by size and checksum")
     check.add_argument("manifest", metavar="MANIFEST", help="a path or URL")
     check.set_defaults(run=_verify)
@@ -99,6 +109,24 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("--pipe", metavar="MODULE:PIPE", help="the pipe of the runs, to name the file and row")
     diff.set_defaults(run=_diff)
     return parser
+
+
+def _bench(options: argparse.Namespace) -> Iterator[str]:
+    for name in ("step", "seconds"):
+        if not 0 <= getattr(options, name) < float("inf"):
+            raise CommandError(f"`--{name}` must be a number of seconds but got: {getattr(options, name)}")
+    with Loader(load_pipe(options.pipe), workers=options.workers) as loader:
+        end = time.monotonic() + options.seconds
+        while time.monotonic() < end:
+            steps = 0
+            for _ in progress(loader):
+                steps += 1
+                time.sleep(options.step)
+                if time.monotonic() >= end:
+                    break
+            if not steps:
+                raise CommandError(f"`{options.pipe}` has no elements", exit_code=1)
+        yield str(loader.report())
 
 
 def _report(options: argparse.Namespace) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -246,6 +246,7 @@ class EpochRun:
         try:
             times = self._times = self._epochs.times.begin()
             step = self._first()
+            in_range = _profiler_range()
             stamp = sys.maxsize if times is None or step is None else times.begin(self.progress.step + 1)
             while step is not None:
                 while request is PEEK:
@@ -265,13 +266,14 @@ class EpochRun:
                     self._skips.count(step.element, progress)
                 if progress.step >= stamp:
                     stamp = cast("EpochTimes", times).stamp(progress.step)
+                    in_range = _profiler_range()
                 if recorder is not None:
                     recorder.add(step.element, self._info(), self._rank_times)
                 del step
                 request = yield self.element if request is None else (self.element, self._info())
                 if request is not PEEK:
                     self.element = _NOTHING  # the last reference here, before the next element is made
-                step = self._next()
+                step = self._next() if in_range is None else in_range(self._next)
             if self._job is not None:
                 self._job.hear()  # the end of an epoch hides no failure
             if self._skips is not None:
@@ -478,6 +480,16 @@ class EpochRun:
         with opening(self._times):
             self._session = self._epochs.open(self._schedule.plan, position, self.progress.data_pass)
         return iter(self._session)
+
+
+def _profiler_range() -> Callable[[Callable[[], Step | None]], Step | None] | None:
+    """Calls a function within a range of a profiler of torch; None if none is on. It does not import torch."""
+    autograd: Any = getattr(sys.modules.get("torch"), "autograd", None)
+    if autograd is None or not autograd._profiler_enabled():
+        return None
+    from ..torch.profiling import in_range
+
+    return in_range
 
 
 def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:

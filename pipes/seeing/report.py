@@ -174,10 +174,10 @@ class Report:
         return values
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report to a file, which `Report.load` reads.
+        """Write the report to a file, which `Report.load` reads, or a trace for Perfetto and Chrome.
 
         Args:
-            path: ends in .json.
+            path: ends in .json; of a trace, in .trace.json. That has the last spans of 0.1 ms or longer of each thread.
 
         Raises:
             ArgumentError: it has another ending.
@@ -185,7 +185,12 @@ class Report:
         target = Path(path)
         if target.suffix != ".json":
             raise ArgumentError(with_call_site(f"`path` must end in .json but got: {os.fspath(path)!r}"))
-        content = {"feedpipe_report": VERSION, "ranks": [_plain_rank(rank) for rank in self.ranks]}
+        if target.name.endswith(".trace.json"):
+            from .trace import trace_of
+
+            content = trace_of(self.ranks)
+        else:
+            content = {"feedpipe_report": VERSION, "ranks": [_plain_rank(rank) for rank in self.ranks]}
         part = target.with_name(f"{target.name}.part")
         part.write_text(json.dumps(content))
         part.replace(target)
