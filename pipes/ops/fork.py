@@ -331,6 +331,7 @@ class SharedRuns:
                 run.leave(branch)
                 if run.is_over and run in self._runs:
                     self._runs.remove(run)
+                    run.close()
 
     def rows(self, branch: int, indices: Indices, context: Context) -> BlockRows:
         """Return the rows at `indices`; they are made once if the branches ask for the same, one after the other."""
