@@ -82,7 +82,7 @@ def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pyte
     assert runner.failures == 0, "".join(report)
 
 
-@pytest.mark.parametrize("name", ["docs/architecture.md", "docs/design.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("name", ["docs/internals/architecture.md", "docs/internals/design.md", "CONTRIBUTING.md"])
 def test_files_named_in_documents_exist(name: str) -> None:
     """Paths of modules are relative to the repository or to the package."""
     text = (ROOT / name).read_text(encoding="utf-8")
@@ -91,8 +91,52 @@ def test_files_named_in_documents_exist(name: str) -> None:
     assert not [path for path in paths if not (ROOT / path).exists() and not (PACKAGE / path).exists()]
 
 
+# Pages that were divided or moved: their names may not be linked.
+OLD_NAMES = {
+    *(
+        "architecture",
+        "benchmarks",
+        "databases",
+        "dataloader",
+        "design",
+        "elements",
+        "epochs-and-state",
+        "errors",
+        "formats",
+    ),
+    *("migrating", "operators", "ranks", "ray", "recipes", "scaling", "services", "start", "statistics", "storage"),
+    *("trainers", "workers", "writing"),
+}
+MOST_WORDS = {"internals": 1500, "start": 1200, "guides": 1200, "reference": 1200}
+
+
+# Reports of measurements.
+EXEMPT = {"benchmarks", "scaling"}
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS])
+def test_a_page_has_few_words(path: Path) -> None:
+    """Code does not count. What is longer is two pages."""
+    if path.parent.name not in MOST_WORDS or path.stem in EXEMPT:
+        assert path.parent in (ROOT, ROOT / "docs", ROOT / "docs" / "plan") or path.stem in EXEMPT
+        return
+    words = len(FENCE.sub("", path.read_text(encoding="utf-8")).split())
+    assert words <= MOST_WORDS[path.parent.name]
+
+
+def test_old_names_of_pages_are_not_linked() -> None:
+    named = re.compile(rf"\bdocs/(?:{'|'.join(sorted(OLD_NAMES))})\.md")
+    files = [
+        *(path for path in DOCUMENTS if "plan" not in path.parts),
+        ROOT / "CONTRIBUTING.md",
+        *PACKAGE.rglob("*.py"),
+        *ROOT.glob("tests/**/*.py"),
+    ]
+    assert [path for path in files if path != Path(__file__) and named.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_the_architecture_fits_on_a_page() -> None:
-    assert len((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").splitlines()) <= 120
+    assert len((ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
 def test_blocks_are_found_with_their_lines() -> None:

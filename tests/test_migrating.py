@@ -1,4 +1,4 @@
-"""Each row of docs/migrating.md: our expression runs, and each name of theirs has one or a reason why there is none."""
+"""Each row of docs/guides/from-*.md: our expression runs, and each name of theirs has one or a reason for none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 
 import feedpipe as fp
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "migrating.md").read_text(encoding="utf-8")
+GUIDES = Path(__file__).resolve().parent.parent / "docs" / "guides"
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(GUIDES.glob("from-*.md"))}
 
 
 class Row(NamedTuple):
@@ -26,20 +27,20 @@ class Row(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    for section in PAGE.split("\n## ")[1:]:
-        for line in section.splitlines():
+    for library, page in PAGES.items():
+        for line in page.splitlines():
             if line.startswith("| `"):
                 _, name, expression, remark, _ = (cell.strip() for cell in line.split("|"))
-                yield Row(section.splitlines()[0], name.strip("`"), expression.strip("`"), remark)
+                yield Row(library, name.strip("`"), expression.strip("`"), remark)
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The variables of the page, in the folder with its files."""
+    """The variables of the first page, in the folder with its files."""
     before = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("migrating"))
     namespace: dict[str, Any] = {}
-    code = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    code = re.search(r"```python\n(.*?)```", PAGES["from-datapipes"], re.DOTALL)
     assert code
     exec(code[1], namespace)
     yield namespace

@@ -21,18 +21,38 @@ DOCS = ROOT / "docs"
 
 # The sidebar: titles of its parts, and their pages in order. A page of docs/ that is missing here ends the build.
 SIDEBAR: Mapping[str, tuple[str, ...]] = {
-    "Start": ("start",),
+    "Start": tuple(f"start/{page}" for page in ("install", "picture", "choose", "first-pipe", "files", "train")),
     "Gallery": ("gallery/index",),
-    "Guides": (
-        *("elements", "recipes", "epochs-and-state", "errors", "workers", "services", "ranks", "slow"),
-        *("storage", "databases", "formats", "writing", "statistics"),
-        *("trainers", "dataloader", "ray", "migrating"),
+    "Guides: data": tuple(
+        f"guides/{page}"
+        for page in (
+            *("elements", "recipes", "recipes-training", "statistics", "rows-that-fail"),
+            *("remote", "cache", "files-that-change", "databases", "tfrecord-mds-delta", "writing"),
+        )
     ),
-    "Reference": ("reference", "reference/operators/index", *(f"reference/{page}" for page in operators.GROUPS)),
-    "Internals": (
-        *("architecture", "design", "operators", "benchmarks", "scaling"),
-        *("internals/stability", "internals/contributing", "internals/changelog", "internals/security"),
+    "Guides: training": tuple(
+        f"guides/{page}"
+        for page in (
+            *("slow", "epochs", "resume", "refused-states", "workers", "services"),
+            *("ranks", "ranks-streams", "ranks-files", "ranks-resume", "trainers", "dataloader", "ray"),
+        )
     ),
+    "Guides: coming from": tuple(
+        f"guides/from-{library}" for library in ("datapipes", "nodes", "tfdata", "grain", "webdataset")
+    ),
+    "Reference": (
+        *("reference", "reference/operators/index", *(f"reference/{page}" for page in operators.GROUPS)),
+        *("reference/formats", "reference/left-out"),
+    ),
+    "Your own parts": tuple(f"internals/{page}" for page in ("extend", "contract", "sources-services")),
+    "Internals": tuple(
+        f"internals/{page}"
+        for page in (
+            *("architecture", "design", "blocks-and-cursors", "sharding", "loader-and-state", "services", "processes"),
+            *("storage", "formats", "turned-out", "benchmarks", "scaling"),
+        )
+    ),
+    "The project": tuple(f"internals/{page}" for page in ("stability", "changelog", "contributing", "security")),
 }
 
 # Files outside of docs/ that are pages too, and their places in the site.
@@ -96,7 +116,19 @@ def written_pages() -> Iterator[tuple[str, str]]:
         if path.relative_to(DOCS).parts[0] not in LEFT_OUT
     } | OTHER_PAGES
     for name, place in places.items():
-        yield place, relinked((ROOT / name).read_text(encoding="utf-8"), name, places)
+        text = (ROOT / name).read_text(encoding="utf-8")
+        yield place, relinked(inlined(text, (ROOT / name).parent), name, places)
+
+
+def inlined(text: str, folder: Path) -> str:
+    """Put SVG pictures into the page, so that they have its colours; as files they have those of the system."""
+
+    def picture(found: re.Match[str]) -> str:
+        svg = (folder / found[1]).read_text(encoding="utf-8")
+        svg = re.sub(r"svg\.\S+ \{ color: .*?\}|@media .*?\} \}", "", svg)
+        return f'<div class="fp-diagram">{" ".join(svg.split())}</div>'
+
+    return re.sub(r"^!\[[^\]]*\]\((\S+\.svg)\)$", picture, text, flags=re.MULTILINE)
 
 
 def relinked(text: str, name: str, places: Mapping[str, str]) -> str:

@@ -26,12 +26,13 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "pad_batch": ("padding", "pad_sequence", "padded_batch"),
     "prefetch": ("prefetch_factor", "AUTOTUNE"),
     "read_images": ("ImageFolder", "imagenet"),
+    "read_parquet": ("parquet",),
     "read_tar": ("webdataset", "wds", "tar files"),
     "resample": ("oversampling", "class imbalance"),
     "sample": ("WeightedRandomSampler",),
     "shuffle": ("buffer_size", "shuffler", "RandomSampler"),
     "sliding": ("window", "unfold"),
-    "split": ("random_split", "train_test_split", "KFold"),
+    "split": ("stratify", "random_split", "train_test_split", "KFold"),
 }
 
 # The other public names, by page: its title, and the names below `feedpipe`.

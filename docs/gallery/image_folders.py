@@ -161,6 +161,6 @@ assert right > 0.5
 # %% [markdown]
 # ## Next
 #
-# - Many small files on a server: [copies on this machine](../storage.md), or tar files, written with `fp.write_tar`.
-# - Is the GPU waiting? `fp.Loader(train, workers=4)`: [workers](../workers.md).
-# - Several GPUs: [ranks](../ranks.md).
+# - Many small files on a server: [copies on this machine](../guides/remote.md), or tar files, written with `fp.write_tar`.
+# - Is the GPU waiting? `fp.Loader(train, workers=4)`: [workers](../guides/workers.md).
+# - Several GPUs: [ranks](../guides/ranks.md).

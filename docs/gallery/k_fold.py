@@ -137,4 +137,4 @@ assert torch.equal(next(iter(resumed))["x"], expected["x"])
 # ## Next
 #
 # - Shares of classes in each part: `split(..., stratify="y")`, see [`split`](../reference/operators/split.md).
-# - What `even=` may be: [even ranks](../ranks.md#even-ranks).
+# - What `even=` may be: [even ranks](../guides/ranks.md#even-ranks).

@@ -148,6 +148,6 @@ assert recall > 0.6 and kept > 0.6
 # %% [markdown]
 # ## Next
 #
-# - All statistics, and how to save them with the model: [statistics](../statistics.md).
-# - The same from a database: [databases](../databases.md).
-# - More files than one machine reads: [ranks](../ranks.md#files).
+# - All statistics, and how to save them with the model: [statistics](../guides/statistics.md).
+# - The same from a database: [databases](../guides/databases.md).
+# - More files than one machine reads: [ranks](../guides/ranks-files.md).

@@ -138,6 +138,6 @@ assert accuracy > 0.9
 # %% [markdown]
 # ## Next
 #
-# - Streams, such as files of text, save the states of all ranks: [saving and resuming](../ranks.md#saving-and-resuming).
-# - Checkpoints in rotation: [a recipe](../recipes.md#checkpoints-in-rotation).
-# - What a state refuses, and why: [epochs and state](../epochs-and-state.md).
+# - Streams, such as files of text, save the states of all ranks: [saving and resuming](../guides/ranks-resume.md).
+# - Checkpoints in rotation: [a recipe](../guides/recipes-training.md#checkpoints-in-rotation).
+# - What a state refuses, and why: [epochs and state](../guides/resume.md).

@@ -136,6 +136,6 @@ assert error < naive
 # %% [markdown]
 # ## Next
 #
-# - Readings in a database that grows: [databases](../databases.md).
+# - Readings in a database that grows: [databases](../guides/databases.md).
 # - One file for each series: `files.interleave(lambda file: fp.read_csv(file).sliding(60), cycle=1)`.
 # - [`sliding`](../reference/operators/sliding.md) and [`filter`](../reference/operators/filter.md) in full.

@@ -44,7 +44,7 @@ class DataLoader(TorchDataLoader[T_co]):
     Batches, their order and what is drawn from the generators are torch's. Workers are feedpipe's: batches come through
     shared memory without a file descriptor for each tensor, a script needs no `if __name__ == "__main__"`, and a worker
     that dies is started again with no batch lost. `state_dict()` and `load_state_dict()` resume exactly, in the middle
-    of an epoch. What differs on purpose, and what is not supported, is in `docs/dataloader.md`.
+    of an epoch. What differs on purpose, and what is not supported, is in `docs/guides/dataloader.md`.
 
     Args:
         dataset: a map-style or an iterable dataset.

@@ -26,7 +26,7 @@ with warnings.catch_warnings():
     import torchdata.datapipes.iter as td
     from torchdata.datapipes.map import SequenceWrapper
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "migrating.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "from-datapipes.md"
 Theirs = Callable[[], Iterable[Any]]
 Ours = Callable[[], Iterable[Any]]
 

@@ -45,7 +45,7 @@ class Model(torch.nn.Module):
 
 
 class FeedTrainer(Trainer):
-    """The recipe of `docs/trainers.md`."""
+    """The recipe of `docs/guides/trainers.md`."""
 
     def get_train_dataloader(self) -> Any:
         return PreparedLoader(self.train_dataset)
