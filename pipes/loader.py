@@ -13,6 +13,7 @@ import numpy as np
 from .core.checks import check_choice, check_int, check_torch, methods_explain_wrong_arguments
 from .core.code import constructor_code
 from .core.skips import Skipped
+from .core.times import here
 from .engine.run import length_of
 from .engine.skips import NONE_LOST
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
@@ -619,7 +620,8 @@ class _DeviceRun:
         from .torch.device import on_device
 
         self._session = session
-        self._items = cast("Generator[Step | ShardEnd]", on_device(iter(session), backend, _moved))
+        count = None if here.run is None else here.run.consumer.count_data
+        self._items = cast("Generator[Step | ShardEnd]", on_device(iter(session), backend, _moved, count))
 
     def __iter__(self) -> Iterator[Step | ShardEnd]:
         return self._items

@@ -68,8 +68,9 @@ State: TypeAlias = Literal[
 """
 WAITS: frozenset[State] = frozenset(("input", "worker", "consumer", "memory"))
 """The states in which a thread waits for another one of the loader."""
-Event: TypeAlias = Literal["hits", "misses"]
-"""What is counted, exactly, of an operator: rows found in its cache, and rows that were not."""
+Event: TypeAlias = Literal["hits", "misses", "busy", "dry"]
+"""What is counted, exactly: of an operator, rows found in its cache and rows that were not; of no operator, steps whose
+data came while a GPU had work, and steps whose data came after it had run dry."""
 
 
 class SlotTimes(NamedTuple):
@@ -417,6 +418,10 @@ class Times:
 
     def count(self, event: Event, operator: str, number: int) -> None:
         self.events[event, operator] = self.events.get((event, operator), 0) + number
+
+    def count_data(self, dry: bool) -> None:
+        """Data have come for a device, which had run dry or not."""
+        self.count("dry" if dry else "busy", "", 1)
 
     def end(self) -> None:
         """The thread ends, or its run does."""

@@ -109,6 +109,12 @@ class Report:
         return waited / max(1, waited + sum(view.loop_ns for view in self._views))
 
     @property
+    def dry(self) -> float | None:
+        """The part of the steps whose data came after the GPU had run dry; None without `device=` on a GPU."""
+        dry, steps = (sum(counts) for counts in zip(*(view.device_steps for view in self._views), strict=True))
+        return dry / steps if steps else None
+
+    @property
     def step_seconds(self) -> float:
         """The mean time that the loop takes for a step, without the wait for data."""
         return sum(view.loop_ns for view in self._views) / max(1, self.steps) / 1e9
@@ -164,6 +170,8 @@ class Report:
             "feedpipe/step_seconds": self.step_seconds,
             "feedpipe/start_seconds": self.start_seconds,
         }
+        if self.dry is not None:
+            values["feedpipe/dry"] = self.dry
         waits = [sum(counts) for counts in zip(*(rank.steps.waits for rank in self.ranks), strict=True)]
         for percent in (50, 95, 99):
             values[f"feedpipe/wait_seconds_p{percent}"] = _percentile(waits, percent / 100)

@@ -162,6 +162,13 @@ class RankView:
         return self.waited_ns / max(1, self.waited_ns + self.loop_ns)
 
     @property
+    def device_steps(self) -> tuple[int, int]:
+        """Steps before which a GPU ran dry, and steps of which that is known."""
+        events = {} if self.consumer is None else self.consumer.events
+        dry = events.get(("dry", ""), 0)
+        return dry, dry + events.get(("busy", ""), 0)
+
+    @property
     def step_ns(self) -> float:
         """What the loop takes for a step, without the wait."""
         return self.loop_ns / max(1, self.steps)
@@ -390,9 +397,9 @@ def _verdict_of_rank(view: RankView, who: str = "the training loop") -> Verdict:
     if view.is_short:
         return Verdict(f"too short to say: {view.steps} steps in {seconds:.1f} s")
     if view.is_fed:
-        waits = f"{who} waits {view.waiting:.0%} for it"
+        waits = f"{who} waits {view.waiting:.0%} for it{_dry_device(view)}"
         return Verdict(f"the data is not the bottleneck: {waits}; a step takes {_ms(view.step_ns)}")
-    head = f"{who} waits {view.waiting:.0%} for data"
+    head = f"{who} waits {view.waiting:.0%} for data{_dry_device(view)}"
     top = view.top
     if top is None:
         return Verdict(f"{head}; nothing is known of what makes them, because their service does not tell")
@@ -405,6 +412,12 @@ def _verdict_of_rank(view: RankView, who: str = "the training loop") -> Verdict:
         repair = f"run fewer processes on this machine, or take a larger one; {cause.repair}"
         return Verdict(text, cause.bottleneck._replace(kind="cpus", repair=repair))
     return Verdict(f"{head}. {cause.text}", cause.bottleneck)
+
+
+def _dry_device(view: RankView) -> str:
+    """How often the GPU waits, whatever the loop does: it has work of its own for some time."""
+    dry, steps = view.device_steps
+    return f", and the GPU ran dry in {dry / steps:.0%} of the steps" if steps else ""
 
 
 class _Cause(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import torch
 
@@ -37,6 +37,14 @@ class Backend(Protocol):
         """Makes the consumer's stream wait for the event, and keep the memory of `tensors` while it uses them."""
         ...
 
+    def mark(self) -> object:
+        """An event after the work that the device has got from the consumer so far; None if it has no events."""
+        ...
+
+    def has_passed(self, event: object) -> bool:
+        """Whether the device has done all work before an event of `mark`."""
+        ...
+
 
 class PlainBackend:
     """Copies at once: for devices without streams, or without a device for pinning alone."""
@@ -56,6 +64,12 @@ class PlainBackend:
 
     def wait(self, event: object, tensors: Sequence[torch.Tensor]) -> None:
         pass
+
+    def mark(self) -> object:
+        return None
+
+    def has_passed(self, event: object) -> bool:
+        return False
 
 
 class CudaBackend:
@@ -81,8 +95,16 @@ class CudaBackend:
         for tensor in tensors:
             tensor.record_stream(current)
 
+    def mark(self) -> object:
+        return torch.cuda.current_stream(self._device).record_event()
 
-def on_device(items: Iterator[I], backend: Backend, moved: Callable[[I, Move], I]) -> Iterator[I]:
+    def has_passed(self, event: object) -> bool:
+        return bool(cast("Any", event).query())
+
+
+def on_device(
+    items: Iterator[I], backend: Backend, moved: Callable[[I, Move], I], count: Callable[[bool], object] | None = None
+) -> Iterator[I]:
     """The items with their elements on a device. The next one is copied before the consumer gets this one.
 
     An error, of the items or of a copy, is raised after the items before it.
@@ -91,9 +113,11 @@ def on_device(items: Iterator[I], backend: Backend, moved: Callable[[I, Move], I
         items: carry the elements.
         backend: copies tensors.
         moved: returns the item with the function applied to its element, if it has one.
+        count: is called when the next item has come, with whether the device has run dry meanwhile.
     """
     ready: deque[tuple[I, object, list[torch.Tensor]]] = deque()
     failure: Exception | None = None
+    mark: object = None
     while failure is None:
         tensors: list[torch.Tensor] = []
         try:
@@ -106,7 +130,10 @@ def on_device(items: Iterator[I], backend: Backend, moved: Callable[[I, Move], I
         ready.append((item, backend.record(), tensors))
         del item, tensors  # only the consumer holds what it gets
         if len(ready) > 1:
+            if count is not None and mark is not None:
+                count(backend.has_passed(mark))
             yield _next_ready(ready, backend)
+            mark = None if count is None else backend.mark()
     while ready:
         yield _next_ready(ready, backend)
     if failure is not None:

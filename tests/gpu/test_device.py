@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,6 +149,22 @@ def test_the_sanitizer_of_torch_finds_no_race() -> None:
     ended = subprocess.run([sys.executable, "-c", SANITIZED], env=environment, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert "CSAN detected" not in ended.stderr
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_report_says_how_often_the_gpu_has_run_dry(is_slow: bool) -> None:
+    def row(number: int) -> torch.Tensor:
+        if is_slow:
+            time.sleep(0.05)
+        return torch.full((8,), float(number))
+
+    loader = fp.Loader(fp.from_sequence(range(100)).map(row), device="cuda")
+    for element in loader:
+        torch.cuda._sleep(20_000_000)  # some 10 ms
+        element.sum()
+    dry = loader.report().dry
+    assert dry is not None
+    assert dry > 0.9 if is_slow else dry < 0.1
 
 
 def test_decoding_on_the_device() -> None:

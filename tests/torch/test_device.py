@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict, defaultdict, namedtuple
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.log: list[str] = []
+        self.marks = 0  # of the consumer's work
+        self.passed: Container[object] = ()  # marks whose work is done when the next element comes
 
     def pin(self, tensor: torch.Tensor) -> torch.Tensor:
         self.log.append(f"pin {int(tensor)}")
@@ -41,6 +44,13 @@ class Recorder:
     def record(self) -> object:
         self.log.append("record")
         return len(self.log)
+
+    def mark(self) -> object:
+        self.marks += 1
+        return self.marks
+
+    def has_passed(self, event: object) -> bool:
+        return event in self.passed
 
     def wait(self, event: object, tensors: Sequence[torch.Tensor]) -> None:
         self.log.append(f"wait for {event} with {[int(tensor) for tensor in tensors]}")
@@ -62,6 +72,34 @@ def test_the_next_element_is_copied_before_this_one_is_given() -> None:
     assert recorder.log == ["pin 1", "copy 101", "record", "pin 2", "copy 102", "record", "wait for 3 with [1101]"]
     assert [int(element) for element in elements] == [1102, 1103]
     assert recorder.log[-1] == "wait for 10 with [1103]"
+
+
+def test_steps_before_which_the_device_has_run_dry_are_counted() -> None:
+    recorder = Recorder()
+    recorder.passed = {1, 4}
+    dry: list[bool] = []
+    assert len(list(on_device(iter(tensors(*range(7))), recorder, lambda item, move: move(item), dry.append))) == 7
+    assert dry == [True, False, False, True, False]  # of the third element to the last
+
+
+@pytest.mark.parametrize(("passed", "share"), [(range(0), "0%"), (range(100), "100%")])
+def test_a_report_says_how_often_the_device_has_run_dry(
+    monkeypatch: pytest.MonkeyPatch, passed: range, share: str
+) -> None:
+    recorder = Recorder()
+    recorder.passed = passed
+    monkeypatch.setattr(module, "backend_for", lambda device, pin_memory: recorder)
+    loader = fp.Loader(fp.from_sequence(range(60)).map(slow), device="cpu")
+    assert loader.report().dry is None
+    assert len(list(loader)) == 60
+    report = loader.report()
+    assert report.dry == report.metrics()["feedpipe/dry"] == (1 if passed else 0)
+    assert f"for data, and the GPU ran dry in {share} of the steps" in report.verdict
+
+
+def slow(row: int) -> torch.Tensor:
+    time.sleep(0.04)  # the case: a verdict needs two seconds
+    return torch.tensor(row)
 
 
 def test_an_error_comes_after_the_elements_before_it() -> None:
