@@ -239,8 +239,9 @@ class Report:
             for event in events:
                 events[event] += table.events.get((event, op.name), 0)
             slot = table.slots.get(("operator", op.name))
-            if slot is not None and table.measured_rows:
-                count = slot.rows * table.rows / table.measured_rows
+            if slot is not None:
+                # A thread that has only rows of incomplete groups produces none.
+                count = slot.rows * table.rows / table.measured_rows if table.measured_rows else slot.rows
                 rows += count
                 nbytes += count * slot.nbytes / max(1, slot.weighed_rows)
                 blocks, seen, measured = blocks + slot.blocks, seen + table.blocks, measured + table.measured_blocks

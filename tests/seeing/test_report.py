@@ -81,6 +81,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.filterwarnings("ignore:.*is read again:feedpipe.errors.PlanWarning")
 @settings(max_examples=examples(60), deadline=None)
 @given(STEPS, st.sampled_from(sorted(SERVICES)))
 def test_slots_sum_to_the_time_of_their_thread(steps: list[str], service: str) -> None:
@@ -97,6 +98,7 @@ def test_slots_sum_to_the_time_of_their_thread(steps: list[str], service: str) -
     assert 0 <= report.waiting <= 1
 
 
+@pytest.mark.filterwarnings("ignore:.*is read again:feedpipe.errors.PlanWarning")
 @settings(max_examples=examples(60), deadline=None)
 @given(STEPS, st.sampled_from(sorted(SERVICES)))
 def test_the_rows_of_each_operator_are_those_that_a_map_counts(steps: list[str], service: str) -> None:
@@ -112,6 +114,7 @@ def test_the_rows_of_each_operator_are_those_that_a_map_counts(steps: list[str],
     assert rows[-1] == len(elements)
 
 
+@pytest.mark.filterwarnings("ignore:.*is read again:feedpipe.errors.PlanWarning")
 @settings(max_examples=examples(30), deadline=None)
 @given(STEPS, st.sampled_from(sorted(SERVICES)))
 def test_elements_are_the_same_without_counters(steps: list[str], service: str) -> None:

@@ -48,6 +48,7 @@ def streamed(pipe: fp.Pipe[Any]) -> fp.Pipe[Any]:
 runs = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(runs, st.integers(1, 5), st.integers(1, 7), st.booleans(), st.booleans())
 def test_windows_are_those_of_each_series(
