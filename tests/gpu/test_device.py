@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,8 @@ from torch.utils.data import TensorDataset
 
 import feedpipe as fp
 from feedpipe.compat import DataLoader
+
+from ..seeing.bottlenecks import napping
 
 ROWS = 64
 SIZE = 1 << 18
@@ -153,12 +154,9 @@ def test_the_sanitizer_of_torch_finds_no_race() -> None:
 
 @pytest.mark.parametrize("is_slow", [False, True])
 def test_a_report_says_how_often_the_gpu_has_run_dry(is_slow: bool) -> None:
-    def row(number: int) -> torch.Tensor:
-        if is_slow:
-            time.sleep(0.05)
-        return torch.full((8,), float(number))
-
-    loader = fp.Loader(fp.from_sequence(range(100)).map(row), device="cuda")
+    rows = fp.from_sequence(range(3000))
+    pipe = rows.map(napping).batch(30) if is_slow else rows.batch(30)  # 60 ms an element
+    loader = fp.Loader(pipe.collate(), device="cuda")
     for element in loader:
         torch.cuda._sleep(20_000_000)  # some 10 ms
         element.sum()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, PlanWarning, RowError
 from feedpipe.torch import device as module
 
+from ..seeing.bottlenecks import napping
 from ..support.torch import map_tensors, on_device
 
 
@@ -89,17 +89,12 @@ def test_a_report_says_how_often_the_device_has_run_dry(
     recorder = Recorder()
     recorder.passed = passed
     monkeypatch.setattr(module, "backend_for", lambda device, pin_memory: recorder)
-    loader = fp.Loader(fp.from_sequence(range(60)).map(slow), device="cpu")
+    loader = fp.Loader(fp.from_sequence(range(1200)).map(napping).map(torch.tensor), device="cpu")
     assert loader.report().dry is None
-    assert len(list(loader)) == 60
+    assert len(list(loader)) == 1200
     report = loader.report()
     assert report.dry == report.metrics()["feedpipe/dry"] == (1 if passed else 0)
     assert f"for data, and the GPU ran dry in {share} of the steps" in report.verdict
-
-
-def slow(row: int) -> torch.Tensor:
-    time.sleep(0.04)  # the case: a verdict needs two seconds
-    return torch.tensor(row)
 
 
 def test_an_error_comes_after_the_elements_before_it() -> None:
