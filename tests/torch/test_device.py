@@ -82,7 +82,7 @@ def test_steps_before_which_the_device_has_run_dry_are_counted() -> None:
     assert dry == [True, False, False, True, False]  # of the third element to the last
 
 
-@pytest.mark.parametrize(("passed", "share"), [(range(0), "0%"), (range(100), "100%")])
+@pytest.mark.parametrize(("passed", "share"), [(range(0), "0%"), (range(2000), "100%")])
 def test_a_report_says_how_often_the_device_has_run_dry(
     monkeypatch: pytest.MonkeyPatch, passed: range, share: str
 ) -> None:
