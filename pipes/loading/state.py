@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import is_not
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -27,6 +28,7 @@ NO_GOAL = -1
 """The `goal` of a state if the plan alone determines the end of the epoch."""
 MAX_STRAGGLING = 2**24
 """The most elements that a rank of an indexed pipe may be behind the others."""
+NO_FINGERPRINT = "is no fingerprint of a pipe"
 MAX_NESTING = 8 * MAX_DEPTH
 """The lists and objects in each other in a position: a token has at most a few for each operator."""
 MAX_SHARDS_OF_RANK = 1024
@@ -551,14 +553,21 @@ def _parsed(text: str, place: str) -> Json:
         StateError: it is no JSON, or nested deeper than that of any chain.
         RecursionError: the caller's stack leaves too little of Python's limit for a long chain.
     """
-    try:
+    with _reading(place, text, f"is no JSON: {_shown(text)}"):
         return cast("Json", json.loads(text))
-    except ValueError:
-        raise damaged(place, f"is no JSON: {_shown(text)}") from None
-    except RecursionError:
-        if _nesting(text) <= MAX_NESTING:
+
+
+@contextmanager
+def _reading(name: str, text: str, problem: str) -> Generator[None]:
+    """An error while a JSON text is read is damage, unless the caller's stack is too deep for a long chain."""
+    try:
+        yield
+    except FeedpipeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, RecursionError) and _nesting(text) <= MAX_NESTING:
             raise
-        raise damaged(place, f"is no JSON: {_shown(text)}") from None
+        raise damaged(name, problem) from None
 
 
 def _nesting(text: str) -> int:
@@ -621,8 +630,10 @@ def compare(saved: SavedState, signature: Signature, *, strict: bool) -> None:
     """
     pipe, code, seed = (signature.entries[name] for name in ("pipe", "code", "seed"))
     assert isinstance(pipe, str) and isinstance(code, str)
-    lines = _compared("pipe", lambda: differences(saved.pipe, pipe))
-    code_lines = _compared("code", lambda: code_differences(saved.code, code, pipe))
+    with _reading("pipe", saved.pipe, NO_FINGERPRINT):
+        lines = differences(saved.pipe, pipe)
+    with _reading("code", saved.code, NO_FINGERPRINT):
+        code_lines = code_differences(saved.code, code, pipe)
     if saved.seed != seed:
         lines.append(f"`seed` was {saved.seed} and is now {seed}")
     if lines and strict:
@@ -642,19 +653,8 @@ def restored(saved: SavedState, restore: Callable[[str], T]) -> T:
     Raises:
         StateError: it is no fingerprint.
     """
-    try:
+    with _reading("pipe", saved.pipe, NO_FINGERPRINT):
         return restore(saved.pipe)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, FeedpipeError):
-            raise
-        raise damaged("pipe", "is no fingerprint of a pipe") from None
-
-
-def _compared(name: str, compare: Callable[[], list[str]]) -> list[str]:
-    try:
-        return compare()
-    except (ValueError, RecursionError):
-        raise damaged(name, "is no fingerprint of a pipe") from None
 
 
 def resumed_shards(saved: SavedState, plan: Plan) -> int:
