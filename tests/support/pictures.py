@@ -1,0 +1,7 @@
+"""What tests take from `feedpipe.pictures`; a module that moves changes this file alone."""
+
+from __future__ import annotations
+
+from feedpipe.pictures import page as page
+from feedpipe.pictures import values as values
+from feedpipe.pictures.page import Html as Html
