@@ -1,6 +1,9 @@
-"""`explained`: the text that `Pipe.explain()` prints."""
+"""`explained`: the text that `Pipe.explain()` prints; `facts`: what a plan says of each operator."""
 
 from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
 
 from ..core.block import row_width
 from ..core.checks import check_int
@@ -19,20 +22,45 @@ _OTHER_ROWS = (
 )
 
 
+class OperatorFacts(NamedTuple):
+    """What a plan says of one operator.
+
+    Attributes:
+        code: its call.
+        size: the number of its elements, and whether they are indexed.
+        notes: of its rows.
+        below: where rows are divided, or go to another process, after it.
+    """
+
+    code: str
+    size: str
+    notes: list[str]
+    below: list[str]
+
+
 def explained(root: Node, *, world_size: int, workers: int, shards: int | None) -> str:
-    """The plan of a loader for `root`: a line for each operator, then remarks."""
+    """The plan of a loader for `root`: a tree of the operators, then remarks."""
+    plan = plan_of(root, world_size=world_size, workers=workers, shards=shards)
+    lines = [head(plan), *_tree(plan.root, facts(plan)), *remarks(plan, workers)]
+    return "\n".join(lines)
+
+
+def plan_of(root: Node, *, world_size: int, workers: int, shards: int | None) -> Plan:
+    """The plan of rank 0 of ranks that need not exist."""
+    check_numbers(world_size, workers, shards)
+    return Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
+
+
+def check_numbers(world_size: int, workers: int, shards: int | None) -> None:
+    """Raise an error if a number of `explain` is out of its range."""
     check_int("world_size", world_size, least=1)
     check_int("workers", workers, least=0)
     if shards is not None:
         check_int("shards", shards, least=1)
-    plan = Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
-    lines = [_head(plan), *_operators(plan), _resume(plan), *_ranks(plan), *_windows(plan), *_remarks(plan)]
-    for read in plan.shared_reads():
-        lines.append(f"several shards read: {read.reason}; it is read {_times(read, world_size, workers)}")
-    return "\n".join(lines)
 
 
-def _head(plan: Plan) -> str:
+def head(plan: Plan) -> str:
+    """The size of the output, and how it is divided."""
     length = plan.unsharded.length
     size = "length unknown" if length is None else f"{length} elements"
     if plan.indexed:
@@ -40,32 +68,61 @@ def _head(plan: Plan) -> str:
     return f"streamed, {size}; {plan.shards} virtual shard{'s' * (plan.shards > 1)}"
 
 
-def _operators(plan: Plan) -> list[str]:
-    nodes = list(walk(plan.root))
-    number = {node: place for place, node in enumerate(nodes)}
-    calls = {node: node_code(node) for node in nodes}
-    width = min(60, max(map(len, calls.values())))
+def remarks(plan: Plan, workers: int) -> list[str]:
+    """What a resume runs again, the elements of the ranks, windows, and remarks of operators; each once."""
+    lines = [_resume(plan), *_ranks(plan), *_windows(plan), *_remarks(plan)]
+    for read in plan.shared_reads():
+        times = _times(read, plan.world_size, workers)
+        lines.append(f"several shards read: {read.reason}; it is read {times}")
+    return list(dict.fromkeys(lines))
+
+
+def facts(plan: Plan) -> dict[Node, OperatorFacts]:
+    """What a plan says of each operator."""
     columnar: dict[Node, bool] = {}
     points = plan.shard_points()
-    lines: list[str] = []
-    for node in nodes:
+    found: dict[Node, OperatorFacts] = {}
+    for node in walk(plan.root):
         columnar[node] = _columnar(node, columnar)
-        facts = [_size(plan.stage_of(node))]
-        if len(node.inputs) > 1:
-            facts.append("joins " + ", ".join(calls[child] for child in node.inputs))
-        elif node.inputs and number[node.inputs[0]] != number[node] - 1:
-            facts.append(f"reads {calls[node.inputs[0]]}")
+        notes: list[str] = []
         if node.inputs and not columnar[node] and any(columnar[child] for child in node.inputs):
-            facts.append("columns become Python rows here")
-        lines.append(f"  {calls[node]:<{width}}  {'; '.join(facts)}")
+            notes.append("columns become Python rows here")
+        below: list[str] = []
         if node in points and not plan.indexed:
             how = "by index" if node.indexed else "row by row"
-            lines.append(f"  -- divided here among {plan.shards} shard{'s' * (plan.shards > 1)}, {how} --")
+            below.append(f"divided here among {plan.shards} shard{'s' * (plan.shards > 1)}, {how}")
         if node.op.boundary is Boundary.WORKERS:
             whole = any(node in walk(point) for point in points)  # the rows are divided only after it
             who = "one worker of each rank runs" if whole else "workers run"
-            lines.append(f"  -- {who} the graph up to here, the training process the rest --")
-    return lines
+            below.append(f"{who} the graph up to here, the training process the rest")
+        found[node] = OperatorFacts(node_code(node), _size(plan.stage_of(node)), notes, below)
+    return found
+
+
+def _tree(root: Node, found: dict[Node, OperatorFacts]) -> list[str]:
+    """A line for each operator. The further inputs of one stand before it, each behind a bar."""
+    lines: list[tuple[str, str]] = []
+    _add_branch(root, "  ", found, set(), lines)
+    width = min(60, max(len(left) for left, right in lines if right))
+    return [f"{left:<{width}}  {right}" if right else left for left, right in lines]
+
+
+def _add_branch(
+    node: Node, bars: str, found: dict[Node, OperatorFacts], written: set[Node], lines: list[tuple[str, str]]
+) -> None:
+    chain = [node]
+    while chain[-1].inputs and chain[-1] not in written:
+        chain.append(chain[-1].inputs[0])
+    for one in reversed(chain):
+        fact = found[one]
+        if one in written:
+            lines.append((f"{bars}{fact.code}", "the one above"))
+            continue
+        written.add(one)
+        for other in one.inputs[1:]:
+            _add_branch(other, f"{bars}| ", found, written, lines)
+        lines.append((f"{bars}{fact.code}", "; ".join([fact.size, *fact.notes])))
+        lines += [(f"{bars}-- {text} --", "") for text in fact.below]
 
 
 def _columnar(node: Node, below: dict[Node, bool]) -> bool:
@@ -82,12 +139,13 @@ def _size(stage: Stage) -> str:
 def _resume(plan: Plan) -> str:
     if plan.indexed:
         return "resume: by index, runs nothing again"
-    costs = [
+    costs = Counter(
         f"{rows} rows of `{node.op.kind}`"
         for node in walk(plan.root)
         if node.inputs and not node.indexed and (rows := node.op.lookback())
-    ]
-    return "resume: runs again at most " + ", ".join([*costs, "one block"]) + ", in each shard"
+    )
+    parts = [text if times == 1 else f"{text} ({times} of them)" for text, times in costs.items()]
+    return "resume: runs again at most " + ", ".join([*parts, "one block"]) + ", in each shard"
 
 
 def _ranks(plan: Plan) -> list[str]:

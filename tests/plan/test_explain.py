@@ -138,11 +138,39 @@ def test_columns_that_become_rows_are_named() -> None:
     ]
 
 
-def test_inputs_of_a_graph_that_is_no_chain_are_named() -> None:
+def tree(pipe: fp.Pipe[object]) -> list[str]:
+    """The lines of the operators, without the places where rows are divided."""
+    return [line for line in lines(pipe) if line.startswith("  ") and " -- " not in line]
+
+
+def test_further_inputs_stand_behind_a_bar() -> None:
     source = fp.from_sequence(range(3))
-    text = lines(source.filter(bool).concat(source.map(str)))
-    assert any("joins .filter(bool), .map(str)" in line for line in text)
-    assert any("reads from_sequence(range(0, 3))" in line for line in text)
+    assert tree(source.filter(bool).concat(source.map(str)).batch(2)) == [
+        "  from_sequence(range(0, 3))    3 indexed",
+        "  .filter(bool)                 ? streamed",
+        "  | from_sequence(range(0, 3))  the one above",
+        "  | .map(str)                   3 indexed",
+        "  .concat()                     ? streamed",
+        "  .batch(2)                     ? streamed",
+    ]
+
+
+def test_merges_of_merges_have_bars_of_their_own() -> None:
+    a, b, c = (fp.from_sequence(range(number)) for number in (1, 2, 3))
+    assert [line.split("  ")[1] for line in tree(a.zip(b.zip(c)))] == [
+        "from_sequence(range(0, 1))",
+        "| from_sequence(range(0, 2))",
+        "| | from_sequence(range(0, 3))",
+        "| .zip()",
+        ".zip()",
+    ]
+
+
+def test_a_thing_is_said_once() -> None:
+    parts = [streamed().shuffle(window=10) for _ in range(3)]
+    text = lines(parts[0].concat(*parts[1:]))
+    assert "resume: runs again at most 10 rows of `shuffle` (3 of them), one block, in each shard" in text
+    assert len([line for line in text if line.startswith("memory")]) == 1
 
 
 def test_how_even_the_ranks_are():
