@@ -145,10 +145,13 @@ class FileUnitReader(UnitReader[FileUnit, W], Generic[W, T]):
     Args:
         open: opens the file of a unit.
         close: closes what `open` returned.
+        keeps_objects: see `OpenFileCache`.
     """
 
-    def __init__(self, open: Callable[[FileUnit], T], close: Callable[[T], object]) -> None:
-        self.files = OpenFileCache(open, close)
+    def __init__(
+        self, open: Callable[[FileUnit], T], close: Callable[[T], object], *, keeps_objects: bool = False
+    ) -> None:
+        self.files = OpenFileCache(open, close, keeps_objects=keeps_objects)
 
     def close(self) -> None:
         self.files.close()

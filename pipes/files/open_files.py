@@ -120,12 +120,13 @@ class OpenFiles(CursorOfInput):
     def _handle(self, path: object) -> File:
         if not isinstance(path, (str, os.PathLike)):
             raise ArgumentTypeError(f"`open_files` takes paths but got: {path!r}")
-        listed = path.size if isinstance(path, ListedPath) and path.size >= 0 else None
+        listed = path if isinstance(path, ListedPath) and path.size >= 0 else None
         return File(
             str(os.fspath(path)),
             filesystem=self.filesystem,
             compression=self.compression,
-            listed=listed,
+            listed=None if listed is None else listed.size,
+            changed=0 if listed is None else listed.changed,
             cache=self.cache,
         )
 
@@ -138,6 +139,7 @@ def _refused(error: Exception, stage: StageView) -> Exception:
 
 _PIECE_BYTES = 2**20
 _MAX_OPEN_FILES = 8  # units in a random order come back to the same few files
+_MAX_OPEN_OBJECTS = 1024
 
 
 class OpenTask(Task[Stream]):
@@ -201,11 +203,13 @@ class OpenFileCache(Generic[U, T]):
     Args:
         open: opens the file of a unit.
         close: closes what `open` returned.
+        keeps_objects: whether that holds no bytes of a file in an object store, so that there may be many of them.
     """
 
-    def __init__(self, open: Callable[[U], T], close: Callable[[T], object]) -> None:
+    def __init__(self, open: Callable[[U], T], close: Callable[[T], object], *, keeps_objects: bool = False) -> None:
         self._open = open
         self._close = close
+        self._keeps_objects = keeps_objects
         self._tasks: OrderedDict[object, Task[T]] = OrderedDict()
 
     def file(self, unit: U) -> T:
@@ -221,9 +225,7 @@ class OpenFileCache(Generic[U, T]):
         """The task that opens the file of a unit, for a thread to run."""
         key = _key(unit)
         if key not in self._tasks:
-            # Read-ahead opens further remote files.
-            room = _MAX_OPEN_FILES if unit.file.is_local() else _MAX_OPEN_FILES + MAX_ITEMS_AHEAD
-            while len(self._tasks) >= room:
+            while len(self._tasks) >= self._room(unit.file):
                 self._close_oldest()
             self._tasks[key] = Task(partial(self._open, unit))
         self._tasks.move_to_end(key)
@@ -232,6 +234,12 @@ class OpenFileCache(Generic[U, T]):
     def close(self) -> None:
         while self._tasks:
             self._close_oldest()
+
+    def _room(self, file: File) -> int:
+        if self._keeps_objects and file.is_object():
+            return _MAX_OPEN_OBJECTS
+        # Read-ahead opens further remote files.
+        return _MAX_OPEN_FILES if file.is_local() else _MAX_OPEN_FILES + MAX_ITEMS_AHEAD
 
     def _close_oldest(self) -> None:
         _, task = self._tasks.popitem(last=False)

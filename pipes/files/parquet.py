@@ -19,12 +19,19 @@ from ..formats.columns import TableHead, UnifiedSchema, arrow_errors, read_error
 from ..formats.expressions import filter_problem, matching_rows, used_columns
 from ..storage.file import File, Stream, TableFile
 from ..storage.file_units import FileContents, UnitTable
-from ..storage.mapping import open_version
-from ..storage.remote import RemoteRanges
+from ..storage.mapping import open_object, open_version
+from ..storage.remote import RemoteFile, RemoteRanges, RemoteStream
 from ..storage.tasks import Task
 from .footers import CountedFormat, FileUnit, FileUnitReader
 from .open_files import changed_error
-from .parquet_footer import ParquetFooter, check_filter, columns_in_filter, filter_identity, parquet_footer
+from .parquet_footer import (
+    ParquetFooter,
+    check_filter,
+    columns_in_filter,
+    filter_identity,
+    listed_footer,
+    parquet_footer,
+)
 from .units import Piece, Place, parse, row_origins
 
 if TYPE_CHECKING:
@@ -203,9 +210,7 @@ class Parquet(CountedFormat):
         return tuple(name for name in types if name in used) or (*types,)[:1]
 
     def head_of(self, file: File) -> ParquetFooter:
-        stream, version = open_version(file)
-        with stream:
-            return parquet_footer(file, stream, version)
+        return listed_footer(file) or _footer_of(file)
 
     def footer(self, file: File) -> FileContents:
         return _contents(self.head_of(file))
@@ -415,11 +420,18 @@ class ParquetFile:
 
 
 class _OpenFile(NamedTuple):
-    """An open file, and the version of it that the stream reads."""
+    """An open file, and its version. A remote one keeps no bytes, so that many may be open."""
 
     file: ParquetFile
-    stream: Stream
+    source: Stream | RemoteFile
     version: object
+
+    def stream(self) -> Stream:
+        return self.source if isinstance(self.source, Stream) else Stream(RemoteStream(self.source))
+
+    def close(self) -> None:
+        if isinstance(self.source, Stream):
+            self.source.close()
 
 
 class _Source(NamedTuple):
@@ -445,7 +457,7 @@ class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
     """Reads row groups. A place is [rows of the row group before it]; a resume reads the row group up to there."""
 
     def __init__(self, form: Parquet, *, threads: bool) -> None:
-        super().__init__(partial(_open, form), lambda opened: opened.stream.close())
+        super().__init__(partial(_open, form), lambda opened: opened.close(), keeps_objects=True)
         self._form = form
         self._threads = threads
         self._batch_size: BatchSize | None = None
@@ -455,13 +467,12 @@ class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
 
         def source() -> _Source:
             opened = opening.result()
-            remote = opened.stream.remote
-            if remote is None:
-                return _Source(opened, opened.stream.raw, _LOCAL_READ_BYTES)
-            parts = opened.file.byte_ranges(_unchanged_footer(unit, opened.stream, opened.version), unit.number)
+            if isinstance(opened.source, Stream):
+                return _Source(opened, opened.source.raw, _LOCAL_READ_BYTES)
+            parts = opened.file.byte_ranges(_unchanged_footer(unit, opened.stream(), opened.version), unit.number)
             if parts is None:
-                return _Source(opened, opened.stream.raw, _REMOTE_READ_BYTES)
-            ranges = RemoteRanges(remote.file, parts)
+                return _Source(opened, RemoteStream(opened.source), _REMOTE_READ_BYTES)
+            ranges = RemoteRanges(opened.source, parts)
             ranges.fetch(needed=False)
             return _Source(opened, ranges, 0)
 
@@ -469,19 +480,25 @@ class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
 
     def pieces(self, unit: FileUnit, opened: _OpenSource, place: Place) -> Iterator[Piece]:
         (before,) = place
-        (file, file_stream, version), stream, buffer = opened.result()
-        footer = _unchanged_footer(unit, file_stream, version)
+        file, stream, buffer = opened.result()
+        footer = _unchanged_footer(unit, file.stream(), file.version)
         if self._batch_size is None:
             self._batch_size = BatchSize(len(self._form.names_to_read()), self._form.row_bytes())
         if isinstance(stream, RemoteRanges):
             stream.fetch(needed=True)
         try:
-            yield from file.read_row_group(
+            yield from file.file.read_row_group(
                 footer, stream, unit, before, self._batch_size, buffer=buffer, threads=self._threads
             )
         finally:
-            if isinstance(stream, RemoteRanges):
+            if isinstance(stream, (RemoteRanges, RemoteStream)):
                 stream.close()
+
+
+def _footer_of(file: File) -> ParquetFooter:
+    stream, version = open_version(file)
+    with stream:
+        return parquet_footer(file, stream, version)
 
 
 def _contents(footer: ParquetFooter) -> FileContents:
@@ -495,13 +512,21 @@ def _values(file: File) -> Mapping[str, Any] | None:
 
 
 def _open(form: Parquet, group: FileUnit) -> _OpenFile:
-    stream, version = open_version(group.file)
+    source: Stream | RemoteFile
+    if group.file.is_object():  # all runs share it
+        source, version = open_object(group.file)
+        stream = Stream(RemoteStream(source))
+    else:
+        stream, version = open_version(group.file)
+        source = stream if stream.remote is None else stream.remote.file
     try:
         file = ParquetFile(form, _unchanged_footer(group, stream, version), _values(group.file))
-        return _OpenFile(file, stream, version)
     except BaseException:
         stream.close()
         raise
+    if source is not stream:
+        stream.close()
+    return _OpenFile(file, source, version)
 
 
 def _unchanged_footer(group: FileUnit, stream: Stream, version: object) -> ParquetFooter:

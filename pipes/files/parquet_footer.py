@@ -15,6 +15,7 @@ from ..formats.columns import arrow_errors, check_encoding_of_names, format_name
 from ..formats.expressions import check_expression, expression_identity, filter_problem, used_columns
 from ..formats.streams import read_tail, seal_of
 from ..storage.file import File, Stream
+from ..storage.filesystem import locate
 from ..storage.mapping import FileValues
 
 if TYPE_CHECKING:
@@ -209,6 +210,50 @@ def parquet_footer(file: File, stream: Stream, version: object, length: int = 0)
         DataError: it is no Parquet file, or is cut short, damaged or encrypted.
     """
     return _cache.get(file, version, lambda: read_parquet_footer(stream, file.path, length))
+
+
+def listed_footer(file: File) -> ParquetFooter | None:
+    """The footer of a file on S3, in one request; None if its listing does not say its size and time.
+
+    A file is looked up when it is opened. Here it is not: if it is another one when it is opened for its rows, the
+    footer is read again then.
+
+    Raises:
+        SourceError, DataError: as `parquet_footer`.
+    """
+    version = file.listed_version()
+    if version is None:
+        return None
+    size, _ = cast("tuple[int, int]", version)
+
+    def read() -> ParquetFooter:
+        data = _written_footer(file, size)
+        if data is not None:
+            return ParquetFooter(file.path, data, size)
+        with file.open(None) as stream:  # which has errors that name what is wrong
+            return read_parquet_footer(stream, file.path)
+
+    return _cache.get(file, version, read)
+
+
+def _written_footer(file: File, size: int) -> bytes | None:
+    """The footer of a file of a known size, after the bytes with which a file begins; None if it cannot be read.
+
+    pyarrow reads it without a request for the size, but gives only what is in it. What it writes of that is the footer
+    as it was, if it has as many bytes: what pyarrow does not know would be left out.
+    """
+    from pyarrow.dataset import ParquetFileFormat
+
+    place = locate(file.path, file.filesystem)
+    written = io.BytesIO()
+    try:
+        form: Any = ParquetFileFormat()
+        metadata = form.make_fragment(place.path, place.filesystem, file_size=size).metadata
+        metadata.write_metadata_file(written)
+    except arrow_errors():
+        return None
+    data = written.getvalue()
+    return data if len(data) == len(_MAGIC) + metadata.serialized_size + 8 else None
 
 
 # Filters and statistics.

@@ -295,7 +295,8 @@ class _Work:
     def _handles(self, files: Numbers) -> Iterator[File]:
         for start in range(0, len(files), BLOCK_FILES):
             for path in self._listing.files_at(files[start : start + BLOCK_FILES]):
-                yield File(str(path), filesystem=self._filesystem, listed=path.size if path.size >= 0 else None)
+                size = path.size if path.size >= 0 else None
+                yield File(str(path), filesystem=self._filesystem, listed=size, changed=path.changed)
 
     def _block(self, files: Numbers, footers: Iterator[FileContents] | None) -> FileBlock:
         listing = self._listing

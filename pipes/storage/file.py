@@ -12,7 +12,7 @@ from ..core.checks import check_choice
 from ..errors import MissingError, SourceError, shown_cause, shown_path
 from .file_cache import CachedFile, FileCache
 from .filesystem import Location, describe, file_infos, is_local, locate, split_options, with_retries
-from .listing import check_readable
+from .listing import OBJECT_STORES, check_readable
 from .remote import RemoteFile, RemoteStream
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class File:
         filesystem: the pyarrow or fsspec file system of `path`; None if `path` is a local path or a URL.
         compression: how the file is compressed; "infer" goes by the end of its name.
         listed: the size in bytes when the file was listed; None if it was not listed.
+        changed: when the file was changed, as its listing says, in milliseconds since 1970; 0 if that is not known.
         cache: keeps the bytes read from a remote file on a local disk.
 
     Example:
@@ -60,6 +61,7 @@ class File:
     filesystem: object = None
     compression: str | None = "infer"
     listed: int | None = None
+    changed: int = 0
     cache: FileCache | None = None
 
     @property
@@ -98,6 +100,16 @@ class File:
     def is_local(self) -> bool:
         """Return True if the file is on this machine or in memory, where a small read costs little."""
         return is_local(self._location().filesystem)
+
+    def is_object(self) -> bool:
+        """Return True if the file is in an object store, where an open file takes neither connection nor descriptor."""
+        return self._location().filesystem.type_name in OBJECT_STORES
+
+    def listed_version(self) -> object:
+        """The size of the file and the second of its last change, as S3 lists them; None if that is not known."""
+        if self.listed is None or not self.changed or self.cache is not None:
+            return None
+        return (self.listed, self.changed // 1000) if self._location().filesystem.type_name == "s3" else None
 
     def is_compressed(self) -> bool:
         """Return True if `open()` decompresses it."""

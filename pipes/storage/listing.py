@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("feedpipe")
 _WILD = re.compile(r"[*?\[]")
-_OBJECT_STORES = ("s3", "gcs", "abfs")
+OBJECT_STORES = ("s3", "gcs", "abfs")
 _ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]+:)"  # or a URL
 
 
@@ -87,7 +87,9 @@ class Listing:
 
     def files_at(self, indices: Indices) -> list[ListedPath]:
         """The files at `indices`."""
-        return list(map(ListedPath.of, _values_at(self.paths, indices), _values_at(self.sizes, indices)))
+        paths, sizes = _values_at(self.paths, indices), _values_at(self.sizes, indices)
+        changed = [0] * len(paths) if self.changed is None else _values_at(self.changed, indices)
+        return list(map(ListedPath.of, paths, sizes, changed))
 
     def bytes_of_files(self) -> Sums:
         """The bytes of each file."""
@@ -123,15 +125,22 @@ def _values_at(column: Any, indices: Indices) -> list[Any]:
 
 
 class ListedPath(str):
-    """A path with the size of its file when it was listed, which is not looked up again and reveals a change."""
+    """A path with what a listing says of its file, which is not looked up again and reveals a change.
 
-    __slots__ = ("size",)
+    Attributes:
+        size: its bytes; -1 if the storage does not say.
+        changed: when it was changed, in milliseconds since 1970; 0 if that is not known.
+    """
+
+    __slots__ = ("changed", "size")
     size: int
+    changed: int
 
     @staticmethod
-    def of(path: str, size: int) -> ListedPath:
+    def of(path: str, size: int, changed: int) -> ListedPath:
         listed = ListedPath(path)
         listed.size = size
+        listed.changed = changed
         return listed
 
 
@@ -168,7 +177,8 @@ class Selection:
     def listing(self, *, times: bool = False) -> Listing:
         """List the files in the order of the paths, those of one folder or glob sorted by name.
 
-        It does not read or write a manifest. With `times`, the listing keeps when files were changed.
+        It does not read or write a manifest. The listing keeps when files were changed if all are on S3, or with
+        `times`.
 
         Raises:
             SourceError: a path is missing, cannot be listed, or matches no file.
@@ -180,7 +190,9 @@ class Selection:
         bar = _ListingBar()
         single = FileNames(bar)  # paths of files, for which no folder is read
         selected = [self.paths] if isinstance(self.paths, str) else self.paths
+        on_s3 = True
         for path, place, info in _look_up(selected, self.filesystem):
+            on_s3 = on_s3 and place.filesystem.type_name == "s3"
             kind = info.type.name
             if kind == "File":
                 single.add(place.root + place.path + place.options, _size(info), _changed(info))
@@ -208,7 +220,7 @@ class Selection:
         bar.close()
         batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
         paths, sizes, changed = cast("tuple[Any, Any, Any]", batch.columns)
-        return Listing(paths, sizes, digest.hexdigest(), changed if times else None)
+        return Listing(paths, sizes, digest.hexdigest(), changed if times or on_s3 else None)
 
     def digest(self) -> str:
         """A digest of the arguments, the same for relative and absolute paths to one place."""
@@ -400,7 +412,7 @@ def _entries(filesystem: FileSystem, folders: list[str], *, recursive: bool) -> 
     """List each folder; if `recursive`, an object store also gives the files below: one request for a thousand."""
     if filesystem.type_name == "local":
         return map(scan, folders)
-    recursive = recursive and filesystem.type_name in _OBJECT_STORES
+    recursive = recursive and filesystem.type_name in OBJECT_STORES
     infos = (in_turn if is_local(filesystem) else in_threads)(partial(_infos_below, filesystem, recursive), folders)
     return map(_file_entries if recursive else _folder_entries, folders, infos)
 

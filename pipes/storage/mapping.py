@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ..errors import SourceError
 from .file import File, Stream
 from .filesystem import describe, file_infos, is_local, locate
+from .remote import RemoteFile
 from .tasks import Budget, Task
 
 if TYPE_CHECKING:
@@ -203,18 +204,73 @@ class _Entry(Generic[T]):
         self.size = 0
 
 
+class ValuesInUse(Generic[T]):
+    """A value for each file, which lives as long as somebody holds it."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all values; see `FileValues.clear`."""
+        self._lock = threading.Lock()
+        self._values: weakref.WeakValueDictionary[tuple[int, str], T] = weakref.WeakValueDictionary()
+        self._tasks: dict[tuple[int, str], Task[T]] = {}
+
+    def get(self, file: File, make: Callable[[], T]) -> T:
+        """The value of a file: the one that somebody holds, else what `make()` returns.
+
+        If several threads ask for it at the same time, one of them makes it.
+        """
+        key = id(file.filesystem), file.path
+        with self._lock:
+            held = self._values.get(key)
+            if held is not None:
+                return held
+            task = self._tasks.setdefault(key, Task(make))
+        try:
+            value = task.result()
+            with self._lock:
+                self._values[key] = value
+        finally:
+            with self._lock:
+                if self._tasks.get(key) is task:
+                    del self._tasks[key]
+        return value
+
+
+_objects = ValuesInUse[RemoteFile]()
+os.register_at_fork(after_in_child=_objects.clear)
+
+
 def open_version(file: File) -> tuple[Stream, object]:
     """Open a file as it is, and return its version, a value that differs once the file has been replaced.
 
     A version has the size and, if storage gives them, the time of the last change, the ETag on S3, and the inode of a
-    local file.
+    local file. That of a file on S3 which is as its listing says is `File.listed_version`.
     """
     before = _local_version(file)
     stream = file.open(None)
     if stream.remote is not None:
-        return stream, stream.remote.file.version
+        return stream, _remote_version(file, stream.remote.file)
     # A file that is replaced just now has no version that another one could have.
     return stream, before if before is not None and before == _local_version(file) else object()
+
+
+def open_object(file: File) -> tuple[RemoteFile, object]:
+    """Open a file in an object store, unless it is open already, and return its version, as `open_version` does."""
+
+    def opened() -> RemoteFile:
+        with file.open(None) as stream:
+            assert stream.remote is not None, "objects are remote"
+            return stream.remote.file
+
+    remote = _objects.get(file, opened)
+    return remote, _remote_version(file, remote)
+
+
+def _remote_version(file: File, remote: RemoteFile) -> object:
+    listed = file.listed_version()
+    return remote.version if listed is None or listed != (remote.size, remote.changed()) else listed
 
 
 def _local_version(file: File) -> object:

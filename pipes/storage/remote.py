@@ -6,6 +6,7 @@ import io
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,14 @@ class RemoteFile:
         self._file: NativeFile | None = file
         self.size: int = file.size()
         self.version = _version(file)
+
+    def changed(self) -> int | None:
+        """The second of the last change, as S3 says when the file is opened; None if it does not."""
+        metadata: Any = self._opened().metadata() or {}
+        try:
+            return int(datetime.fromisoformat(metadata["Last-Modified"].decode()).timestamp())
+        except (KeyError, ValueError, AttributeError):
+            return None
 
     def read(self, start: int, size: int, cancellation: Cancellation) -> bytes:
         """Read exactly `size` bytes.

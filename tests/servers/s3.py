@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,12 +63,12 @@ class S3:
             **options,  # type: ignore[arg-type]
         )
 
-    def put(self, bucket: str, objects: Mapping[str, bytes]) -> None:
-        """Puts objects into a bucket, and creates the bucket if there is none.
+    def put(self, bucket: str, objects: Mapping[str, bytes], *, age: int = 0) -> None:
+        """Puts objects into a bucket, as if `age` seconds ago, and creates the bucket if there is none.
 
         It does not use HTTP, because moto accepts only a few dozen uploads per second.
         """
-        self.process.ask("put", bucket, dict(objects))
+        self.process.ask("put", bucket, dict(objects), age)
 
 
 def main(owner: Connection) -> None:
@@ -86,9 +87,9 @@ def main(owner: Connection) -> None:
         if question[0] == "port":
             owner.send(server.port)
             continue
-        _, bucket, objects = question
+        _, bucket, objects, age = question
         if bucket not in backend.buckets:
             backend.create_bucket(bucket, REGION)
         for key, value in objects.items():
-            backend.put_object(bucket, key, value)
+            backend.put_object(bucket, key, value).last_modified -= timedelta(seconds=age)
         owner.send(None)

@@ -142,8 +142,57 @@ def test_a_file_that_is_read_once_is_looked_up_once(requests: Requests) -> None:
     assert requests(fp.read_bytes) == {"HEAD": 1 + 100, "LIST": 2, "GET": 100}
 
 
-def test_a_parquet_file_is_looked_up_for_its_footer_and_its_rows(requests: Requests) -> None:
-    assert requests(fp.read_parquet) == {"HEAD": 1 + 1 + 200, "LIST": 2, "GET": 200}  # one more tells the types
+def test_a_parquet_file_is_looked_up_once(requests: Requests) -> None:
+    assert requests(fp.read_parquet) == {"HEAD": 1 + 100, "LIST": 2, "GET": 200}
+
+
+def parquet_bytes(first: int, rows: int = 100, **options: Any) -> bytes:
+    stream = io.BytesIO()
+    values = pa.table({"x": pa.array(range(first, first + rows), pa.int64())})
+    parquet.write_table(values, stream, compression="none", use_dictionary=False, **options)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(("shards", "again"), [(1, 0), (8, 20)])  # all shards of a file may have ended for now
+def test_row_groups_in_any_order_do_not_look_their_file_up_again(s3: S3, shards: int, again: int) -> None:
+    s3.put("groups", {f"{k:03}.parquet": parquet_bytes(10 * k, 10, row_group_size=2) for k in range(100)})
+    with Proxy(s3.endpoint) as proxy:
+        pipe = fp.read_parquet("groups", filesystem=s3.filesystem(proxy.endpoint)).shuffle(window=10)
+        assert sorted(row["x"] for row in fp.Loader(pipe, shards=shards)) == list(range(1000))
+        assert 0 <= proxy.counts["HEAD"] - (1 + 100) <= again
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_a_file_that_is_written_again_after_its_listing(s3: S3, statistics: bool) -> None:
+    old, new = (parquet_bytes(first, write_statistics=statistics) for first in (1000, 2000))
+    assert len(old) == len(new)
+    s3.put("again", {"a.parquet": old}, age=60)
+    pipe = fp.read_parquet("s3://again/a.parquet")
+    assert len(pipe) == 100
+    s3.put("again", {"a.parquet": new})
+    if statistics:  # the footers differ
+        with pytest.raises(SourceError, match="s3://again/a.parquet has changed since its footer was read"):
+            list(pipe)
+    else:
+        assert [row["x"] for row in pipe] == list(range(2000, 2100))
+
+
+def test_a_footer_that_pyarrow_does_not_know_all_of(s3: S3, tmp_path: Path) -> None:
+    whole = parquet_bytes(0)
+    length = int.from_bytes(whole[-8:-4], "little")
+    footer = whole[-8 - length : -9] + b"\x05\xd0\x0f\x02\0"  # and a number in the field 1000
+    foreign = whole[: -8 - length] + footer + len(footer).to_bytes(4, "little") + whole[-4:]
+    (tmp_path / "tree").mkdir()
+    for name, data in {"whole": whole, "foreign": foreign}.items():
+        s3.put(name, {"a.parquet": data})
+        (tmp_path / "tree" / "a.parquet").write_bytes(data)
+        loader = fp.Loader(fp.read_parquet(str(tmp_path / "tree")).batch(10))
+        next(iter(loader))
+        with Proxy(s3.endpoint) as proxy:
+            there = fp.Loader(fp.read_parquet(name, filesystem=s3.filesystem(proxy.endpoint)).batch(10))
+            there.load_state_dict(loader.state_dict())  # the footers are the same
+            assert sum(map(len, there)) == 90
+            assert proxy.counts["HEAD"] == 1 + 1 + (name == "foreign")
 
 
 def test_with_an_index_a_parquet_file_is_looked_up_once(s3: S3, requests: Requests, tmp_path: Path) -> None:

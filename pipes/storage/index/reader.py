@@ -145,8 +145,8 @@ class Index:
         places = index_array(indices)
         for number, inside, inside_places in self._by_block(places, self._table.first):
             block = self.block(number)
-            sizes = block.sizes[inside].tolist()
-            listed |= zip(inside_places, map(ListedPath.of, block.paths_at(inside.tolist()), sizes), strict=True)
+            values = block.paths_at(inside.tolist()), block.sizes[inside].tolist(), block.changed[inside].tolist()
+            listed |= zip(inside_places, map(ListedPath.of, *values), strict=True)
         return [listed[place] for place in range(len(places))]
 
     def path(self, index: int) -> str:
