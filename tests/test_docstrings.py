@@ -123,7 +123,16 @@ class TestPages:
     def test_every_public_name_has_a_place(self) -> None:
         grouped = {name for _, names in operators.GROUPS.values() for name in names}
         elsewhere = {"FeedpipeError", "RowError", "operator"}  # pages on errors, and on operators of one's own
-        assert {*fp.__all__} - ENTRIES.keys() - grouped == elsewhere
+        modules = (fp.media, fp.metrics, fp.stats)
+        listed = {*fp.__all__, *(f"{module.__name__[9:]}.{name}" for module in modules for name in module.__all__)}
+        listed = {name for name in listed if name[-4:] != "Info"}  # results of the functions of media
+        assert listed - ENTRIES.keys() - grouped == elsewhere
+
+    def test_every_command_has_a_place(self, pages: dict[str, str]) -> None:
+        page = pages["reference/command-line.md"]
+        assert (
+            "## `feedpipe ops`\n\nList all operators" in page and "`-n`, `--count`" in page and "-h" not in page.split()
+        )
 
     def test_a_signature_is_code(self) -> None:
         assert operators.signature("pipe.repeat", fp.Pipe.repeat) == "pipe.repeat(times: int | None = None) -> Pipe[T]"

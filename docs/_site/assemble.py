@@ -41,8 +41,8 @@ SIDEBAR: Mapping[str, tuple[str, ...]] = {
         f"guides/from-{library}" for library in ("datapipes", "nodes", "tfdata", "grain", "webdataset")
     ),
     "Reference": (
-        *("reference", "reference/operators/index", *(f"reference/{page}" for page in operators.GROUPS)),
-        *("reference/formats", "reference/left-out"),
+        *("reference/operators/index", *(f"reference/{page}" for page in operators.GROUPS)),
+        *("reference/command-line", "reference/formats", "reference/left-out"),
     ),
     "Your own parts": tuple(f"internals/{page}" for page in ("extend", "contract", "sources-services")),
     "Internals": tuple(

@@ -1,15 +1,16 @@
-"""The pages of the reference: one for each operator and source, and one for each group of other public names."""
+"""The pages of the reference: one for each operator and source, one for each group of other names, and the commands."""
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import feedpipe
-from feedpipe.cli.main import families
+from feedpipe.cli.main import families, parser
 
 from . import diagrams, docstrings
 from .docstrings import Docstring, DocstringError
@@ -35,13 +36,24 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "split": ("stratify", "random_split", "train_test_split", "KFold"),
 }
 
-# The other public names, by page: its title, and the names below `feedpipe`.
+# The other public names, by page: its title, and the names in `feedpipe`, or in a module of it.
 GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "pipe": ("Pipe", ("Pipe",)),
     "loader": ("Loader", ("Loader", "progress", "gather_report", "gather_state", "replay")),
     "services": ("Services", ("InProcess", "Threads", "MultiProcess", "Ray")),
     "rows": ("Rows, files and failures", ("Rows", "Parts", "File", "FileCache", "index", "Quarantine", "Retry")),
-    "statistics": ("Statistics", ("fit", "profile", "Stats")),
+    "statistics": (
+        "Statistics",
+        (
+            *("fit", "profile", "Stats"),
+            *(f"stats.{name}" for name in ("mean_std", "min_max", "quantiles", "vocabulary", "counts", "missing")),
+        ),
+    ),
+    "media": (
+        "Video and audio",
+        tuple(f"media.{name}" for name in ("frames", "video_info", "audio", "audio_info")),
+    ),
+    "metrics": ("Metrics", ("metrics.prometheus", "metrics.opentelemetry")),
     "writers": ("Writers", ("write_parquet", "write_arrow", "write_tar", "write_tfrecord", "write_sql", "verify")),
 }
 
@@ -77,11 +89,20 @@ def pages(uses: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
     above = {name: f"operators/{link}" for name, link in links.items()}
     for stem, (title, names) in GROUPS.items():
         yield f"reference/{stem}.md", _group_page(title, names, above)
+    yield "reference/command-line.md", _command_page()
+
+
+_INTRODUCTION = """\
+A page for each. In a picture rows are marbles, from left to right.
+
+An **indexed** pipe can give the row at any position and knows its length. A **streamed** one gives its rows in order.
+An operator's output is indexed if its input is, unless its page says otherwise. A chain has at most 150 operators in a
+row."""
 
 
 def _index(listed: list[Entry]) -> str:
     """The list of all operators, with the sidebar's order."""
-    lines = ["# Operators and sources", "", "A page for each. In a picture rows are marbles, from left to right.", ""]
+    lines = ["# Operators and sources", "", _INTRODUCTION, ""]
     for family in dict.fromkeys(entry.family for entry in listed):
         lines += [f"## {family}", "", "| name | |", "| --- | --- |"]
         lines += [
@@ -126,15 +147,53 @@ def _group_page(title: str, names: tuple[str, ...], links: Mapping[str, str]) ->
     lines = [f"# {title}", ""]
     one = len(names) == 1
     for name in names:
-        value = getattr(feedpipe, name)
+        module, _, own_name = name.rpartition(".")
+        value = getattr(import_module(f"feedpipe.{module}".rstrip(".")), own_name)
         lines += [] if one else [f"## `{name}`", ""]
-        lines += _member(f"fp.{name}", value, links, "##" if one else "###")
+        # The other modules are imported by their names.
+        place = "fp" if module in ("", "stats", "media") else "feedpipe"
+        lines += _member(f"{place}.{name}", value, links, "##" if one else "###")
         if inspect.isclass(value):
             for member, function in _methods(value):
-                call = f"{'pipe' if name == 'Pipe' else name.lower()}.{member}"
+                call = f"{'pipe' if name == 'Pipe' else own_name.lower()}.{member}"
                 lines += [f"{'##' if one else '###'} `{member}`", ""]
                 lines += _member(call, function, links, "")
     return "\n".join(lines)
+
+
+_COMMANDS = """\
+# The command line
+
+`train:pipe` is the variable `pipe` of `train.py` in this folder, or of an installed module `train`. It may also be a
+function without arguments that returns a pipe. Importing the module runs it, so its training loop belongs under
+`if __name__ == "__main__":`. If the import takes more than half a second, a line on stderr says where it is.
+
+The exit code is 0; 1 if a pipe fails, two runs differ or a file is not as it should be; 2 if the command is wrong. An
+error is one line on stderr. An error in your code has its traceback, from your first line on.
+"""
+
+
+def _command_page() -> str:
+    """The commands, with their arguments as the program's parser declares them."""
+    program = parser()
+    commands = next(action for action in program._actions if isinstance(action, argparse._SubParsersAction))
+    lines = [_COMMANDS]
+    for summary in commands._choices_actions:
+        command = commands.choices[summary.dest]
+        command.formatter_class = lambda prog: argparse.HelpFormatter(prog, width=88)
+        usage = command.format_usage().removeprefix("usage: ").replace(" [-h]", "").strip()
+        lines += [f"## `feedpipe {summary.dest}`", "", f"{_sentence(summary.help or '')}", ""]
+        lines += ["```text", usage, "```", "", "| argument | |", "| --- | --- |"]
+        for action in command._actions:
+            if "--help" not in action.option_strings:
+                names = ", ".join(f"`{name}`" for name in action.option_strings or [str(action.metavar)])
+                lines.append(f"| {names} | {_cell(action.help or '')} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _methods(owner: type) -> Iterator[tuple[str, object]]:

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: the words of the command; by default those that the program was started with.
     """
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         _print_lines(options.run(options))
     except CommandError as error:
@@ -59,9 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="feedpipe", description="Looks at pipes, operators and written files.")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    program = argparse.ArgumentParser(prog="feedpipe", description="Looks at pipes, operators and written files.")
+    commands = program.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     ops = commands.add_parser("ops", help="list all operators and sources, or show the documentation of one")
     ops.add_argument("name", nargs="?", metavar="NAME", help="an operator or a source, such as `batch`")
@@ -108,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("folders", nargs=2, metavar="FOLDER", help="the `record` of a loader")
     diff.add_argument("--pipe", metavar="MODULE:PIPE", help="the pipe of the runs, to name the file and row")
     diff.set_defaults(run=_diff)
-    return parser
+    return program
 
 
 def _bench(options: argparse.Namespace) -> Iterator[str]:
@@ -248,7 +249,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     ),
     "Memory and place": ("load", "cache", "prefetch", "shard_by_rank", "dispatch", "remote"),
 }
-"""The operators as `docs/reference.md` groups them."""
+"""The operators, as their list and the site group them."""
 
 
 def list_functions() -> Iterator[str]:

@@ -77,7 +77,7 @@ def frames(data: bytes | str | os.PathLike[str], start: int, count: int, *, step
         ValueError: the bytes are no video, or are damaged; the clip ends beyond the end of the video, or takes more
             than 2 GiB.
 
-    Example: see `video_info`.
+    The example of `video_info` takes frames.
     """
     start = check_int("start", start, least=0)
     count, step = check_int("count", count, least=1), check_int("step", step, least=1)
