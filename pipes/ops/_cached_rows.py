@@ -1,12 +1,13 @@
-"""The rows in the files of a cache, by position or by unit, and the records of rows that were skipped."""
+"""The rows of a cache: pages of them in files, one index of these, and the records of rows that were skipped."""
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -35,33 +36,255 @@ Marks: TypeAlias = Mapping[int, Skipped]
 """Skipped rows by their place."""
 
 FILE_BYTES = 2**24
-"""The size of a file of rows, about."""
+"""The size of a page, about."""
 _MISSING, _PENDING = -1, -2
 _NO_KEYS = np.zeros(0, np.uint8)
 _MAX_OPEN = 1024
 
 
+class Page(NamedTuple):
+    """Rows of a unit in the order in which one process made them, in a file of their own.
+
+    Attributes:
+        file: those that were not skipped.
+        numbers: of the rows in the unit, if these are adjacent; else empty.
+        at, end: the plain cursors of a streamed input at the first of them and after the last.
+        last: whether the unit ends after them.
+        skipped: those that were skipped, by their place in the page.
+    """
+
+    file: RowFile
+    numbers: range
+    at: Json
+    end: Json
+    last: bool
+    skipped: Marks
+
+    def rows(self, stored: StoredRows, numbers: range) -> BlockRows:
+        """Return the rows with these adjacent numbers."""
+        first, count = numbers.start - self.numbers.start, len(numbers)
+        if not self.skipped:
+            return stored.rows(range(first, first + count))
+        skipped = {place - first: mark for place, mark in self.skipped.items() if first <= place < first + count}
+        places = [place for place in range(count) if place not in skipped or not skipped[place].is_row]
+        before = first - sum(place < first and mark.is_row for place, mark in self.skipped.items())
+        values = stored.rows(range(before, before + len(places)))
+        return Parted(values, places, skipped, count).merged(values)
+
+
+@dataclass
+class PendingPage:
+    """Rows of a unit that this process has made and not written yet.
+
+    Attributes:
+        unit: its number.
+        start: the number of the first of them in the unit.
+        at, end: as in `Page`.
+        positions: theirs, if the input is indexed; they need not be adjacent.
+        rows: those that were not skipped.
+        skipped: the others, by their place in the page.
+        count, bytes: of all rows.
+    """
+
+    unit: int = 0
+    start: int = 0
+    at: Json = None
+    end: Json = None
+    positions: list[Numbers] = field(default_factory=list)
+    rows: list[BlockRows] = field(default_factory=list)
+    skipped: dict[int, Skipped] = field(default_factory=dict)
+    count: int = 0
+    bytes: int = 0
+
+    def add(self, parts: Parted, positions: Numbers | None, end: Json) -> None:
+        if positions is not None:
+            self.positions.append(positions)
+        if len(parts.values):
+            self.rows.append(parts.values)
+        for place, mark in parts.skipped.items():
+            self.skipped[self.count + place] = mark
+            self.bytes += len(repr(mark.skips))
+        self.end = end
+        self.count += parts.total
+        self.bytes += nbytes(parts.values)
+
+    def taken(self) -> PendingPage:
+        """Return these rows; this is then the page after them."""
+        page = PendingPage(**vars(self))
+        vars(self).update(vars(PendingPage(self.unit, self.start + self.count, self.end, self.end)))
+        return page
+
+
 class CachedRows:
-    """The base: reads and writes files of rows, for all threads of a process."""
+    """The rows of a pipe, which several processes write and read, for all threads of one of them.
 
-    def __init__(self, folder: Path, limit: int) -> None:
+    An indexed pipe is one unit. Its rows have positions, and any page may have any of them. Pages of other units have
+    adjacent rows; those of several processes may overlap. A page with skipped rows counts as missing if the policies of
+    `steps` ask for more than it has.
+
+    Args:
+        folder: that of the pages.
+        limit: the bytes that all files take together.
+        steps: the operators that may have skipped rows of a streamed pipe.
+        length: of an indexed pipe; None if it is streamed.
+        outlives: whether the folder is there after this process.
+    """
+
+    def __init__(
+        self, folder: Path, limit: int, steps: tuple[SkippingStep, ...], length: int | None, *, outlives: bool
+    ) -> None:
         self.files = RowFiles(folder, limit)
-        self.lock = threading.RLock()
-        self._checked = False
+        self._steps = steps
+        self._length = length
+        self._lock = threading.RLock()
+        self._is_checked = False
         self._opened: OrderedDict[str, StoredRows] = OrderedDict()
+        self._pages: dict[int, list[Page]] = {0: []}
+        """By unit; those of a streamed pipe in the order of their rows."""
+        self._page_of = np.full(length or 0, _MISSING, np.int32)  # of each position
+        self._place_of = np.zeros(length or 0, np.int32)
+        self._pending = PendingPage()
+        if outlives:
+            self._ending = Ending(self, partial(_write_at_end, self.files, self._pending))
+        self._scan()
 
-    def check(self, rows: BlockRows) -> None:
-        """Look at the first rows that this process makes.
+    @property
+    def count(self) -> int:
+        """The number of rows in files; those of overlapping pages of a streamed pipe count several times."""
+        self._scan()
+        if self._length is not None:
+            return int((self._page_of >= 0).sum())
+        pages = [page for pages in self._pages.values() for page in pages]
+        return sum(len(page.numbers) - sum(mark.is_row for mark in page.skipped.values()) for page in pages)
+
+    def keep(self, pending: PendingPage, rows: BlockRows, positions: Numbers | None, end: Json) -> None:
+        """Add rows to a page as they are now, whatever the consumer does to them later; write it if it is large enough.
 
         Raises:
             UnfitRowsError: a value is of a type that no file of a cache holds.
         """
-        if not self._checked and len(rows):
-            _packed(take(rows, range(1)), Buffers())
-            self._checked = True
+        if not self.files.usable:
+            return
+        parts = parted(rows)
+        if not self._is_checked and len(parts.values):
+            _packed(take(parts.values, range(1)), Buffers())
+            self._is_checked = True
+        if positions is not None:
+            self._page_of[positions] = _PENDING
+        pending.add(parts._replace(values=snapshot(parts.values)), positions, end)
+        if pending.bytes >= FILE_BYTES:
+            self.write(pending)
 
-    def stored(self, file: RowFile) -> StoredRows | None:
-        """Return the rows of a file; None if it is gone or damaged."""
+    def write(self, pending: PendingPage, *, last: bool = False) -> None:
+        """Write a page, if it has rows or is the last of its unit, and begin the one after it."""
+        page = pending.taken()
+        if self.files.usable and (page.count or last):
+            self._scan()  # what other processes have written counts against the limit
+            file = _write(self.files, page, self._steps, last)
+            with self._lock:
+                if file is not None:
+                    self._enter(file)
+
+    def flush(self) -> None:
+        """Write the rows of an indexed pipe that this process has made."""
+        with self._lock:
+            self.write(self._pending)
+
+    close = flush  # at the end of a run, which another one may follow
+
+    def page(self, unit: int, row: int) -> tuple[Page, StoredRows] | None:
+        """Return the page with a row of a unit, or the last page if the unit has no such row; None if there is none."""
+        with self._lock:
+            pages = self._pages.get(unit, [])
+            while (index := bisect_right(pages, row, key=_first_number)) > 0:
+                page = pages[index - 1]
+                if row >= page.numbers.stop and not page.last:
+                    return None
+                stored = self._stored(page)
+                if stored is not None:
+                    return page, stored
+                del pages[index - 1]
+            return None
+
+    def has(self, position: int) -> bool:
+        """Return whether the row is in a file, or will be as soon as it is asked for."""
+        number = int(self._page_of[position])
+        return number >= 0 or (number == _PENDING and self.files.usable)
+
+    def rows(self, indices: Indices, make: Callable[[Indices], BlockRows]) -> BlockRows:
+        """Return the rows at these positions; `make` makes those that are in no file."""
+        if not len(indices):
+            return make(indices)
+        if (adjacent := self._adjacent(indices)) is not None:
+            return adjacent
+        positions = index_array(indices)
+        with self._lock:
+            owners, stored = self._owners(positions)
+            order = np.argsort(owners, kind="stable")  # rows of one page side by side, and those of no page first
+            groups = np.split(order, np.flatnonzero(np.diff(owners[order])) + 1)
+            missing = groups.pop(0) if owners[order[0]] < 0 else order[:0]
+            parts = [self._rows_of(stored[int(owners[group[0]])], positions[group]) for group in groups]
+        if len(missing):
+            rows = make(indices if not parts else positions[missing])
+            self._keep_good(positions[missing], rows)
+            parts.insert(0, rows)
+        joined = concat(parts)
+        if len(parts) == 1 or (np.diff(order) == 1).all():
+            return joined
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return take(joined, places)
+
+    def _adjacent(self, indices: Indices) -> BlockRows | None:
+        """Return the rows at `indices` if one page has all of them, side by side."""
+        if not isinstance(indices, range) or indices.step != 1:
+            return None
+        owner = int(self._page_of[indices.start])
+        if owner < 0 or indices.stop > (page := self._pages[0][owner]).numbers.stop:
+            return None
+        with self._lock:
+            stored = self._stored(page)
+        return None if stored is None else page.rows(stored, indices)
+
+    def _owners(self, positions: Numbers) -> tuple[npt.NDArray[np.integer[Any]], dict[int, StoredRows]]:
+        """Return the number of the page of each row, `_MISSING` if it is in none, and the rows of these pages."""
+        owners = self._page_of[positions]
+        if (owners == _PENDING).any():
+            self.flush()
+        if (owners < 0).any():
+            self._scan()
+            owners = self._page_of[positions]
+        opened: dict[int, StoredRows] = {}
+        for number in np.flatnonzero(np.bincount(owners[owners >= 0])).tolist():
+            rows = self._stored(self._pages[0][number])
+            if rows is not None:
+                opened[number] = rows
+            else:
+                self._page_of[self._page_of == number] = owners[owners == number] = _MISSING
+        owners = np.maximum(owners, _MISSING)  # a row whose page could not be written is still pending
+        # NumPy sorts numbers of 16 bits in linear time.
+        return (owners.astype(np.int16) if len(self._pages[0]) < 2**15 else owners), opened
+
+    def _rows_of(self, stored: StoredRows, positions: Numbers) -> BlockRows:
+        at = self._place_of[positions].astype(np.int64)
+        adjacent = len(at) == 1 or bool((np.diff(at) == 1).all())
+        return stored.rows(range(int(at[0]), int(at[-1]) + 1) if adjacent else at)
+
+    def _keep_good(self, positions: Numbers, rows: BlockRows) -> None:
+        if has_skipped(rows):  # a row that failed is tried again in each epoch
+            parts = parted(rows)
+            good = [k for k, place in enumerate(parts.places) if place not in parts.skipped]
+            positions = positions[np.array(parts.places, np.int64)[good]]
+            rows = take(parts.values, np.array(good, np.int64))
+        with self._lock:
+            fresh = np.flatnonzero(self._page_of[positions] == _MISSING)
+            if self.files.usable and len(fresh):
+                rows = rows if len(fresh) == len(positions) else take(rows, fresh)
+                self.keep(self._pending, rows, positions[fresh], None)
+
+    def _stored(self, page: Page) -> StoredRows | None:
+        """Return the rows in the file of a page; None if it is gone or damaged."""
+        file = page.file
         opened = self._opened.get(file.name)
         if opened is None:
             parts = self.files.parts(file.name)
@@ -73,255 +296,10 @@ class CachedRows:
             self._opened[file.name] = opened
         return opened
 
-
-class RowsByPosition(CachedRows):
-    """The rows of an indexed pipe. A process writes those that it has made, in the order in which it made them."""
-
-    def __init__(self, folder: Path, limit: int, length: int, *, outlives: bool) -> None:
-        super().__init__(folder, limit)
-        self._files: list[RowFile] = []
-        self._run_ends: list[int] = []  # after the last position of a file of adjacent rows
-        self._file_of = np.full(length, _MISSING, np.int32)
-        self._place_of = np.zeros(length, np.int32)
-        self._pending = _Pending()
-        if outlives:
-            self._ending = Ending(self, partial(_flush_at_end, self.files, self._pending))
-        self._scan()
-
-    @property
-    def count(self) -> int:
-        """The number of rows in files."""
-        self._scan()
-        return int((self._file_of >= 0).sum())
-
-    def has(self, index: int) -> bool:
-        """Return whether the row is in a file, or will be as soon as it is asked for."""
-        number = int(self._file_of[index])
-        return number >= 0 or (number == _PENDING and self.files.usable)
-
-    def rows(self, indices: Indices, make: Callable[[Indices], BlockRows]) -> BlockRows:
-        """Return the rows at `indices`; `make` makes those that are in no file."""
-        if not len(indices):
-            return make(indices)
-        if (adjacent := self._adjacent(indices)) is not None:
-            return adjacent
-        positions = index_array(indices)
-        with self.lock:
-            owners, stored = self._owners(positions)
-            order = np.argsort(owners, kind="stable")  # rows of one file side by side, and those of no file first
-            groups = np.split(order, np.flatnonzero(np.diff(owners[order])) + 1)
-            missing = groups.pop(0) if owners[order[0]] < 0 else order[:0]
-            parts = [self._stored_rows(stored[int(owners[group[0]])], positions[group]) for group in groups]
-        if len(missing):
-            rows = make(indices if not parts else positions[missing])
-            self._add(positions[missing], rows)
-            parts.insert(0, rows)
-        joined = concat(parts)
-        if len(parts) == 1 or (np.diff(order) == 1).all():
-            return joined
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        return take(joined, places)
-
-    def _adjacent(self, indices: Indices) -> BlockRows | None:
-        """Return the rows at `indices` if one file has all of them, side by side."""
-        if not isinstance(indices, range) or indices.step != 1:
-            return None
-        owner = int(self._file_of[indices.start])
-        if owner < 0 or indices.stop > self._run_ends[owner]:
-            return None
-        with self.lock:
-            stored = self.stored(self._files[owner])
-        first = int(self._place_of[indices.start])
-        return None if stored is None else stored.rows(range(first, first + len(indices)))
-
-    def flush(self) -> None:
-        """Write the rows that this process has made."""
-        with self.lock:
-            pending, rows = self._pending.taken()
-            if len(pending):
-                self._enter(_write(self.files, {}, pending.view(np.uint8), rows))
-
-    def _owners(self, positions: Numbers) -> tuple[npt.NDArray[np.integer[Any]], dict[int, StoredRows]]:
-        """Return the number of the file of each row, `_MISSING` if it is in none, and the rows of these files."""
-        owners = self._file_of[positions]
-        if (owners == _PENDING).any():
-            self.flush()
-        if (owners < 0).any():
-            self._scan()
-            owners = self._file_of[positions]
-        opened: dict[int, StoredRows] = {}
-        for number in np.flatnonzero(np.bincount(owners[owners >= 0])).tolist():
-            rows = self.stored(self._files[number])
-            if rows is not None:
-                opened[number] = rows
-            else:
-                self._file_of[self._file_of == number] = owners[owners == number] = _MISSING
-        owners = np.maximum(owners, _MISSING)  # a row whose file could not be written is still pending
-        # NumPy sorts numbers of 16 bits in linear time.
-        return (owners.astype(np.int16) if len(self._files) < 2**15 else owners), opened
-
-    def _stored_rows(self, stored: StoredRows, positions: Numbers) -> BlockRows:
-        at = self._place_of[positions].astype(np.int64)
-        adjacent = len(at) == 1 or bool((np.diff(at) == 1).all())
-        return stored.rows(range(int(at[0]), int(at[-1]) + 1) if adjacent else at)
-
-    def _add(self, positions: Numbers, rows: BlockRows) -> None:
-        if has_skipped(rows):  # a row that failed is tried again in each epoch
-            parts = parted(rows)
-            good = [k for k, place in enumerate(parts.places) if place not in parts.skipped]
-            positions = positions[np.array(parts.places, np.int64)[good]]
-            rows = take(parts.values, np.array(good, np.int64))
-        with self.lock:
-            fresh = np.flatnonzero(self._file_of[positions] == _MISSING)
-            if not self.files.usable or not len(fresh):
-                return
-            self.check(rows)
-            rows = snapshot(rows if len(fresh) == len(positions) else take(rows, fresh))
-            self._file_of[positions[fresh]] = _PENDING
-            self._pending.add(positions[fresh], rows)
-            if self._pending.bytes >= FILE_BYTES:
-                self.flush()
-
     def _scan(self) -> None:
-        with self.lock:
+        """Look for pages of other processes."""
+        with self._lock:
             for file in self.files.new():
-                self._enter(file)
-
-    def _enter(self, file: RowFile | None) -> None:
-        if file is None:
-            return
-        positions = file.keys.view(np.int64)
-        if len(positions) and positions.min() >= 0 and positions.max() < len(self._file_of):
-            self._files.append(file)
-            adjacent = bool((np.diff(positions) == 1).all())
-            self._run_ends.append(int(positions[-1]) + 1 if adjacent else _MISSING)
-            self._file_of[positions] = len(self._files) - 1
-            self._place_of[positions] = np.arange(len(positions))
-
-
-class _Pending:
-    """Rows that are not written yet."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[Numbers, BlockRows]] = []
-        self.bytes = 0
-
-    def add(self, positions: Numbers, rows: BlockRows) -> None:
-        self._parts.append((positions, rows))
-        self.bytes += nbytes(rows)
-
-    def taken(self) -> tuple[Numbers, BlockRows]:
-        """Return all of them, and forget them."""
-        parts, self._parts, self.bytes = self._parts, [], 0
-        positions = np.concatenate([np.zeros(0, np.int64), *(positions for positions, _ in parts)])
-        return positions, concat([rows for _, rows in parts]) if parts else []
-
-
-class Page(NamedTuple):
-    """Adjacent rows of a unit.
-
-    Attributes:
-        start, stop: their numbers in the unit.
-        at, end: the plain cursors of the input at the first of them and after the last.
-        last: whether the unit ends after them.
-        file: the file of those that were not skipped.
-        skipped: those that were skipped, by their place in the page.
-    """
-
-    start: int
-    stop: int
-    at: Json
-    end: Json
-    last: bool
-    file: RowFile
-    skipped: Marks
-
-    def rows(self, stored: StoredRows, row: int) -> BlockRows:
-        """Return the rows of the page from row `row` of the unit on."""
-        first, count = row - self.start, self.stop - row
-        if not self.skipped:
-            return stored.rows(range(first, first + count))
-        skipped = {place - first: mark for place, mark in self.skipped.items() if place >= first}
-        places = [place for place in range(count) if place not in skipped or not skipped[place].is_row]
-        before = first - sum(place < first and mark.is_row for place, mark in self.skipped.items())
-        values = stored.rows(range(before, before + len(places)))
-        return Parted(values, places, skipped, count).merged(values)
-
-
-class RowsByUnit(CachedRows):
-    """The rows of a streamed pipe, in pages of units. Pages of several processes may overlap.
-
-    A page with skipped rows counts as missing if the policies of `steps` ask for more than it has.
-    """
-
-    def __init__(self, folder: Path, limit: int, steps: tuple[SkippingStep, ...]) -> None:
-        super().__init__(folder, limit)
-        self._steps = steps
-        self._pages: dict[int, list[Page]] = {}
-        self.scan()
-
-    @property
-    def count(self) -> int:
-        """The number of rows in files; those of overlapping pages count several times."""
-        self.scan()
-        pages = [page for pages in self._pages.values() for page in pages]
-        skipped = sum(mark.is_row for page in pages for mark in page.skipped.values())
-        return sum(page.stop - page.start for page in pages) - skipped
-
-    def scan(self) -> None:
-        """Look for files of other processes."""
-        with self.lock:
-            for file in self.files.new():
-                self._enter(file)
-
-    def snapshot(self, rows: BlockRows) -> BlockRows:
-        """Return the rows as they are now, whatever the consumer does to them later."""
-        self.check(rows)
-        return snapshot(rows)
-
-    def find(self, unit: int, row: int) -> tuple[Page, StoredRows] | None:
-        """Return the page with a row of a unit, or the last page if the unit has no such row; None if there is none."""
-        with self.lock:
-            pages = self._pages.get(unit, [])
-            while (index := bisect_right(pages, row, key=lambda page: page.start)) > 0:
-                page = pages[index - 1]
-                if row >= page.stop and not page.last:
-                    return None
-                stored = self.stored(page.file)
-                if stored is not None:
-                    return page, stored
-                del pages[index - 1]
-            return None
-
-    def add(
-        self,
-        unit: int,
-        places: range,
-        rows: list[BlockRows],
-        skipped: Marks,
-        at: Json,
-        end: Json,
-        *,
-        last: bool,
-    ) -> None:
-        """Write a page; `rows` are those at its places that were not skipped."""
-        self.scan()  # what other processes have written counts against the limit
-        kept = kept_form(skipped, self._steps)
-        if restored(kept, self._steps) is None:
-            return  # it could not be read again
-        head: dict[str, Json] = {
-            "unit": unit,
-            "start": places.start,
-            "stop": places.stop,
-            "skipped": kept,
-            "at": at,
-            "end": end,
-            "last": last,
-        }
-        file = _write(self.files, head, _NO_KEYS, concat(rows) if rows else [])
-        with self.lock:
-            if file is not None:
                 self._enter(file)
 
     def _enter(self, file: RowFile) -> None:
@@ -329,28 +307,57 @@ class RowsByUnit(CachedRows):
         skipped = restored(head.get("skipped", []), self._steps)
         if skipped is None:
             return
-        page = Page(head["start"], head["stop"], head["at"], head["end"], head["last"], file, skipped)
-        pages = self._pages.setdefault(head["unit"], [])
-        pages.insert(bisect_right(pages, page.start, key=lambda other: other.start), page)
+        numbers = range(head.get("start", 0), head.get("stop", 0))
+        page = Page(file, numbers, head.get("at"), head.get("end"), head.get("last", False), skipped)
+        if self._length is None:
+            insort(self._pages.setdefault(head["unit"], []), page, key=_first_number)
+            return
+        positions = file.keys.view(np.int64) if len(file.keys) else index_array(numbers)
+        if len(positions) and positions.min() >= 0 and positions.max() < self._length:
+            self._page_of[positions] = len(self._pages[0])
+            self._place_of[positions] = np.arange(len(positions))
+            self._pages[0].append(page)
 
 
-def _flush_at_end(files: RowFiles, pending: _Pending) -> None:
-    positions, rows = pending.taken()
-    if len(positions):
+def _first_number(page: Page) -> int:
+    return page.numbers.start
+
+
+def _write_at_end(files: RowFiles, pending: PendingPage) -> None:
+    if pending.count:
         with suppress(UnfitRowsError):  # nobody could catch it
-            _write(files, {}, positions.view(np.uint8), rows)
+            _write(files, pending, (), False)
+
+
+def _write(files: RowFiles, page: PendingPage, steps: tuple[SkippingStep, ...], last: bool) -> RowFile | None:
+    skipped = kept_form(page.skipped, steps)
+    if restored(skipped, steps) is None:
+        return None  # it could not be read again
+    numbers, keys = range(page.start, page.start + page.count), _NO_KEYS
+    if page.positions:
+        positions = np.concatenate(page.positions)
+        if (np.diff(positions) == 1).all():
+            numbers = range(int(positions[0]), int(positions[-1]) + 1)
+        else:
+            numbers, keys = range(0), positions.view(np.uint8)
+    buffers = Buffers()
+    head: dict[str, Json] = {
+        "unit": page.unit,
+        "start": numbers.start,
+        "stop": numbers.stop,
+        "skipped": skipped,
+        "at": page.at,
+        "end": page.end,
+        "last": last,
+        "rows": _packed(concat(page.rows) if page.rows else [], buffers),
+    }
+    return files.write(head, keys, buffers.parts)
 
 
 def _make_tensor(array: Array) -> object:
     from ..torch.tensors import tensor_at
 
     return tensor_at(array.shape, array.dtype, array)
-
-
-def _write(files: RowFiles, head: dict[str, Json], keys: npt.NDArray[np.uint8], rows: BlockRows) -> RowFile | None:
-    buffers = Buffers()
-    node = _packed(rows, buffers)
-    return files.write({**head, "rows": node}, keys, buffers.parts)
 
 
 def _packed(rows: BlockRows, buffers: Buffers) -> Node:

@@ -9,9 +9,9 @@ import os
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
-from ..core.block import Block, nbytes, parted, split_block
+from ..core.block import Block, split_block
 from ..core.checks import check_bool, check_bytes
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
@@ -19,7 +19,6 @@ from ..core.graph import Node, node_code, walk
 from ..core.operator import Amount, Boundary, Input, Operator, Order, StageView
 from ..core.process import PerProcess, bytes_text
 from ..core.rows import BlockRows, Indices
-from ..core.skips import Skipped
 from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, DataError, PlanError, SourceError, with_call_site
 from ..files.open_files import at_call_site
@@ -27,10 +26,9 @@ from ..files.units import ParseUnits
 from ..formats.row_buffers import StoredRows
 from ..storage.row_files import TemporaryFolder, other_caches
 from ._cached_rows import (
-    FILE_BYTES,
+    CachedRows,
     Page,
-    RowsByPosition,
-    RowsByUnit,
+    PendingPage,
     SkippingStep,
     UnfitRowsError,
     find_renumbering,
@@ -148,9 +146,7 @@ class Cache(SameRows):
     folder: Path | None = field(default=None, kw_only=True, repr=False, compare=False)
     owned: TemporaryFolder | None = field(default=None, kw_only=True, repr=False, compare=False)
     steps: tuple[SkippingStep, ...] = field(default=(), kw_only=True, repr=False, compare=False)
-    memory: PerProcess[RowsByPosition | RowsByUnit] = field(
-        default_factory=PerProcess, kw_only=True, repr=False, compare=False
-    )
+    memory: PerProcess[CachedRows] = field(default_factory=PerProcess, kw_only=True, repr=False, compare=False)
 
     @property
     def order(self) -> Order:  # type: ignore[override]
@@ -209,11 +205,11 @@ class Cache(SameRows):
         yield stage.input, index, context.epoch_independent()
 
     def reads(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        return iter(()) if self._rows_by_position(stage).has(index) else self.trace(stage, index, context)
+        return iter(()) if self._cached(stage).has(index) else self.trace(stage, index, context)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        cached = self._rows_by_position(stage)
-        context.process.resources.get(("cache", id(cached)), lambda: _WritesAtEnd(cached))
+        cached = self._cached(stage)
+        context.process.resources.get(("cache", id(cached)), lambda: cached)
         clock = context.pacing.clock
 
         def make(missing: Indices) -> BlockRows:
@@ -254,7 +250,7 @@ class Cache(SameRows):
                 (value,) = units.rows(range(number, number + 1), context)  # says that the unit is opened
                 unit = _number_of(units, number, context)
                 unit_source = _on_unit(source, units, _Unit(value, unit))
-            run = _UnitRun(self._rows_by_unit(stage), stage.name, unit_source, number, unit, inner_context)
+            run = _UnitRun(self._cached(stage), stage.name, unit_source, number, unit, inner_context)
             part = None if units is None else unit
             try:
                 for block in context.running.add(run.blocks(row, inner, position)):
@@ -266,48 +262,23 @@ class Cache(SameRows):
                 raise at_call_site(DataError(str(error)), stage) from error
             row, inner = 0, None
 
-    def _rows_by_position(self, stage: StageView) -> RowsByPosition:
-        return cast("RowsByPosition", self._cached(stage))
-
-    def _rows_by_unit(self, stage: StageView) -> RowsByUnit:
-        return cast("RowsByUnit", self._cached(stage))
-
-    def _cached(self, stage: StageView) -> RowsByPosition | RowsByUnit:
+    def _cached(self, stage: StageView) -> CachedRows:
         try:
             return self.memory.get(lambda: self._open(stage))
         except SourceError as error:
             raise at_call_site(error, stage) from error.__cause__
 
-    def _open(self, stage: StageView) -> RowsByPosition | RowsByUnit:
+    def _open(self, stage: StageView) -> CachedRows:
         assert self.folder is not None, "a run begins with `resolve`"
+        length = stage.input.length or 0 if self.by_position else None
         limit = check_bytes("limit", self.limit)
-        if not self.by_position:
-            return RowsByUnit(self.folder, limit, self.steps)
-        return RowsByPosition(self.folder, limit, stage.input.length or 0, outlives=self.path is not None)
-
-
-class _WritesAtEnd:
-    """Writes the rows of a run at its end."""
-
-    def __init__(self, cached: RowsByPosition) -> None:
-        self._cached = cached
-
-    def close(self) -> None:
-        self._cached.flush()
-
-
-class _Place(NamedTuple):
-    """A row of a unit, the plain cursor of the input there if that is known, and its position among all rows."""
-
-    row: int
-    inner: Json
-    position: int
+        return CachedRows(self.folder, limit, self.steps, length, outlives=self.path is not None)
 
 
 class _UnitRun:
     """One unit: the rows that are in the cache, and the others from the input."""
 
-    def __init__(self, cached: RowsByUnit, name: str, source: Stage, number: int, unit: int, context: Context) -> None:
+    def __init__(self, cached: CachedRows, name: str, source: Stage, number: int, unit: int, context: Context) -> None:
         self._cached = cached
         self._name = name
         self._source = source
@@ -318,32 +289,31 @@ class _UnitRun:
     def blocks(self, row: int, inner: Json, position: int) -> Iterator[Block]:
         """Give the rows of the unit from `row` on, whose cursor in the input is `inner`; its position is `position`."""
         block_size = self._context.block_size()
-        place: _Place | None = _Place(row, inner, position)
-        while place is not None:
-            cached = self._find(place.row)
-            if cached is None:
-                place = yield from self._made(place)
+        last = False
+        while not last:
+            stored = self._stored(row)
+            if stored is None:
+                row, inner, position, last = yield from self._make(row, inner, position)
                 continue
-            page, stored = cached
-            row, inner, position = place
-            if row < page.stop:
-                rows = page.rows(stored, row)
-                at = Cursor([self._number, page.start, page.at], row - page.start, position - (row - page.start))
-                position += page.stop - row
-                self._context.pacing.clock.count("hits", self._name, page.stop - row)
-                end = Cursor([self._number, page.stop, page.end], 0, position)
-                yield from split_block(Block(rows, at, end), block_size)
-            place = None if page.last else _Place(page.stop, page.end, position)
+            page, values = stored
+            numbers = range(row, page.numbers.stop)
+            if numbers:
+                first = page.numbers.start
+                at = Cursor([self._number, first, page.at], row - first, position - (row - first))
+                row, inner, position = numbers.stop, page.end, position + len(numbers)
+                self._context.pacing.clock.count("hits", self._name, len(numbers))
+                end = Cursor([self._number, row, inner], 0, position)
+                yield from split_block(Block(page.rows(values, numbers), at, end), block_size)
+            last = page.last
 
-    def _find(self, row: int) -> tuple[Page, StoredRows] | None:
+    def _stored(self, row: int) -> tuple[Page, StoredRows] | None:
         tracing = self._context.tracing
-        return None if tracing.origins or tracing.raises else self._cached.find(self._unit, row)
+        return None if tracing.origins or tracing.raises else self._cached.page(self._unit, row)
 
-    def _made(self, place: _Place) -> Generator[Block, None, _Place | None]:
-        """Give the rows from a place on, up to the first that is in the cache; return its place, or None at the end."""
-        row, inner, position = place
+    def _make(self, row: int, inner: Json, position: int) -> Generator[Block, None, tuple[int, Json, int, bool]]:
+        """Give the rows from a place on, up to the first that is in the cache; return its place, or that of the end."""
         at = START.advance(row) if inner is None else Cursor.of(inner)
-        pending = _PendingPage(self._cached, self._unit, row, at.plain)
+        pending = PendingPage(self._unit, row, at.plain, at.plain)
         last = False
         try:
             for block in self._source.blocks(at, self._context):
@@ -352,52 +322,15 @@ class _UnitRun:
                 self._context.pacing.clock.count("misses", self._name, len(block))
                 end = Cursor([self._number, row, inner], 0, position)
                 output = [Block(block.rows, start, end, block.origins)]
-                pending.add(block.rows, inner)
+                self._cached.keep(pending, block.rows, None, inner)
                 del block  # only the consumer holds it now
                 yield output.pop()
-                if self._find(row) is not None:
-                    return _Place(row, inner, position)
+                if self._stored(row) is not None:
+                    return row, inner, position, last
             last = True
-            return None
+            return row, inner, position, last
         finally:
-            pending.write(last=last)
-
-
-class _PendingPage:
-    """Rows of a unit that are not written yet."""
-
-    def __init__(self, cached: RowsByUnit, unit: int, start: int, at: Json) -> None:
-        self._cached = cached
-        self._unit = unit
-        self._begin(start, at)
-
-    def _begin(self, start: int, at: Json) -> None:
-        self._start, self._at, self._end = start, at, at
-        self._rows: list[BlockRows] = []
-        self._skipped: dict[int, Skipped] = {}
-        self._bytes = self._count = 0
-
-    def add(self, rows: BlockRows, end: Json) -> None:
-        if not self._cached.files.usable:
-            return
-        parts = parted(rows)
-        if len(parts.values):
-            self._rows.append(self._cached.snapshot(parts.values))
-        for place, mark in parts.skipped.items():
-            self._skipped[self._count + place] = mark
-            self._bytes += len(repr(mark.skips))
-        self._end = end
-        self._bytes += nbytes(parts.values)
-        self._count += parts.total
-        if self._bytes >= FILE_BYTES:
-            self.write(last=False)
-
-    def write(self, *, last: bool) -> None:
-        stop = self._start + self._count
-        if self._cached.files.usable and (self._count or last):
-            places = range(self._start, stop)
-            self._cached.add(self._unit, places, self._rows, self._skipped, self._at, self._end, last=last)
-        self._begin(stop, self._end)
+            self._cached.write(pending, last=last)
 
 
 @dataclass(frozen=True)

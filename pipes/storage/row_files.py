@@ -36,6 +36,8 @@ _PREFIX = struct.Struct("<16sQQ")  # the magic, and the length and the checksum 
 _ALIGNMENT = 64
 _ENDING = ".rows"
 _MAX_OPEN = 4096
+_TICK_NS = 2 * 10**7
+"""Two changes of a folder may have the same time if they come within a tick of the system's clock."""
 ABANDONED_SECONDS = 3600
 """An unfinished file that is older than this belongs to a process that was killed."""
 
@@ -98,7 +100,7 @@ class RowFiles:
             names = [name for name in os.listdir(self.folder) if name.endswith(_ENDING) and name not in self._names]
         except OSError:  # somebody has removed the folder
             return []
-        self._changed = changed
+        self._changed = changed if abs(time.time_ns() - changed) > _TICK_NS else -1
         files: list[RowFile] = []
         for name in sorted(names):
             self._names.add(name)

@@ -8,7 +8,6 @@ import pytest
 
 from ...support.core import AdaptiveBlockSize
 from ...support.operators import _cached_rows
-from ...support.operators import cache as _cache_operator
 from .cached_pipes import Counted
 
 
@@ -16,8 +15,7 @@ from .cached_pipes import Counted
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many files, as many on each run: the sizes of blocks follow no clock."""
     monkeypatch.setattr(AdaptiveBlockSize, "rows", lambda self: 16)
-    for module in (_cache_operator, _cached_rows):
-        monkeypatch.setattr(module, "FILE_BYTES", 2000)
+    monkeypatch.setattr(_cached_rows, "FILE_BYTES", 2000)
 
 
 @pytest.fixture

@@ -88,11 +88,12 @@ def test_a_shuffle_behind_it(folder: Path, calls: Counted) -> None:
 def test_memory_is_shared_by_workers_and_removed(calls: Counted) -> None:
     pipe = fp.from_sequence(range(ROWS)).map(calls).cache()
     for workers in (2, 0):
-        assert sorted(fp.Loader(pipe, workers=workers)) == list(range(ROWS))
+        with fp.Loader(pipe, workers=workers) as loader:  # its workers write what they have made until they end
+            assert sorted(loader) == list(range(ROWS))
     assert calls.count() == ROWS
     temporary = Path(explanation(pipe).rpartition(", in ")[2].strip()).parent
     assert temporary.exists()
-    del pipe
+    del pipe, loader
     end_dropped()
     assert not temporary.exists()
 

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import feedpipe as fp
 from feedpipe.errors import SourceError
 
 from ...soak import SOAK
-from ...support.storage import row_files
+from ...support.storage import RowFiles, row_files
 from .cached_pipes import KINDS, Kind, files, same, shown
 
 pytestmark = pytest.mark.usefixtures("small_files")
@@ -171,6 +172,15 @@ def full_after(count: int, function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*arguments)
 
     return call
+
+
+def test_two_files_that_come_within_a_tick_of_the_clock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, reader = RowFiles(folder, 2**20), RowFiles(folder, 2**20)
+    for _ in range(2):
+        writer.write({}, np.zeros(0, np.uint8), [])
+        os.utime(folder, ns=(10**9, 10**9))
+        monkeypatch.setattr(row_files.time, "time_ns", lambda: 10**9 + 10**6)
+        assert len(reader.new()) == 1
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from feedpipe.errors import DataError, PlanError, RowError
 from feedpipe.testing import check_operator
 
 from ...support.operators import _cached_rows
-from ...support.operators import cache as _cache_operator
 from ...support.storage import RowFile, RowFiles
 
 FILES, ROWS = 4, 75
@@ -25,8 +24,7 @@ Policy = Any
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (_cache_operator, _cached_rows):
-        monkeypatch.setattr(module, "FILE_BYTES", 700)
+    monkeypatch.setattr(_cached_rows, "FILE_BYTES", 700)
 
 
 class Parse:
