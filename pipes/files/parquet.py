@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +27,13 @@ from .footers import CountedFormat, FileUnit, FileUnitReader
 from .open_files import changed_error
 from .parquet_footer import (
     ParquetFooter,
+    SlowFile,
     check_filter,
     columns_in_filter,
     filter_identity,
     listed_footer,
     parquet_footer,
+    slow_file,
 )
 from .units import Piece, Place, parse, row_origins
 
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from ..pipe import Pipe
+
+T = TypeVar("T")
 
 MAX_FETCH_BYTES = 2**26
 """The largest part of a row group that is fetched at once from remote storage; a larger one is read bit by bit."""
@@ -137,6 +142,8 @@ class Parquet(CountedFormat):
     """What follows in the chain and uses some columns only."""
     used_names: tuple[str, ...] | None = None
     """These columns, once names and types are fixed; the others are not read. None for all."""
+    slow: SlowFile | None = field(default=None, repr=False)
+    """Why the file that fixes names and types decodes slowly; None also if its footer is not read."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -169,6 +176,13 @@ class Parquet(CountedFormat):
         """The columns of the rows, without path and row number, that something uses. Names and types are fixed."""
         return self.require_fixed_schema(self.kind).names if self.used_names is None else self.used_names
 
+    def columns_to_read(self) -> Sequence[str] | None:
+        """The columns of a file that are read; None for all. Names and types are fixed."""
+        fixed, names = self.require_fixed_schema(self.kind), self.names_to_read()
+        if names == fixed.names:
+            return fixed.read_columns
+        return [name for name in fixed.file_types if name in {*names, *fixed.filter_columns}]
+
     def row_bytes(self) -> int | None:
         """The bytes of each row in the columns of a file; None if rows differ in size."""
         import pyarrow as pa
@@ -187,13 +201,16 @@ class Parquet(CountedFormat):
         return pa.schema([field for field in schema if field.name in names])
 
     def fix(self, heads: Iterable[TableHead | None], paths: Iterable[str]) -> Parquet:
+        first, heads = _first(heads)
         fixed = super().fix(heads, paths)
         if fixed.fixed_schema is None:
             return fixed
         types = fixed.fixed_schema.row_types
         fitting = (later for later in self.later_filters if filter_problem(later.expression, types) is None)
         filters = tuple(LaterFilter(later.expression, (*used_columns(later.expression, types),)) for later in fitting)
-        return replace(fixed, later_filters=filters, used_names=self._used_names(types))
+        fixed = replace(fixed, later_filters=filters, used_names=self._used_names(types))
+        read = fixed.columns_to_read()
+        return replace(fixed, slow=slow_file(first, read) if isinstance(first, ParquetFooter) else None)
 
     def _used_names(self, types: Mapping[str, pa.DataType]) -> tuple[str, ...] | None:
         """The columns, given their types, that something uses; None for all, also if what follows does not fit them."""
@@ -232,9 +249,13 @@ class Parquet(CountedFormat):
     def remark(self) -> str | None:
         fixed = self.fixed_schema
         names = () if fixed is None else self.names_to_read()
-        if fixed is None or names == fixed.names:
-            return None
-        return f"reads {len(names)} of {len(fixed.names)} columns, because a later `select` keeps no others"
+        remarks: list[str] = []
+        if fixed is not None and names != fixed.names:
+            every = len(fixed.names)
+            remarks.append(f"reads {len(names)} of {every} columns, because a later `select` keeps no others")
+        if self.slow is not None:
+            remarks.append(f"{self.slow.problem}; `{self.slow.repair}` writes files that decode fast")
+        return "; ".join(remarks) or None
 
     def reader(self, context: Context, block_size: BlockSize) -> _RowGroupReader:
         return _RowGroupReader(self, threads=context.process.threads)
@@ -294,9 +315,7 @@ class ParquetFile:
         self._name = footer.name
         columns = self._fixed.columns_in(footer)
         self._names = options.names_to_read()
-        read = self._fixed.read_columns
-        if self._names != self._fixed.names:
-            read = [name for name in self._fixed.file_types if name in {*self._names, *self._fixed.filter_columns}]
+        read = options.columns_to_read()
         self._read = None if read is None else footer.existing(read)
         self._constants = self._fixed.constants(footer.name, columns, values)
         self._signature = RowSignature()
@@ -499,6 +518,13 @@ def _footer_of(file: File) -> ParquetFooter:
     stream, version = open_version(file)
     with stream:
         return parquet_footer(file, stream, version)
+
+
+def _first(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
+    """The first item, and all items."""
+    iterator = iter(items)
+    first = next(iterator, None)
+    return first, iterator if first is None else chain([first], iterator)
 
 
 def _contents(footer: ParquetFooter) -> FileContents:
