@@ -37,11 +37,11 @@ BUDGET = 333
 SWITCH_NS = 2000
 """The cost of a switch in a measured block, with what it drives out of the cache."""
 FIRST_CREDIT_NS, MAX_CREDIT_NS = 20_000, 1_000_000
-LOOK_NS = 100_000_000
-"""The least time between two looks at what the system says of a thread."""
+FIRST_LOOK_NS, LOOK_NS = 10_000_000, 100_000_000
+"""The least time before the first look at what the system says of a thread, and between two looks."""
 MAX_LOOKS = 8
 """The tries to read a thread that goes on; the last one may count a moment twice, or miss it."""
-STAMP_NS = 100_000
+STAMP_NS = 1_000_000
 """Stamps of steps are at least so far apart, if steps take less."""
 WEIGHED = 16
 """Of the measured blocks of an operator, one in so many is weighed."""
@@ -209,14 +209,10 @@ class Slot:
             self.nbytes += nbytes(getattr(made, "rows", made))
         self.blocks += 1
 
-    @property
-    def key(self) -> tuple[State, str]:
-        return self.state, self.of
-
-    @property
-    def times(self) -> SlotTimes:
+    def times(self, ns: int) -> SlotTimes:
+        """What it has counted, with its time so far."""
         return SlotTimes(
-            self.ns,
+            ns,
             self.start_ns,
             self.cpu_ns,
             self.measured_ns,
@@ -247,26 +243,35 @@ class Times:
 
     In a measured block each operator has its slot. To measure costs time, so a thread measures as many blocks as a
     budget allows, a part of its time of producing: all blocks of some milliseconds, few of those of microseconds. What
-    is left over is kept for later blocks, so slow blocks among fast ones are measured.
+    is left over is kept for later blocks, so slow blocks among fast ones are measured. Of a block that is not measured
+    only the length is noted, here and in `Clock.next`, because that costs as much as the work on a small block.
 
     Args:
         name: of the thread.
         run: the run that it belongs to.
         base: what it does while it makes no block.
         starts_with_block: whether its start ends with its first block.
+        credit: the nanoseconds of measuring that it may begin with.
+
+    Attributes:
+        began: the end of its start.
+        made, left: the nanoseconds in which it made blocks, and when it had made the last one.
+        entered: when it began a block that is not measured; 0 if it makes none.
+        measure_at: it measures a block once `made` has come so far.
+        blocks, rows: what it has made.
     """
 
     __slots__ = (
         "__weakref__",
         "_base",
         "_cpu_since",
-        "_credit",
         "_ended",
         "_engine",
-        "_entered",
         "_first_look",
-        "_is_measuring",
         "_last_look",
+        "_look_at",
+        "_made_measured",
+        "_made_since",
         "_operators",
         "_outside",
         "_run",
@@ -278,14 +283,21 @@ class Times:
         "_switches",
         "began",
         "blocks",
+        "entered",
         "events",
+        "is_measuring",
+        "left",
+        "made",
+        "measure_at",
         "measured_blocks",
         "measured_rows",
         "name",
         "rows",
     )
 
-    def __init__(self, name: str, run: RunTimes, base: State, *, starts_with_block: bool = True) -> None:
+    def __init__(
+        self, name: str, run: RunTimes, base: State, *, starts_with_block: bool = True, credit: int | None = None
+    ) -> None:
         self.name = name
         self._run = weakref.ref(run)
         self.blocks = self.rows = self.measured_blocks = self.measured_rows = 0
@@ -297,18 +309,23 @@ class Times:
         self._engine = self.slot("engine")
         self._slot = self._outside = self._base
         self._starts_with_block = starts_with_block
-        self._is_measuring = False
-        self._switches = 0
-        self._credit = FIRST_CREDIT_NS
-        self._entered = self._cpu_since = 0
+        self.is_measuring = False
+        self._switches = self._cpu_since = 0
+        self.made = self._made_since = self._made_measured = self.left = self.entered = 0
+        self.measure_at = -BUDGET * (FIRST_CREDIT_NS if credit is None else credit)
         self._first_look = self._last_look = _NO_LOOK
         self._ended: int | None = None
-        self.began = self._since = clock()
+        self.began = self._since = self._look_at = clock()
 
     @property
     def run(self) -> RunTimes | None:
         """The run that it belongs to, while that is in use."""
         return self._run()
+
+    @property
+    def credit(self) -> int:
+        """The nanoseconds of measuring that it has left; less than 0 if it has measured too much."""
+        return min(MAX_CREDIT_NS, (self.made - self.measure_at) // BUDGET)
 
     def slot(self, state: State, of: str = "") -> Slot:
         slot = self._slots.get((state, of))
@@ -320,73 +337,85 @@ class Times:
         """From now on `slot` runs. Returns the one that ran."""
         now = clock()
         before = self._pass(now)
-        if self._is_measuring:
+        if self.is_measuring:
             self._switches += 1
             cpu = _cpu_clock()
             before.cpu_ns += cpu - self._cpu_since
             before.measured_ns += now - self._since
             self._cpu_since = cpu
         self._since = now
+        self._made_since = self.made
         self._slot = slot
         return before
 
     def _pass(self, now: int) -> Slot:
-        slot, ns = self._slot, now - self._since
-        slot.ns += ns
-        if ns >= LONG_NS:
-            self._spans.append((slot, self._since, ns))
+        """The slot that has run; what was made meanwhile is not its time."""
+        slot, since = self._slot, self._since
+        slot.ns += now - since - self.made + self._made_since
+        self._keep_span(slot, max(since, self.left), now)
         return slot
 
-    def enter(self, now: int) -> None:
-        """The thread makes a block from `now` on."""
-        self._outside = slot = self._slot
-        ns = now - self._since
-        slot.ns += ns
-        if ns >= LONG_NS:
-            self._spans.append((slot, self._since, ns))
-        self._since = self._entered = now
-        self._slot = self._engine
-        if self._credit > 0:
-            self._is_measuring = True
-            self._switches = 0
-            here.measured = self
-            self._cpu_since = _cpu_clock()
+    def _keep_span(self, slot: Slot, since: int, now: int) -> None:
+        if now - since >= LONG_NS:
+            self._spans.append((slot, since, now - since))
 
-    def leave(self, now: int, rows: int) -> None:
-        """The block is there at `now`; 0 rows mean that there is none."""
-        slot, ns = self._slot, now - self._since
-        slot.ns += ns
-        if ns >= LONG_NS:
-            self._spans.append((slot, self._since, ns))
-        self._credit += (now - self._entered) // BUDGET
-        if self._is_measuring:
-            slot.cpu_ns += _cpu_clock() - self._cpu_since
-            slot.measured_ns += now - self._since
-            self._is_measuring = False
-            self._credit = min(self._credit, MAX_CREDIT_NS) - (self._switches + 2) * SWITCH_NS
-            here.measured = None
-            if rows:
-                self.measured_blocks += 1
-                self.measured_rows += rows
+    def enter(self, now: int) -> None:
+        """The thread makes a block from `now` on. It is measured if the budget allows that."""
+        if self.made < self.measure_at:
+            self._keep_span(self._slot, max(self._since, self.left), now)
+            self.entered = now
+            return
+        self._outside = self._pass(now)
         self._since = now
+        self._made_since = self.made
+        self._slot = self._engine
+        self.is_measuring = True
+        self._switches = 0
+        here.measured = self
+        self._cpu_since = _cpu_clock()
+
+    def leave(self, now: int, ns: int, rows: int) -> None:
+        """A block that was measured, or took long, is there at `now`, after `ns`; 0 rows mean that there is none."""
+        if not self.is_measuring:
+            self._keep_span(self._engine, now - ns, now)
+            return
+        slot = self._pass(now)
+        slot.cpu_ns += _cpu_clock() - self._cpu_since
+        slot.measured_ns += now - self._since
+        self.made += ns
+        self._made_measured += ns
+        self._made_since = self.made
+        self._since = self.left = now
         self._slot = self._outside
+        self.is_measuring = False
+        here.measured = None
+        self.measure_at = self.made - (self.credit - (self._switches + 2) * SWITCH_NS) * BUDGET
         if rows:
-            self.blocks += 1
-            self.rows += rows
+            self.measured_blocks += 1
+            self.measured_rows += rows
             if self._starts_with_block:
                 self.begin()
-        if now > self._last_look.at + LOOK_NS:
-            self._last_look = _look(now)
+        if now > self._look_at:
+            self._look(now)
+
+    def _look(self, now: int) -> None:
+        self._look_at = now + LOOK_NS
+        self._last_look = look = _look(now)
+        if not self._first_look.at:
+            self._first_look = look
 
     def begin(self) -> None:
         """What was before is the start, and counts for itself."""
         self._starts_with_block = False
         self._pass(now := clock())
+        self._engine.ns += self.made - self._made_measured
+        self._made_since = self._made_measured = self.made
         self.began = self._since = now
         for slot in list(self._slots.values()):
             slot.start_ns += slot.ns
             slot.ns = 0
-        self._first_look = self._last_look = _look(now)
+        self._first_look = self._last_look = _NO_LOOK
+        self._look_at = now + FIRST_LOOK_NS
 
     def measure(self, operator: str, make: Callable[..., T], *arguments: object) -> T:
         """What `make` returns: rows or a block of an operator. Its time without inputs is that of the operator."""
@@ -403,13 +432,15 @@ class Times:
         return made
 
     def waited(self) -> tuple[int, int]:
-        """The time now, and the nanoseconds since the start in which the base did not run. For the thread itself."""
-        now = clock()
-        return now, self._since - self.began - self._base.ns
+        """The time now, and the nanoseconds since the start in which the base did not run; while the base runs."""
+        return clock(), self._since - self.began - self._base.ns + self.made - self._made_since
 
     @contextmanager
     def waiting(self, state: State, of: str | None = None) -> Generator[None]:
         """The thread waits meanwhile, by default for what the running operator needs."""
+        if self.entered:  # a block that is not measured has no slots
+            yield
+            return
         before = self.switch(self.slot(state, self._slot.of if of is None else of))
         try:
             yield
@@ -427,26 +458,43 @@ class Times:
         """The thread ends, or its run does."""
         if self._ended is None:
             self._pass(now := clock())
+            self._made_since = self.made
             self._since = self._ended = now
 
-    def _read(self) -> tuple[int, Slot, int, list[tuple[Slot, int, int]], dict[tuple[State, str], SlotTimes]]:
+    @property
+    def _place(self) -> tuple[int, int, int]:
+        """It changes with all that `table` reads."""
+        return self._since, self.entered, self.made
+
+    def _read(self) -> tuple[tuple[int, int, int], int, dict[Slot, int], list[tuple[Slot, int, int]]]:
+        """The place, the time, what each slot has by then, and the spans."""
+        since, entered, made = place = self._place
         until = clock() if self._ended is None else self._ended
-        running, since, passed = self._slot, self._since, list(self._spans)
-        return until, running, since, passed, {key: slot.times for key, slot in list(self._slots.items())}
+        running = {slot: slot.ns for slot in tuple(self._slots.values())}
+        running[self._engine] += made - self._made_measured + (until - entered if entered else 0)
+        if self._ended is None:
+            running[self._slot] += (entered or until) - since - made + self._made_since
+        return place, until, running, list(self._spans)
 
     def table(self) -> Table:
         """What it has counted so far; any thread may ask."""
-        until, running, since, passed, slots = self._read()
+        place, until, running, passed = self._read()
         for _ in range(MAX_LOOKS):
-            if since == self._since:
+            if place == self._place:
                 break  # else the thread has gone on meanwhile
-            until, running, since, passed, slots = self._read()
+            place, until, running, passed = self._read()
+        since, entered, _ = place
         spans = [TimeSpan(slot.state, slot.of, begin, ns) for slot, begin, ns in passed]
+        slots: dict[tuple[State, str], SlotTimes] = {
+            (slot.state, slot.of): slot.times(max(0, ns))
+            for slot, ns in running.items()
+            if ns > 0 or slot.start_ns or slot.blocks
+        }
         if self._ended is None:
-            key, ns = running.key, max(0, until - since)
-            slots[key] = slots[key]._replace(ns=slots[key].ns + ns)
-            if ns >= LONG_NS:
-                spans.append(TimeSpan(running.state, running.of, since, ns))
+            slot = self._engine if entered else self._slot
+            begin = entered or max(since, self.left)
+            if until - begin >= LONG_NS:
+                spans.append(TimeSpan(slot.state, slot.of, begin, until - begin))
         first, last = self._first_look, self._last_look
         return Table(
             self.name,
@@ -463,7 +511,7 @@ class Times:
             last.cpu_ns - first.cpu_ns,
             last.delayed_ns - first.delayed_ns,
             last.at - first.at if first.at else 0,
-            {key: slot for key, slot in slots.items() if any(slot)},
+            slots,
             dict(self.events),
             spans,
         )
@@ -551,20 +599,33 @@ class Clock:
     def next(self, blocks: Iterator[Block]) -> Block | None:
         """The next block, or None after the last one. The consumer has the time between two of them."""
         times = self.times
+        block: Block | None = None
         now = clock()
         self._away += now - self._left
-        if times is not None:
+        if times is None:
+            try:
+                return next(blocks, None)
+            finally:
+                self._left = clock()
+        if times.made >= times.measure_at or now - times.left >= LONG_NS:
             times.enter(now)
-        rows = 0
+        else:
+            times.entered = now
         try:
             block = next(blocks, None)
-            if block is not None:
-                rows = len(block)
             return block
         finally:
-            self._left = now = clock()
-            if times is not None:
-                times.leave(now, rows)
+            self._left = left = clock()
+            rows = 0 if block is None else len(block.rows)
+            if times.is_measuring or left - now >= LONG_NS:
+                times.leave(left, left - now, rows)
+            if times.entered:
+                times.made += left - now
+                times.left = left
+                times.entered = 0
+            if rows:
+                times.blocks += 1
+                times.rows += rows
 
     def waiting(self, state: State, of: str = "") -> AbstractContextManager[None]:
         """The thread waits meanwhile."""
@@ -616,9 +677,9 @@ class RunTimes:
         self._lock = threading.Lock()
         self._send_at = 0
 
-    def thread(self, name: str, base: State, *, starts_with_block: bool = True) -> Times:
-        """The times of a thread that begins."""
-        times = Times(name, self, base, starts_with_block=starts_with_block)
+    def thread(self, name: str, base: State, *, starts_with_block: bool = True, credit: int | None = None) -> Times:
+        """The times of a thread that begins; `Times` explains the arguments."""
+        times = Times(name, self, base, starts_with_block=starts_with_block, credit=credit)
         with self._lock:
             self._threads.append(times)
         return times
@@ -652,7 +713,7 @@ class RunTimes:
 
 
 class StepTimes(NamedTuple):
-    """The steps of a loop: sums, so those of several epochs are added.
+    """The steps of a loop.
 
     Attributes:
         steps: elements taken after the first of each epoch.
@@ -668,32 +729,28 @@ class StepTimes(NamedTuple):
     lengths: tuple[int, ...] = (0,) * 64
     waits: tuple[int, ...] = (0,) * 64
 
-    def plus(self, other: StepTimes) -> StepTimes:
-        return StepTimes(
-            self.steps + other.steps,
-            self.epochs + other.epochs,
-            self.start_ns + other.start_ns,
-            tuple(map(sum, zip(self.lengths, other.lengths, strict=True))),
-            tuple(map(sum, zip(self.waits, other.waits, strict=True))),
-        )
-
 
 class EpochTimes(RunTimes):
     """The times of one epoch of a loader.
+
+    Args:
+        past: the steps of earlier epochs.
+        credit: of the consumer; `Times` explains it.
 
     Attributes:
         consumer: the thread that takes the elements, from its first request to the end of the epoch.
         step: the number of elements taken, when it was noted last.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, past: StepTimes, credit: int | None = None) -> None:
         super().__init__()
-        self.consumer = self.thread(CONSUMER, "loop", starts_with_block=False)
+        self.consumer = self.thread(CONSUMER, "loop", starts_with_block=False, credit=credit)
         self.step = self._first = 0
         self._start_ns = 0
         self._stride = 1
         self._stamped = self._stamped_step = self._waited = 0
-        self._lengths, self._waits = [0] * 64, [0] * 64
+        self._past = past
+        self._lengths, self._waits = list(past.lengths), list(past.waits)
 
     def begin(self, step: int) -> int:
         """The first element is there, number `step` of the epoch. Returns the step to stamp next."""
@@ -720,10 +777,21 @@ class EpochTimes(RunTimes):
 
     @property
     def steps(self) -> StepTimes:
+        """The steps of this epoch and of those before."""
         if not self._start_ns:
-            return StepTimes()
-        counts = tuple(self._lengths), tuple(self._waits)
-        return StepTimes(self.step - self._first, 1, self._start_ns, *counts)
+            return self._past
+        return StepTimes(
+            self._past.steps + self.step - self._first,
+            self._past.epochs + 1,
+            self._past.start_ns + self._start_ns,
+            tuple(self._lengths),
+            tuple(self._waits),
+        )
+
+    @property
+    def own_steps(self) -> int:
+        """The elements taken in this epoch, after the first one."""
+        return self.step - self._first
 
 
 def times_of_run(number: int, last: RunTimes | None) -> RunTimes | None:
@@ -767,21 +835,24 @@ class LoaderTimes:
 
     def __init__(self) -> None:
         self.epoch: EpochTimes | None = None
-        self._tables: list[Table] = []
         self._steps = StepTimes()
+        self._tables: list[Table] = []
 
     def begin(self) -> EpochTimes | None:
         """The times of an epoch that begins; None if nothing is to be counted."""
+        credit = None
         if self.epoch is not None:
             self.epoch.end()
             past = [table._replace(spans=[]) for table in self.epoch.tables()]
-            self._tables, self._steps = joined([*self._tables, *past]), self.steps()
-        self.epoch = EpochTimes() if SEEING else None
+            self._tables, self._steps = joined([*self._tables, *past]), self.epoch.steps
+            credit = self.epoch.consumer.credit
+        self.epoch = EpochTimes(self._steps, credit) if SEEING else None
         return self.epoch
 
     def tables(self) -> list[Table]:
         """One table of each name."""
         return joined([*self._tables, *(() if self.epoch is None else self.epoch.tables())])
 
+    @property
     def steps(self) -> StepTimes:
-        return self._steps if self.epoch is None else self._steps.plus(self.epoch.steps)
+        return self._steps if self.epoch is None else self.epoch.steps

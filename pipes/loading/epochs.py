@@ -190,7 +190,7 @@ class Epochs:
         if (times := self.times.epoch) is not None and log.isEnabledFor(logging.INFO):
             from ..seeing.verdict import RankView, verdict_of
 
-            verdict = verdict_of([RankView(self._rank_times(times.steps, joined(times.tables()), {}))])
+            verdict = verdict_of([RankView(self._rank_times(StepTimes(times.own_steps), joined(times.tables()), {}))])
             if verdict.bottleneck is not None:
                 log.info("epoch %d: %s", progress.epoch, verdict.text)
 
@@ -200,7 +200,7 @@ class Epochs:
         Args:
             skipped: rows that were skipped, by operator.
         """
-        return self._rank_times(self.times.steps(), self.times.tables(), skipped)
+        return self._rank_times(self.times.steps, self.times.tables(), skipped)
 
     def _rank_times(self, steps: StepTimes, tables: list[Table], skipped: Mapping[str, int]) -> RankTimes:
         from ..seeing.verdict import RankTimes, known_operators

@@ -59,6 +59,7 @@ from feedpipe.core.times import EpochTimes as EpochTimes
 from feedpipe.core.times import LoaderTimes as LoaderTimes
 from feedpipe.core.times import RunTimes as RunTimes
 from feedpipe.core.times import State as State
+from feedpipe.core.times import StepTimes as StepTimes
 from feedpipe.core.times import Table as Table
 from feedpipe.core.times import joined as joined
 from feedpipe.core.times import measured_blocks as measured_blocks
