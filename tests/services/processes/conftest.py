@@ -170,6 +170,7 @@ def await_dropped() -> None:
     for thread in threading.enumerate():
         if thread.name == "feedpipe-end":
             join(thread)
+    gc.collect()  # if one of these threads was collecting, the first call has returned at once
 
 
 class Processes(NamedTuple):
