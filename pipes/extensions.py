@@ -4,8 +4,9 @@ This module follows semantic versioning from version 1.0 on. No other module doe
 `feedpipe`, `feedpipe.errors` and `feedpipe.testing`. `docs/internals/extend.md` describes the contracts;
 `feedpipe.testing.check_operator` and `check_service` prove that they are kept.
 
-- Operators and sources: `Operator`, `Order`, `Columns`; `StageView`, their view of the graph, and `Input`, one of their
-  inputs; `Context`, the run; `generator`, the random generator of a row; `Weights`, the costs of work units.
+- Operators and sources: `Operator`, `Source`, `Grouping`, `Order`, `Columns`; `StageView`, their view of the graph, and
+  `Input`, one of their inputs; `Context`, the run; `generator`, the random generator of a row; `Weights`, the costs of
+  work units.
 - Rows between operators: `Block`, `Cursor`, `START`; `BlockRows` and `Indices`, the types of rows and of their
   positions; `Rows`, rows held as columns; `Json`, the type of a token.
 - Databases: `SqlDriver` and `SqlConnection`, which a driver for `read_sql` defines; `SqlQuery` and `KeyRange`.
@@ -20,9 +21,11 @@ from .core.cursor import START as START
 from .core.cursor import Cursor as Cursor
 from .core.cursor import Json as Json
 from .core.operator import Columns as Columns
+from .core.operator import Grouping as Grouping
 from .core.operator import Input as Input
 from .core.operator import Operator as Operator
 from .core.operator import Order as Order
+from .core.operator import Source as Source
 from .core.operator import StageView as StageView
 from .core.operator import Weights as Weights
 from .core.rows import BlockRows as BlockRows

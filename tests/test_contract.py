@@ -113,6 +113,16 @@ def test_an_order_that_is_none(pipe: fp.Pipe[int]) -> None:
         pipe.then(Spelled())
 
 
+def test_groups_have_a_class(pipe: fp.Pipe[int]) -> None:
+    @dataclass(frozen=True)
+    class Pairs(Blocks):
+        kind: ClassVar[str] = "pairs"
+        order: ClassVar[Order] = Order.REGROUPS
+
+    with pytest.raises(ArgumentTypeError, match="`Pairs` puts rows into groups, .* from `Grouping`" + HERE):
+        pipe.then(Pairs())
+
+
 def test_neither_rows_nor_blocks(pipe: fp.Pipe[int]) -> None:
     @dataclass(frozen=True)
     class Idle(Operator):

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar, cast
 
 from ..errors import CallSite
 from .code import step_code
-from .operator import Boundary, Operator, check_contract, check_streamed
+from .operator import ElementForm, Operator, Trait, check_contract, check_streamed
 
 
 class Node:
@@ -41,7 +41,7 @@ class Node:
         fix("call_site", call_site)
         fix("depth", 1 + max((node.depth for node in inputs), default=0))
         divided_below = any(node.has_user_boundary for node in inputs)
-        fix("has_user_boundary", divided_below or op.boundary is Boundary.SHARD)
+        fix("has_user_boundary", divided_below or op.trait is Trait.SHARD)
         fix("resolved", (None, None))
         fix("indexed", op.indexed([node.indexed for node in inputs]))
         if not self.indexed:
@@ -85,7 +85,7 @@ def find_reshuffle(root: Node) -> Node | None:
         node = stack.pop()
         if node.inputs and node.op.reshuffles():
             return node
-        if node.op.boundary is not Boundary.EACH_PROCESS:  # that reads its input once, for all epochs
+        if node.op.trait is not Trait.EACH_PROCESS:  # that reads its input once, for all epochs
             stack += node.inputs
     return None
 
@@ -121,7 +121,7 @@ def names(root: Node) -> dict[Node, str]:
 
 def find_remote(root: Node) -> Node | None:
     """A node up to which workers run the graph; without one they run all of it."""
-    return next((node for node in walk(root) if node.op.boundary is Boundary.WORKERS), None)
+    return next((node for node in walk(root) if node.op.trait is Trait.WORKERS), None)
 
 
 def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
@@ -133,9 +133,9 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
 
 def sent(root: Node) -> Node:
     """The graph in a process that sends its elements to another process. Names and cursors are those of `root`."""
-    if root.op.transparent and len(root.inputs) == 1:
+    if root.op.trait is Trait.TRANSPARENT and len(root.inputs) == 1:
         return with_inputs(root, (sent(root.inputs[0]),))
-    op = root.op.sent()
+    op = root.op.sent() if isinstance(root.op, ElementForm) else root.op
     return root if op is root.op else Node(op, root.inputs, root.call_site)
 
 

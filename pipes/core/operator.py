@@ -6,6 +6,7 @@ The engine and the planner ask for these declarations, never for the type of an 
 from __future__ import annotations
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakSet
@@ -41,8 +42,8 @@ class Order(enum.Enum):
     """Looks at other rows, or at positions among all rows: these are divided only after it."""
 
 
-class Boundary(enum.Enum):
-    """Where a plan divides the rows, or which processes run everything up to here."""
+class Trait(enum.Enum):
+    """What plans and the engine must know of a few operators beside their order."""
 
     SHARD = "shard"
     """The user wants the rows divided among the shards here."""
@@ -52,6 +53,20 @@ class Boundary(enum.Enum):
     """Each process that runs it reads its whole input."""
     WORKERS = "workers"
     """Workers run everything up to here; the training process runs the rest."""
+    MAIN_THREAD = "main thread"
+    """It must run in the consumer's thread, because other code of that thread sees its effects."""
+    TRANSPARENT = "transparent"
+    """It passes its input on unseen, so it may be added or removed between a state and its use."""
+    REPEATS = "repeats"
+    """It runs its input several times: the leftovers of a round belong to that round."""
+    DEALS_UNITS = "deals units"
+    """Its rows are units of work: its blocks are short, so that units are opened shortly before their turn."""
+    WHOLE_UNITS = "whole units"
+    """It expands units, and must see each as a whole, also if another operator before it expands it."""
+    FOLLOWS = "follows"
+    """What `resolve` fixes follows at no cost from what the inputs have fixed, so each rank finds it by itself."""
+    COUNTS_ROWS = "counts rows"
+    """A row depends on its number among the rows of all shards; in a pass, another number of them cannot go on."""
 
 
 class Columns(enum.Enum):
@@ -78,29 +93,15 @@ class Operator:
     """`blocks` takes a cursor's `skip` upstream; else the engine drops the skipped rows."""
     expands: ClassVar[bool] = False
     """One row, such as a file, becomes many: the input's rows are then the units of work."""
-    boundary: ClassVar[Boundary | None] = None
-    """A place where a plan divides the rows, or the processes that run everything up to here."""
-    transparent: ClassVar[bool] = False
-    """It passes its input on unseen, so it may be added or removed between a state and its use."""
-    deals_units: ClassVar[bool] = False
-    """Its rows are units of work: its blocks are short, so that units are opened shortly before their turn."""
-    repeats: ClassVar[bool] = False
-    """It runs its input several times: the leftovers of a round belong to that round."""
-    main_thread: bool = False
-    """It must run in the consumer's thread, because other code of that thread sees its effects."""
+    moves_skipped: ClassVar[bool] = False
+    """Its code takes a `Skipped` like any other row; else it gets none, and the engine puts them back."""
+    trait: ClassVar[Trait | None] = None
     name: str | None = None
     """The user's own name for it: the key of its randomness, instead of its kind and count."""
     buffer: int = 0
     """The number of elements that a thread makes ahead."""
     on_error = cast("OnError | None", None)
     """The policy for a row whose function fails; None takes that of the next `on_error()` in the chain."""
-
-    def moves_skipped(self) -> bool:
-        """Whether its code takes a `Skipped` like any other row: it only moves rows, or knows of skipped ones.
-
-        Else it gets none, and the engine puts them back.
-        """
-        return False
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         """Whether `rows` answers, given which inputs do: by default if it is defined and all inputs are indexed."""
@@ -110,17 +111,9 @@ class Operator:
         """This operator with all that must be fixed before the first row: a listing, names and types."""
         return self
 
-    def found_by_each_rank(self) -> bool:
-        """Whether each rank finds at no cost what `resolve` has fixed here, once it has what the inputs fixed."""
-        return False
-
     def length(self, stage: StageView) -> int | None:
         """The number of output rows, if it is known without a run."""
         return None
-
-    def may_have_length(self) -> bool:
-        """Whether `length` may give a number, once `resolve` has looked at the input."""
-        return type(self).length is not Operator.length
 
     def schema(self, stage: StageView) -> pa.Schema | None:
         """Names and types of the output columns, if they are known without a run."""
@@ -131,21 +124,6 @@ class Operator:
         if len(stage.inputs) != 1 or self.order is not Order.ROW_LOCAL:
             return None
         return stage.inputs[0].weights(context)
-
-    def weights_of(self, stage: StageView, rows: range, context: Context) -> npt.NDArray[np.int64]:
-        """The weight of each of some neighbouring rows, if `weights` adds them up; by default as the only input."""
-        return stage.input.weights_of(rows, context)
-
-    def cut(self, unit: object, first: int, stop: int, slots: int) -> object | None:
-        """The part [first, stop) of the `slots` of a row of the output, as another row.
-
-        None if the row cannot be cut; shards then divide the rows that the next operator makes of it.
-        """
-        return None
-
-    def needs_whole_units(self) -> bool:
-        """Whether an operator that expands must see each unit as a whole, also if another one before it expands it."""
-        return False
 
     def lookback(self) -> int:
         """The number of input rows that a resume runs again."""
@@ -165,18 +143,7 @@ class Operator:
         By default the sum of the inputs that `input_cursors` names. It reads nothing, and never falls from one cursor
         of a run to a later one.
         """
-        now, skip = list(self.input_cursors(stage, at)), self.rows_below(at.skip)
-        amounts: list[Amount] = []
-        for source, begin in self.input_cursors(stage, START):
-            has_ended = not now or now[0][0] is not source
-            plain = begin if has_ended else Cursor.of(now.pop(0)[1]).advance(skip).plain
-            if (amount := source.amount_before(plain, context)) is not None:
-                amounts.append(amount._replace(done=amount.total) if has_ended else amount)
-        return Amount.sum(amounts) if amounts else None
-
-    def rows_below(self, skip: int) -> int:
-        """The least number of input rows in `skip` rows after a token, if `input_cursors` does not count them."""
-        return 0
+        return amount_of_inputs(self, stage, at, context)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices` of the output, in that order."""
@@ -196,10 +163,6 @@ class Operator:
     def reads(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         """Those rows of `trace` that must be read now, to make row `index`; by default all of them."""
         return self.trace(stage, index, context)
-
-    def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
-        """The origin of row `index` of an indexed output, for sources; the rows of others are traced to these."""
-        return None
 
     def start_reading(self, stage: StageView, index: int, context: Context) -> Work | None:
         """Work to start before row `index` of an indexed output is asked for; None if the row need not wait.
@@ -223,47 +186,9 @@ class Operator:
         """The part of a state's fingerprint beside the call: lengths, types, a digest of the units; plain and small."""
         return None
 
-    def saved(self) -> str | None:
-        """The findings of `resolve` that data that grows would not give again: a state keeps them whole."""
-        return None
-
-    def restored(self, saved: str) -> Operator:
-        """This operator, not resolved yet, with the findings that a state has saved.
-
-        Raises:
-            ValueError: the text is damaged.
-        """
-        return self
-
-    def one_view_repair(self) -> str | None:
-        """Advice for ranks without a process group, if one rank must resolve the operator for all.
-
-        None if each rank may resolve it itself.
-        """
-        return None
-
-    def dropping(self) -> Operator:
-        """Of an operator that regroups: the same, without an incomplete last group."""
-        return self
-
-    def left_over(self, rows: int) -> int:
-        """Of an operator that regroups: the number of `rows` input rows left for an incomplete last group."""
-        return 0
-
-    def sent(self) -> Operator:
-        """This operator as the last of a chain whose elements go to another process; its name and cursors stay."""
-        return self
-
     def reshuffles(self) -> bool:
         """Whether it draws another order, or other rows, in each epoch."""
         return self.order is Order.REORDERS
-
-    def counts_rows(self) -> bool:
-        """Whether a row depends on its number among the rows of all shards.
-
-        In the middle of a pass, another number of shards then cannot go on.
-        """
-        return False
 
     def remark(self, stage: StageView) -> str | None:
         """A remark for `explain`, beside its traits."""
@@ -275,6 +200,69 @@ class Operator:
         None if the call of another operator puts this one into the chain.
         """
         return call_code(self)
+
+
+class Source(Operator, ABC):
+    """An operator that knows where its rows come from. Those of others are traced to rows of these.
+
+    It may have inputs, such as the files that its rows are in.
+    """
+
+    @abstractmethod
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
+        """The origin of row `index` of an indexed output."""
+
+    def cut(self, unit: object, first: int, stop: int, slots: int) -> object | None:
+        """The part [first, stop) of the `slots` of a row, which the next operator expands, as another row.
+
+        None if the row cannot be cut; shards then divide the rows that the next operator makes of it.
+        """
+        return None
+
+
+class UnitSource(Source):
+    """A source of units, such as files or ranges, which `resolve` finds once for all ranks and for a resume."""
+
+    @abstractmethod
+    def saved(self) -> str | None:
+        """The findings that data that grows would not give again: a state keeps them whole."""
+
+    @abstractmethod
+    def restored(self, saved: str) -> Operator:
+        """This operator, not resolved yet, with the findings that a state has saved.
+
+        Raises:
+            ValueError: the text is damaged.
+        """
+
+    def one_view_repair(self) -> str | None:
+        """Advice for ranks without a process group, if one rank must resolve the operator for all.
+
+        None if each rank may resolve it itself.
+        """
+        return None
+
+
+class Grouping(Operator):
+    """An operator that puts rows into groups. A rank makes groups of the rows that its shards leave over."""
+
+    order: ClassVar[Order] = Order.REGROUPS
+
+    def dropping(self) -> Operator:
+        """The same operator; the rows of an incomplete last group go to `context.leftovers[stage.name]`."""
+        return self
+
+    def left_over(self, rows: int) -> int:
+        """The number of `rows` input rows that are left for an incomplete last group."""
+        return 0
+
+
+class ElementForm(Operator, ABC):
+    """An operator whose elements have another form if they go to another process."""
+
+    @abstractmethod
+    def sent(self) -> Operator:
+        """This operator as the last of a chain whose elements go there; its name and cursors stay."""
 
 
 class TokenOfInput(Operator):
@@ -376,10 +364,6 @@ class Input(Protocol):
         """The data that is read before a plain cursor; None if it is not known."""
         ...
 
-    def weights_of(self, rows: range, context: Context) -> npt.NDArray[np.int64]:
-        """The weight of each of some neighbouring rows, if `weights` adds them up."""
-        ...
-
     def rows(self, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices`, in that order."""
         ...
@@ -397,11 +381,13 @@ class Weights(NamedTuple):
         are_rows: whether a weight is the number of rows; else it is a number of bytes or the like.
         granule: the number of neighbouring rows whose weights a value adds up; the last may have fewer. Above 1, the
             rows are dealt in such granules.
+        each: looks up the weights of neighbouring rows one by one, if `granule` is above 1.
     """
 
     values: npt.NDArray[np.int64]
     are_rows: bool = False
     granule: int = 1
+    each: Callable[[range], npt.NDArray[np.int64]] | None = None
 
 
 def each_row(parts: Sequence[Weights]) -> bool:
@@ -434,6 +420,23 @@ class Amount(NamedTuple):
         return Amount(sum(amount.done for amount in amounts), sum(amount.total for amount in amounts))
 
 
+def amount_of_inputs(op: Operator, stage: StageView, at: Cursor, context: Context, rows: int = 0) -> Amount | None:
+    """The data that the inputs of `op` have read before `at`.
+
+    Args:
+        op, stage, at, context: as for `amount_before`.
+        rows: the least number of rows of each input in the `at.skip` rows, if `input_cursors` does not count them.
+    """
+    now = list(op.input_cursors(stage, at))
+    amounts: list[Amount] = []
+    for source, begin in op.input_cursors(stage, START):
+        has_ended = not now or now[0][0] is not source
+        plain = begin if has_ended else Cursor.of(now.pop(0)[1]).advance(rows).plain
+        if (amount := source.amount_before(plain, context)) is not None:
+            amounts.append(amount._replace(done=amount.total) if has_ended else amount)
+    return Amount.sum(amounts) if amounts else None
+
+
 # Checks of the contract
 
 
@@ -452,6 +455,14 @@ def check_contract(op: object, *, reads_inputs: bool, call_site: CallSite | None
         _accepted.add(kind)
     if reads_inputs and not isinstance(getattr(op, "order", None), Order):
         raise ArgumentTypeError(with_call_site(_order_rule(op), call_site))
+    if reads_inputs and cast("Operator", op).order is Order.REGROUPS and not isinstance(op, Grouping):
+        raise ArgumentTypeError(
+            with_call_site(
+                f"`{kind.__name__}` puts rows into groups, so it must say what becomes of an incomplete last group; "
+                "derive its class from `Grouping`",
+                call_site,
+            )
+        )
 
 
 def check_streamed(op: Operator, call_site: CallSite | None) -> None:

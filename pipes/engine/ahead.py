@@ -17,7 +17,7 @@ import numpy as np
 from ..core.block import Block, BlockSize
 from ..core.context import Call, Context, StartedKey, Work
 from ..core.ending import RunEnded
-from ..core.operator import Input, Operator, StageView
+from ..core.operator import Input, Operator, Source, StageView, Trait
 from ..core.rows import BlockRows
 from ..core.times import Clock, times_of_input, waiting
 from ..errors import LoaderError
@@ -44,7 +44,7 @@ def call_ahead(
         while start < indices.stop:
             calls.begin()
             # No other shard gets a unit of work that this one has taken, so it comes alone.
-            stop, count, started = calls.take(start + (1 if stage.op.deals_units else block_size.rows()))
+            stop, count, started = calls.take(start + (1 if stage.op.trait is Trait.DEALS_UNITS else block_size.rows()))
             context.started.update(started)
             block: list[Block] = []
             failure: list[Exception] = []
@@ -137,7 +137,7 @@ def _calls(stage: _Calling, index: int, context: Context) -> Iterator[_PlannedCa
     """The calls that row `index` of a stage needs; none if it cannot be traced, for then `rows` raises the error."""
     if stage.op.calls_ahead():
         yield _PlannedCall(stage, index, context)
-    elif stage.calls_ahead and type(stage.op).origin is Operator.origin:
+    elif stage.calls_ahead and not isinstance(stage.op, Source):
         with suppress(Exception):
             for source, row, inner in stage.op.reads(stage, index, context):
                 yield from _calls(cast("_Calling", source), row, inner)
@@ -310,7 +310,7 @@ def _row_work(stage: _Readable, index: int, context: Context) -> _RowWork:
 def _start_reading(stage: _Readable, index: int, context: Context, works: dict[StartedKey, Work | None]) -> None:
     if type(stage.op).start_reading is not Operator.start_reading:
         works[context.started_key(stage, index)] = stage.op.start_reading(stage, index, context)
-    elif stage.reads_ahead and type(stage.op).origin is Operator.origin:
+    elif stage.reads_ahead and not isinstance(stage.op, Source):
         for source, row, inner in stage.op.reads(stage, index, context):
             _start_reading(cast("_Readable", source), row, inner, works)
 

@@ -13,7 +13,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, checked_cursor
 from ..core.ending import Ending
 from ..core.graph import node_code
-from ..core.operator import Operator
+from ..core.operator import Operator, Trait
 from ..core.process import raise_interrupt
 from ..core.rows import BlockRows
 from ..core.skips import Skipped
@@ -265,4 +265,4 @@ def _has_short_skips(stage: Stage) -> bool:
 
 
 def _is_repeated(stage: Stage) -> bool:
-    return not stage.indexed and (stage.op.repeats or any(map(_is_repeated, stage.inputs)))
+    return not stage.indexed and (stage.op.trait is Trait.REPEATS or any(map(_is_repeated, stage.inputs)))

@@ -26,7 +26,7 @@ from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Input, StageView
+from ..core.operator import Input, StageView, Trait
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..core.skips import Quarantine, Skipped, SkippedRow, skips
 from ..errors import CallSite, DataError, Origin, PlanError, SourceError, redacted, text_of, with_call_site
@@ -391,7 +391,9 @@ class LostLog:
     """
 
     def __init__(self, root: Node) -> None:
-        self._pipe = digest([code_without_policy(node) for node in walk(root) if not node.op.transparent])
+        self._pipe = digest(
+            [code_without_policy(node) for node in walk(root) if node.op.trait is not Trait.TRANSPARENT]
+        )
         self._policies: dict[str, Quarantine] = {}
         self._call_sites: dict[str, CallSite | None] = {}
         for node in walk(root):

@@ -16,7 +16,7 @@ from ..core.block import AdaptiveBlockSize, Block, skip_rows
 from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, node_code, walk
-from ..core.operator import Amount, Boundary, Operator, Order, Weights, fill_unknown
+from ..core.operator import Amount, Operator, Order, Source, Trait, Weights, fill_unknown
 from ..core.process import raise_interrupt
 from ..core.rows import BlockRows, Indices, concat
 from ..core.skips import Skipped, covers, skips
@@ -70,26 +70,26 @@ class Stage:
         self.name = name
         self.inputs = inputs
         self.indexed = node.indexed
-        self.main_thread: bool = op.main_thread or any(stage.main_thread for stage in inputs)
+        self.main_thread: bool = op.trait is Trait.MAIN_THREAD or any(stage.main_thread for stage in inputs)
         # An operator that regroups asks for several rows, which are then fetched together.
         regroups = bool(inputs) and op.order is Order.REGROUPS
-        one_by_one = self.indexed and op.boundary is not Boundary.EACH_PROCESS and not regroups
+        one_by_one = self.indexed and op.trait is not Trait.EACH_PROCESS and not regroups
         self.reads_ahead: bool = type(op).start_reading is not Operator.start_reading or (
             one_by_one and any(stage.reads_ahead for stage in inputs)
         )
-        traced = [stage.calls_ahead for stage in inputs if op.boundary is not Boundary.EACH_PROCESS]
+        traced = [stage.calls_ahead for stage in inputs if op.trait is not Trait.EACH_PROCESS]
         self.calls_ahead: int = max([op.calls_ahead(), *traced]) if self.indexed else 0
         skips_rows = skips(op.on_error)
         meets_skipped = any(stage.may_skip for stage in inputs)
         self.may_skip: bool = skips_rows or meets_skipped
         self.loses_elements: bool = not regroups and (skips_rows or any(s.loses_elements for s in inputs))
         self.one_for_one: bool = len(inputs) == 1 and type(op).trace is Operator.trace and (op.seeks or self.indexed)
-        self._guards: bool = not op.moves_skipped() and (
+        self._guards: bool = not op.moves_skipped and (
             meets_skipped or (skips_rows and bool(inputs) and not self.one_for_one)
         )
         self.leaves_out: bool = self._guards and not self.one_for_one
         # A group that some rows are left out of is made of any number of rows.
-        groups = regroups or not (op.moves_skipped() or self.one_for_one)
+        groups = regroups or not (op.moves_skipped or self.one_for_one)
         self._seeks: bool = op.seeks and not (meets_skipped and groups)
         self._buffer: int = max([op.buffer, *(stage._buffer for stage in inputs if self.indexed)])
         self._last_size: AdaptiveBlockSize | None = None  # of the last producer that reads it by index
@@ -146,10 +146,6 @@ class Stage:
         if weights is None or self.length is None:
             return None
         return weights if len(weights.values) == -(-self.length // weights.granule) else None
-
-    def weights_of(self, rows: range, context: Context) -> npt.NDArray[np.int64]:
-        """The weight of each of some neighbouring rows, if `weights` adds them up."""
-        return self.op.weights_of(self, rows, context)
 
     def amount_before(self, plain: Json, context: Context) -> Amount | None:
         """The data that is read before a plain cursor, by the weights of units; None if it is not known."""
@@ -247,16 +243,16 @@ class Stage:
     def origin(self, index: int, context: Context) -> Origin | None:
         """The origin of row `index` of an indexed stage, traced to a stage that knows it."""
         stage = self
-        while type(stage.op).origin is Operator.origin:
-            first = next(stage.op.trace(stage, index, context), None)
+        while not isinstance(op := stage.op, Source):
+            first = next(op.trace(stage, index, context), None)
             if first is None:
                 return None
             stage, index, context = cast("tuple[Stage, int, Context]", first)
-        return stage.op.origin(stage, index, context)
+        return op.origin(stage, index, context)
 
     def origins(self, index: int, context: Context) -> Iterator[Origin | None]:
         """The origin of each row that row `index` of an indexed stage is made of."""
-        if type(self.op).origin is not Operator.origin:
+        if isinstance(self.op, Source):
             yield self.op.origin(self, index, context)
             return
         for source, row, inner in self.op.trace(self, index, context):
@@ -285,7 +281,7 @@ class Stage:
             rows = block_size.rows()
             if reads_ahead:  # rows that wait for storage may be near, and are to be read ahead
                 rows = min(rows, start - at.position + 1)
-            if self.op.deals_units:
+            if self.op.trait is Trait.DEALS_UNITS:
                 rows = min(rows, 1 + (length - start) // MAX_PART_OF_UNITS)
             stop = min(start + rows, length)
             block: list[Block] = []

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..core.block import BlockSize
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, Order, StageView
+from ..core.operator import Columns, Operator, Order, Source, StageView, Trait
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, Rows, index_array
 from ..errors import DataError, FeedpipeError, Origin, SourceError
@@ -151,12 +151,13 @@ class ArrowIpc(CountedFormat):
 
 
 @dataclass(frozen=True, eq=False)
-class IndexedArrow(Operator):
+class IndexedArrow(Source):
     """Rows by their position among all record batches."""
 
     kind: ClassVar[str] = "parse_arrow"
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.MAKES
+    trait: ClassVar[Trait | None] = Trait.FOLLOWS
 
     format: ArrowIpc = field(repr=False)
     bounds: Positions | None = field(default=None, repr=False)
@@ -177,9 +178,6 @@ class IndexedArrow(Operator):
         bounds = np.append(0, np.cumsum(table.rows_of(range(len(table))), dtype=np.int64))
         # A new memory: open files belong to these record batches, and other batches may be found next time.
         return replace(self, format=cast("ArrowIpc", batches.format), bounds=bounds, memory=PerProcess())
-
-    def found_by_each_rank(self) -> bool:
-        return True
 
     def length(self, stage: StageView) -> int:
         return int(self._bounds()[-1])

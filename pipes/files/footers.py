@@ -83,7 +83,7 @@ class CountedFormat(TableFormat, UnitFormat):
 
     def weights(self, units: UnitTable) -> Weights:
         rows = units.sums()
-        return Weights(rows.values, are_rows=True, granule=rows.granule)
+        return Weights(rows.values, are_rows=True, granule=rows.granule, each=units.rows_of)
 
     def length(self, units: UnitTable) -> int | None:
         return units.rows()

@@ -15,7 +15,7 @@ from ..core.code import call_code, value_code
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.graph import walk
-from ..core.operator import Boundary, Columns, CursorOfInput, Operator, Order, StageView
+from ..core.operator import Columns, CursorOfInput, Operator, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices
 from ..engine.ahead import MAX_ITEMS_AHEAD
 from ..engine.calls import map_until_error
@@ -90,15 +90,16 @@ class OpenFiles(CursorOfInput):
             arguments.append(f"cache={self.cache!r}")
         return f"{self.kind}({', '.join(filter(None, arguments))})"
 
+    @property
+    def trait(self) -> Trait | None:  # type: ignore[override]
+        return Trait.FOLLOWS if self.cache is None else None
+
     def resolve(self, stage: StageView) -> Operator:
         source = stage.input.op
         listed_in = source.listed_in if isinstance(source, FromManifest) else None
         if listed_in is None and self.cache is None:
             return self
         return replace(self, listed_in=listed_in, cache=self.cache and self.cache.renewed())
-
-    def found_by_each_rank(self) -> bool:
-        return self.cache is None
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
@@ -309,7 +310,7 @@ def listed_files(listing: Listing, filesystem: object, cache: FileCache | None =
 def has_fixed_order(pipe: Pipe[File]) -> bool:
     """Whether files have positions, the same in each run."""
     operators = [node.op for node in walk(pipe) if node.inputs]
-    drawn = any(op.order is Order.REORDERS or op.reshuffles() or op.boundary is Boundary.SHARD for op in operators)
+    drawn = any(op.order is Order.REORDERS or op.reshuffles() or op.trait is Trait.SHARD for op in operators)
     return pipe.indexed and not drawn
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..core.block import Parted
 from ..core.context import Context
 from ..core.cursor import START
-from ..core.operator import Operator, Order, StageView
+from ..core.operator import Operator, Order, Source, StageView
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Rows, index_array, take
 from ..core.skips import OnError, Skipped, check_on_error
@@ -39,7 +39,7 @@ _MAX_OPEN_FILES = 64
 
 
 @dataclass(frozen=True, eq=False)
-class IndexedRecords(Operator):
+class IndexedRecords(Source):
     """The base of parsers by position: a subclass finds the records of all files, and parses some of them."""
 
     order: ClassVar[Order] = Order.ROW_LOCAL

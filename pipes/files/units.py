@@ -17,14 +17,14 @@ from ..core.checks import digest
 from ..core.code import value_code
 from ..core.context import Context, ProcessContext, Work
 from ..core.cursor import START, Cursor, Json
-from ..core.operator import Amount, Columns, Input, Operator, Order, StageView, TokenOfInput, Weights
+from ..core.operator import Amount, Columns, Input, Operator, Order, Source, StageView, TokenOfInput, Trait, Weights
 from ..core.rows import BlockRows, Indices
 from ..core.skips import OnError, check_on_error
 from ..engine.ahead import read_ahead
 from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError
 from ..formats.table_format import FormatOptions, TableFormat
 from ..storage.file import File
-from ..storage.file_units import Numbers, UnitTable
+from ..storage.file_units import UnitTable
 from ..storage.index.reader import IndexedUnits
 from ..storage.tasks import in_threads, in_turn
 from .open_files import at_call_site, check_file, has_fixed_order
@@ -41,7 +41,8 @@ Place: TypeAlias = tuple[Any, ...]
 def parse(pipe: Pipe[File], form: Format, on_error: OnError | None = None) -> Pipe[Any]:
     """The pipe of the rows of its files."""
     units = pipe.then(Units(form, has_fixed_order(pipe))) if isinstance(form, UnitFormat) else pipe
-    return units.then(Parse(form, on_error=on_error))
+    counts_rows = isinstance(form, UnitFormat) and form.counts_rows
+    return units.then((ParseCounted if counts_rows else Parse)(form, on_error=on_error))
 
 
 class Format(FormatOptions, ABC):
@@ -58,10 +59,6 @@ class Format(FormatOptions, ABC):
 
     def row_schema(self) -> pa.Schema | None:
         """Names and types of the columns of the rows; None if they are no table, or not fixed yet."""
-        return None
-
-    def length(self, units: UnitTable) -> int | None:
-        """The number of rows of some units, if it is known."""
         return None
 
     def share_before(self, unit: Any, place: Place) -> float:
@@ -108,6 +105,10 @@ class UnitFormat(Format):
     @abstractmethod
     def weights(self, units: UnitTable) -> Weights:
         """The cost of each unit."""
+
+    def length(self, units: UnitTable) -> int | None:
+        """The number of rows of some units; asked for only if `counts_rows`."""
+        return None
 
     def units_in(self, file: File) -> list[tuple[Any, ...]]:
         """The units of a file that comes in another order each time."""
@@ -160,7 +161,7 @@ class InputFiles:
 
 
 @dataclass(frozen=True, eq=False)
-class Units(TokenOfInput):
+class Units(TokenOfInput, Source):
     """A handle for each unit of each file. It comes before the parser.
 
     If the files have a fixed order, this is indexed: `resolve` finds all units, once per pipe. Otherwise each file is
@@ -182,6 +183,10 @@ class Units(TokenOfInput):
     @property
     def expands(self) -> bool:  # type: ignore[override]
         return self.format.counts_rows
+
+    @property
+    def trait(self) -> Trait | None:  # type: ignore[override]
+        return Trait.FOLLOWS if isinstance(self.table, IndexedUnits) else None
 
     @property
     def resolved_table(self) -> UnitTable:
@@ -208,12 +213,6 @@ class Units(TokenOfInput):
 
     def weights(self, stage: StageView, context: Context) -> Weights:
         return self.format.weights(self.resolved_table)
-
-    def weights_of(self, stage: StageView, rows: range, context: Context) -> Numbers:
-        return self.resolved_table.rows_of(rows)
-
-    def found_by_each_rank(self) -> bool:
-        return isinstance(self.table, IndexedUnits)
 
     def cut(self, unit: object, first: int, stop: int, slots: int) -> object | None:
         return self.format.cut(unit, first, stop, slots)
@@ -445,6 +444,8 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
 class Parse(ParseUnits[Any]):
     """The rows of the units of files, or of whole files."""
 
+    trait: ClassVar[Trait | None] = Trait.FOLLOWS
+
     format: Format = field(repr=False)
     on_error: OnError | None = field(default=None, kw_only=True, compare=False)
 
@@ -469,21 +470,11 @@ class Parse(ParseUnits[Any]):
         units = stage.input.op
         return replace(self, format=units.format) if isinstance(units, Units) else self
 
-    def found_by_each_rank(self) -> bool:
-        return True
-
     def share_before(self, unit: Any, place: Place) -> float:
         return self.format.share_before(unit, place)
 
     def schema(self, stage: StageView) -> pa.Schema | None:
         return self.format.row_schema()
-
-    def length(self, stage: StageView) -> int | None:
-        units = stage.input.op
-        return self.format.length(units.table) if isinstance(units, Units) and units.table is not None else None
-
-    def may_have_length(self) -> bool:
-        return type(self.format).length is not Format.length
 
     def remark(self, stage: StageView) -> str | None:
         return self.format.remark()
@@ -493,6 +484,15 @@ class Parse(ParseUnits[Any]):
 
     def reader(self, context: Context, block_size: BlockSize) -> UnitReader[Any, Any]:
         return self.format.reader(context, block_size)
+
+
+@dataclass(frozen=True, eq=False)
+class ParseCounted(Parse):
+    """As `Parse`, of units that know their numbers of rows."""
+
+    def length(self, stage: StageView) -> int | None:
+        table = units.table if isinstance(units := stage.input.op, Units) else None
+        return None if table is None else cast("UnitFormat", self.format).length(table)
 
 
 def call_with_policy(form: FormatOptions, on_error: OnError | None) -> str:

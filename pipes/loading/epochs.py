@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.code import constructor_code
 from ..core.graph import Node, names, node_code, walk
-from ..core.operator import Boundary, Operator
+from ..core.operator import Operator, Trait, UnitSource
 from ..core.process import available_cpus, bytes_text, element_memory
 from ..core.times import CONSUMER, LoaderTimes, StepTimes, Table, joined, worker_name
 from ..engine.skips import LostLog, code_without_policy
@@ -98,7 +98,7 @@ class Epochs:
             PlanError: a function seeds the global generators, and the service runs it in one of several threads.
         """
         for node in () if self.service.global_generators else walk(self.pipe):
-            if node.op.main_thread:
+            if node.op.trait is Trait.MAIN_THREAD:
                 service = constructor_code(self.service)
                 message = (
                     f"`{node_code(node)}` cannot run with `{service}`, because threads share the global generators; "
@@ -278,7 +278,7 @@ class Epochs:
         if self._is_shared or not any(_looks_at_files(node.op) for node in walk(self.pipe)):
             return
         self._is_shared = True
-        one_view = {node for node in walk(self.pipe) if node.op.one_view_repair() is not None}
+        one_view = {node for node in walk(self.pipe) if _one_view_repair(node.op) is not None}
         if not job.all_equal("files", files_digest(self.pipe)):
             if one_view:
                 raise _one_view_error(one_view.pop(), "and these ranks have different pipes")
@@ -302,7 +302,7 @@ class Epochs:
         """
         if job is None and self.ranks.ask().world_size > 1:
             for node in walk(self.pipe):
-                if node.op.one_view_repair() is not None:
+                if _one_view_repair(node.op) is not None:
                     raise _one_view_error(node, "and these ranks do not communicate")
 
     def _schedule_of_now(self, progress: Progress) -> Schedule:
@@ -396,17 +396,21 @@ def _read_again(plan: Plan, read: SharedRead, workers: int) -> str:
 
 def _reads_in_plan(op: Operator) -> bool:
     """Whether a plan may read something for this operator: a listing, headers, or all rows to count them."""
-    return _looks_at_files(op) or op.boundary is Boundary.EACH_PROCESS
+    return _looks_at_files(op) or op.trait is Trait.EACH_PROCESS
 
 
 def _one_view_error(node: Node, reason: str) -> PlanError:
     return PlanError(
         with_call_site(
             f"all ranks must run what the first of them finds for `{node_code(node)}`, {reason}; initialise a process "
-            f"group with the same pipe on all ranks, or {node.op.one_view_repair()}",
+            f"group with the same pipe on all ranks, or {_one_view_repair(node.op)}",
             node.call_site,
         )
     )
+
+
+def _one_view_repair(op: Operator) -> str | None:
+    return op.one_view_repair() if isinstance(op, UnitSource) else None
 
 
 def _looks_at_files(op: Operator) -> bool:
@@ -420,8 +424,8 @@ def _has_unknown_length(root: Node) -> bool:
     In a chain, operators after one without a length can only ask that one.
     """
     node = root
-    while len(node.inputs) == 1 and node.op.boundary is not Boundary.EACH_PROCESS:
-        if not node.op.may_have_length():
+    while len(node.inputs) == 1 and node.op.trait is not Trait.EACH_PROCESS:
+        if type(node.op).length is Operator.length:
             return bind(root).length is None
         (node,) = node.inputs
     return False
@@ -451,7 +455,7 @@ def packed_fields(root: Node, resolved: Node) -> bytes:
     for number, op in _operators(root):
         fixed = {f.name: getattr(ops[number], f.name) for f in fields(op) if f.init} if ops[number] is not op else {}
         changed = {name: value for name, value in fixed.items() if value is not getattr(op, name)}
-        if changed and not ops[number].found_by_each_rank() and _pickled(op) is not None:
+        if changed and ops[number].trait is not Trait.FOLLOWS and _pickled(op) is not None:
             try:
                 packed[number] = pickle.dumps(changed)
             except Exception:  # such as a file system of the user; each rank then looks at the files itself

@@ -20,7 +20,7 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.ending import Ending
 from ..core.graph import walk
-from ..core.operator import Order
+from ..core.operator import Order, Trait
 from ..core.rows import Array, BlockRows, Indices, concat, index_array, take
 from ..core.skips import Quarantine, Skipped, SkippedRow, skips
 from ..engine.skips import code_without_policy
@@ -397,7 +397,7 @@ def steps_before(source: Stage) -> tuple[SkippingStep, ...]:
     return tuple(
         SkippingStep(code_without_policy(stage.node), stage.name, stage.op.on_error)
         for stage in walk(source)
-        if not stage.op.transparent
+        if stage.op.trait is not Trait.TRANSPARENT
     )
 
 
@@ -410,7 +410,7 @@ def find_renumbering(source: Stage) -> Stage | None:
     for stage in walk(source):
         is_behind = any(before in may_pass for before in stage.inputs)
         may_fail = skips(stage.op.on_error) and not isinstance(stage.op, ParseUnits)
-        regroups = not stage.op.moves_skipped() or stage.op.order is Order.REGROUPS
+        regroups = not stage.op.moves_skipped or stage.op.order is Order.REGROUPS
         if stage.inputs and not stage.indexed and not stage.one_for_one and (may_fail or (is_behind and regroups)):
             return stage
         if may_fail or is_behind:

@@ -15,7 +15,7 @@ from ..core.block import Block, group_origins
 from ..core.checks import check_bool, check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
-from ..core.operator import Input, Operator, Order, StageView
+from ..core.operator import Grouping, Input, Operator, StageView
 from ..core.rows import BlockRows, Indices, concat
 from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, Origin, PlanWarning, warn, with_call_site
@@ -31,11 +31,10 @@ COUNTED = 1_000
 
 
 @dataclass(frozen=True)
-class DistinctBatch(Operator):
+class DistinctBatch(Grouping):
     """A token is [cursor of the oldest row not given, the rows put off, the number of rows looked at], from there."""
 
     kind: ClassVar[str] = "batch"
-    order: ClassVar[Order] = Order.REGROUPS
 
     size: int
     drop_last: bool = False

@@ -15,7 +15,7 @@ from ..core.block import Block
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
-from ..core.operator import Operator, Order, StageView, TokenOfInput
+from ..core.operator import Amount, Operator, Order, StageView, TokenOfInput, amount_of_inputs
 from ..core.rows import BlockRows, Rows
 from ..core.skips import OnError, check_on_error
 from ..errors import Origin, UnfitError
@@ -46,8 +46,8 @@ class FilterRows(TokenOfInput, SameRows, ABC):
     kind: ClassVar[str] = "filter"
     order: ClassVar[Order] = Order.ROW_LOCAL
 
-    def rows_below(self, skip: int) -> int:
-        return skip
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        return amount_of_inputs(self, stage, at, context, at.skip)
 
     @abstractmethod
     def select(self, stage: StageView, block: Block) -> FilterResult:

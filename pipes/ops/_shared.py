@@ -191,8 +191,7 @@ class SameRows(Operator):
 class Rearranged(SameRows, ABC):
     """Of an indexed input, gives the rows at positions that can be computed."""
 
-    def moves_skipped(self) -> bool:
-        return True
+    moves_skipped: ClassVar[bool] = True
 
     @abstractmethod
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
@@ -216,9 +215,7 @@ class PassThrough(CursorOfInput, SameRows):
     """Gives the rows of its input, each at its position."""
 
     seeks: ClassVar[bool] = True
-
-    def moves_skipped(self) -> bool:
-        return True
+    moves_skipped: ClassVar[bool] = True
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length

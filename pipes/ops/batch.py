@@ -12,7 +12,7 @@ from ..core.block import Block, group_origins, has_skipped, join_blocks, join_or
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Input, Order, StageView, TokenOfInput
+from ..core.operator import Amount, Grouping, Input, Order, StageView, TokenOfInput, amount_of_inputs
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.skips import Skipped, Skips
 from ..errors import ArgumentError, DataError, Origin, with_call_site
@@ -78,16 +78,13 @@ def batch(
 
 
 @dataclass(frozen=True)
-class Batch(TokenOfInput):
+class Batch(TokenOfInput, Grouping):
     kind: ClassVar[str] = "batch"
-    order: ClassVar[Order] = Order.REGROUPS
     seeks: ClassVar[bool] = True
+    moves_skipped: ClassVar[bool] = True
 
     size: int
     drop_last: bool = False
-
-    def moves_skipped(self) -> bool:
-        return True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", check_int("size", self.size, least=1))
@@ -101,8 +98,8 @@ class Batch(TokenOfInput):
     def lookback(self) -> int:
         return self.size
 
-    def rows_below(self, skip: int) -> int:
-        return skip * self.size
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        return amount_of_inputs(self, stage, at, context, at.skip * self.size)
 
     def dropping(self) -> Batch:
         return replace(self, drop_last=True)

@@ -15,7 +15,7 @@ from ..core.block import Block, join_blocks, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
-from ..core.operator import Operator, Order, StageView, TokenOfInput
+from ..core.operator import Grouping, Operator, StageView, TokenOfInput
 from ..core.rows import BlockRows, Column, Rows, concat, take
 from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError, with_call_site
@@ -70,9 +70,8 @@ def batch_by_size(
 
 
 @dataclass(frozen=True)
-class BatchBySize(TokenOfInput):
+class BatchBySize(TokenOfInput, Grouping):
     kind: ClassVar[str] = "batch_by_size"
-    order: ClassVar[Order] = Order.REGROUPS
 
     limit: int
     size_of: Measure
@@ -194,9 +193,8 @@ def bucket_by_length(
 
 
 @dataclass(frozen=True)
-class BucketByLength(TokenOfInput):
+class BucketByLength(TokenOfInput, Grouping):
     kind: ClassVar[str] = "bucket_by_length"
-    order: ClassVar[Order] = Order.REGROUPS
 
     size: int
     measure: Measure  # the `length`, which is a method here

@@ -16,7 +16,7 @@ from ..core.checks import check_bool, check_bytes
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Amount, Boundary, Input, Operator, Order, StageView
+from ..core.operator import Amount, Input, Operator, Order, StageView, Trait
 from ..core.process import PerProcess, bytes_text
 from ..core.rows import BlockRows, Indices
 from ..engine.stage import Stage
@@ -103,7 +103,7 @@ def cache(
         raise ArgumentTypeError(with_call_site(f"`version` must be a str but got: {version!r}"))
     check_bytes("limit", limit)
     check_bool("freeze", freeze)
-    if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
+    if any(node.op.trait is Trait.SHARD for node in walk(pipe)):
         raise PlanError(
             with_call_site(
                 "`cache()` must come before `shard_by_rank()`, because it keeps rows for all ranks and a shard has "
@@ -135,6 +135,7 @@ class Cache(SameRows):
     """
 
     kind: ClassVar[str] = "cache"
+    moves_skipped: ClassVar[bool] = True
 
     # Rows do not depend on the place.
     path: str | None = field(default=None, compare=False)
@@ -156,11 +157,9 @@ class Cache(SameRows):
     def expands(self) -> bool:  # type: ignore[override]
         return self.by_units
 
-    def moves_skipped(self) -> bool:
-        return True
-
-    def needs_whole_units(self) -> bool:
-        return self.by_units
+    @property
+    def trait(self) -> Trait | None:  # type: ignore[override]
+        return Trait.WHOLE_UNITS if self.by_units else None
 
     def resolve(self, stage: StageView) -> Operator:
         source = cast("Stage", stage.input)
@@ -366,7 +365,7 @@ def find_draw(root: Node) -> Node | None:
     while stack:
         node = stack.pop()
         op = node.op
-        if op.boundary is Boundary.EACH_PROCESS or getattr(op, "freeze", False):
+        if op.trait is Trait.EACH_PROCESS or getattr(op, "freeze", False):
             continue  # the rows before it are always those of seed 0 and epoch 0
         if node.inputs and (op.order is Order.REORDERS or op.reshuffles() or getattr(op, "rng", False)):
             return node
@@ -384,7 +383,7 @@ def _number_of(units: Stage, number: int, context: Context) -> int:
     """Return the number of a unit among all units of the pipe."""
     if isinstance(units.op, _Unit):
         return units.op.number
-    if not units.op.deals_units:
+    if units.op.trait is not Trait.DEALS_UNITS:
         return number
     _, index, _ = next(units.op.trace(units, number, context))
     return index

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.checks import check_bool, check_choice, check_torch
 from ..core.code import value_code
-from ..core.operator import StageView
+from ..core.operator import ElementForm, StageView
 from ..core.records import fields_of, record_of
 from ..core.rows import Array, Column, JaggedData, Rows, Stack, TensorData, concat, to_arrow
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
@@ -181,7 +181,7 @@ def collate(
 
 
 @dataclass(frozen=True)
-class Collate(BatchMap):
+class Collate(BatchMap, ElementForm):
     kind: ClassVar[str] = "collate"
 
     function: Callable[..., object] | None = None  # type: ignore[assignment]

@@ -53,9 +53,7 @@ def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
 class Concat(Operator):
     kind: ClassVar[str] = "concat"
     order: ClassVar[Order] = Order.ROW_LOCAL
-
-    def moves_skipped(self) -> bool:
-        return True
+    moves_skipped: ClassVar[bool] = True
 
     def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]

@@ -14,7 +14,7 @@ import numpy as np
 from ..core.block import Block
 from ..core.checks import check_callable
 from ..core.graph import Node
-from ..core.operator import StageView
+from ..core.operator import StageView, Trait
 from ..core.skips import OnError, Retry, check_on_error, check_retry
 from ..engine.calls import extend_until_error, map_until_error, stop_iteration_error
 from ..engine.retrying import retrying
@@ -112,7 +112,8 @@ def with_later_filter(node: N, expression: Any) -> N:
     if isinstance(op, Units) and isinstance(op.format, Parquet):
         op = replace(op, format=op.format.with_later_filter(expression))
         return type(node)(op, node.inputs, node.call_site)
-    if len(node.inputs) != 1 or not (op.transparent or isinstance(op, (Parse, ExpressionFilter, Select, Drop))):
+    passes_on = op.trait is Trait.TRANSPARENT or isinstance(op, (Parse, ExpressionFilter, Select, Drop))
+    if len(node.inputs) != 1 or not passes_on:
         return node
     source = with_later_filter(node.inputs[0], expression)
     return node if source is node.inputs[0] else type(node)(op, (source,), node.call_site)

@@ -17,7 +17,7 @@ from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.graph import walk
-from ..core.operator import Input, Order, StageView
+from ..core.operator import Input, Order, StageView, Trait
 from ..core.process import bytes_text
 from ..core.rows import BlockRows, Indices
 from ..core.times import Clock
@@ -72,7 +72,7 @@ class ForkBranch(PassThrough):
 
     kind: ClassVar[str] = "fork"
     order: ClassVar[Order] = Order.ROW_LOCAL
-    transparent: ClassVar[bool] = True
+    trait: ClassVar[Trait | None] = Trait.TRANSPARENT
 
     count: int = 2
     limit: int | str = "256MiB"

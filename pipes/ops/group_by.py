@@ -14,7 +14,7 @@ from ..core.block import Block, cursor_at, group_origins, group_rows, join_block
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Order, StageView, TokenOfInput
+from ..core.operator import Grouping, StageView, TokenOfInput
 from ..core.rows import BlockRows, take
 from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
 from ._keys import check_key, check_named_key, key_numbers
@@ -68,9 +68,8 @@ def group_by(
 
 
 @dataclass(frozen=True)
-class GroupBy(TokenOfInput):
+class GroupBy(TokenOfInput, Grouping):
     kind: ClassVar[str] = "group_by"
-    order: ClassVar[Order] = Order.REGROUPS
 
     key: str | tuple[str, ...] | Callable[..., Hashable]
     size: int | None = None

@@ -16,7 +16,7 @@ from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import START
 from ..core.graph import find_remote, walk
-from ..core.operator import Boundary, Order, StageView
+from ..core.operator import Order, Source, StageView, Trait
 from ..core.process import PerProcess
 from ..core.progress_bar import ProgressBar
 from ..core.rows import BlockRows, Indices, gather, signature
@@ -53,7 +53,7 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB", *, progress: bool = False)
         >>> len(pipe), pipe[1]
         (3, 3)
     """
-    if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
+    if any(node.op.trait is Trait.SHARD for node in walk(pipe)):
         raise PlanError(
             with_call_site(
                 "`load()` must come before `shard_by_rank()`, because it loads all rows and a shard has only its "
@@ -71,10 +71,11 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB", *, progress: bool = False)
 
 
 @dataclass(frozen=True)
-class Load(SameRows):
+class Load(SameRows, Source):
     kind: ClassVar[str] = "load"
     order: ClassVar[Order] = Order.GLOBAL
-    boundary: ClassVar[Boundary | None] = Boundary.EACH_PROCESS
+    trait: ClassVar[Trait | None] = Trait.EACH_PROCESS
+    moves_skipped: ClassVar[bool] = True
 
     limit: int | str = "1GiB"
     progress: bool = field(default=False, compare=False)
@@ -86,9 +87,6 @@ class Load(SameRows):
 
     def call(self) -> str:
         return call_code(replace(self, progress=False))  # a state does not depend on it
-
-    def moves_skipped(self) -> bool:
-        return True
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return True

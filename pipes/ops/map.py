@@ -15,7 +15,7 @@ from ..core.checks import check_callable, check_choice, check_int, is_coroutine_
 from ..core.code import step_code
 from ..core.context import Context, Generators, generator
 from ..core.cursor import Cursor
-from ..core.operator import Columns, CursorOfInput, Order, StageView
+from ..core.operator import Columns, CursorOfInput, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices, Rows, index_array
 from ..core.skips import OnError, Retry, Skipped, check_on_error, check_retry, skips
 from ..engine.calls import CALLS_AHEAD, AheadLimit, BegunCall, CallPool, begun_calls, done, map_until_error
@@ -140,6 +140,7 @@ class Map(CursorOfInput):
     order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
+    moves_skipped: ClassVar[bool] = True
     awaits: ClassVar[bool] = False
     """Coroutine functions are accepted."""
 
@@ -147,16 +148,13 @@ class Map(CursorOfInput):
     rng: Literal[False, True, "global"] = False
     name: str | None = None
 
-    def moves_skipped(self) -> bool:
-        return True
-
     def __post_init__(self) -> None:
         check_callable("function", self.function, coroutines=self.awaits)
         check_choice("rng", self.rng, (False, True, "global"))
 
     @property
-    def main_thread(self) -> bool:  # type: ignore[override]
-        return self.rng == "global"
+    def trait(self) -> Trait | None:  # type: ignore[override]
+        return Trait.MAIN_THREAD if self.rng == "global" else None
 
     @property
     def row_function(self) -> Callable[..., object]:

@@ -20,7 +20,7 @@ from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node, find_reshuffle, node_code, walk
-from ..core.operator import Amount, Input, Operator, Order, StageView, Weights, each_row
+from ..core.operator import Amount, Input, Operator, Order, StageView, Trait, Weights, each_row
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, PlanWarning, warn, with_call_site
 from ._schedule import NEVER, RowNumbers, WeightSchedule, check_schedule, schedule_code
@@ -171,12 +171,10 @@ class Mixture(Operator, ABC):
     """
 
     order: ClassVar[Order] = Order.ROW_LOCAL
+    moves_skipped: ClassVar[bool] = True
 
     stop: str = "longest"
     columnar: bool = field(default=False, repr=False)
-
-    def moves_skipped(self) -> bool:
-        return True
 
     @property
     def leaves_out(self) -> bool:
@@ -371,8 +369,9 @@ class Mix(Mixture):
             )
         return "; ".join(filter(None, remarks)) or None
 
-    def counts_rows(self) -> bool:
-        return isinstance(self.shares, Mapping)
+    @property
+    def trait(self) -> Trait | None:  # type: ignore[override]
+        return Trait.COUNTS_ROWS if isinstance(self.shares, Mapping) else None
 
     def sources(self, stage: StageView, rounds: Ints, first: int, epoch: int) -> Ints:
         if isinstance(self.shares, Mapping):

@@ -17,7 +17,7 @@ from ..core.block import Block, group_origins, join_origins
 from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
-from ..core.operator import Columns, Input, Operator, Order, StageView
+from ..core.operator import Columns, Grouping, Input, StageView
 from ..core.rows import Array, BlockRows, Column, Rows, grid, is_grid, is_plain_number, read_only, take
 from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError, with_call_site
@@ -100,9 +100,8 @@ def pack(
 
 
 @dataclass(frozen=True)
-class Pack(Operator):
+class Pack(Grouping):
     kind: ClassVar[str] = "pack"
-    order: ClassVar[Order] = Order.REGROUPS
     columns: ClassVar[Columns] = Columns.MAKES
 
     size: int | Mapping[str, int]  # the `length`, which is a method here

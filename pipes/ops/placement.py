@@ -11,7 +11,7 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.graph import Node, find_remote, walk
-from ..core.operator import Boundary, CursorOfInput, Operator, Order, StageView
+from ..core.operator import CursorOfInput, Operator, Order, StageView, Trait
 from ..core.skips import OnError, check_on_error
 from ..errors import PlanError, with_call_site
 from ._shared import PassThrough, SameRows
@@ -49,7 +49,7 @@ class Prefetch(PassThrough):
 
     kind: ClassVar[str] = "prefetch"
     order: ClassVar[Order] = Order.ROW_LOCAL
-    transparent: ClassVar[bool] = True
+    trait: ClassVar[Trait | None] = Trait.TRANSPARENT
 
     count: int
 
@@ -100,7 +100,7 @@ class Remote(PassThrough):
 
     kind: ClassVar[str] = "remote"
     order: ClassVar[Order] = Order.ROW_LOCAL
-    boundary: ClassVar[Boundary | None] = Boundary.WORKERS
+    trait: ClassVar[Trait | None] = Trait.WORKERS
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return False
@@ -145,10 +145,8 @@ class Dispatch(CursorOfInput, SameRows):
     kind: ClassVar[str] = "dispatch"
     order: ClassVar[Order] = Order.GLOBAL
     seeks: ClassVar[bool] = True
-    boundary: ClassVar[Boundary | None] = Boundary.ONE_PROCESS
-
-    def moves_skipped(self) -> bool:
-        return True
+    trait: ClassVar[Trait | None] = Trait.ONE_PROCESS
+    moves_skipped: ClassVar[bool] = True
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
@@ -179,7 +177,7 @@ def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
         >>> list(fp.Loader(pipe, rank=1, world_size=2, even=None))
         [4, 5]
     """
-    if any(node.op.boundary is Boundary.SHARD for node in walk(pipe)):
+    if any(node.op.trait is Trait.SHARD for node in walk(pipe)):
         raise PlanError(
             with_call_site(
                 "`shard_by_rank()` must not come twice on one path, because rows can be sharded only once; remove one "
@@ -195,7 +193,7 @@ class ShardByRank(PassThrough):
 
     kind: ClassVar[str] = "shard_by_rank"
     order: ClassVar[Order] = Order.ROW_LOCAL
-    boundary: ClassVar[Boundary | None] = Boundary.SHARD
+    trait: ClassVar[Trait | None] = Trait.SHARD
 
 
 def on_error(pipe: Pipe[T], /, policy: OnError) -> Pipe[T]:

@@ -13,7 +13,7 @@ from ..core.block import Block
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
-from ..core.operator import Amount, Input, Order, StageView
+from ..core.operator import Amount, Input, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices, gather
 from ._shared import SameRows
 
@@ -49,16 +49,14 @@ def repeat(pipe: Pipe[T], /, times: int | None = None) -> Pipe[T]:
 class Repeat(SameRows):
     kind: ClassVar[str] = "repeat"
     order: ClassVar[Order] = Order.ROW_LOCAL
-    repeats: ClassVar[bool] = True
+    trait: ClassVar[Trait | None] = Trait.REPEATS
+    moves_skipped: ClassVar[bool] = True
 
     times: int | None = None
 
     def __post_init__(self) -> None:
         if self.times is not None:
             object.__setattr__(self, "times", check_int("times", self.times, least=0))
-
-    def moves_skipped(self) -> bool:
-        return True
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
         return inputs[0] and self.times is not None

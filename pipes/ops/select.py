@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..core.cursor import Json
 from ..core.graph import Node
-from ..core.operator import StageView
+from ..core.operator import StageView, Trait
 from ..core.rows import Rows, column_names, select_columns
 from ..errors import ArgumentTypeError, UnfitError, with_call_site
 from ..files.parquet import LaterChoice, Parquet
@@ -173,7 +173,7 @@ def with_later_choice(node: N, columns: tuple[str, ...], filters: tuple[Any, ...
         return type(node)(op, node.inputs, node.call_site)
     if isinstance(op, ExpressionFilter):
         filters = (*filters, op.expression)
-    elif not (op.transparent or isinstance(op, (Parse, Shuffle, SliceBase))):
+    elif not (op.trait is Trait.TRANSPARENT or isinstance(op, (Parse, Shuffle, SliceBase))):
         return node
     if len(node.inputs) != 1:
         return node

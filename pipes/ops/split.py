@@ -20,7 +20,7 @@ from ..core.code import call_code, value_code
 from ..core.context import Context, mixed
 from ..core.cursor import Json
 from ..core.graph import Node, find_reshuffle, node_code, walk
-from ..core.operator import Boundary, Operator, Order, StageView
+from ..core.operator import Operator, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..core.skips import Skipped, SkippedRow
 from ..engine.seeds import Permutation
@@ -275,7 +275,7 @@ def moving_positions(source: Node) -> str | None:
     """The code of an operator that changes the positions of rows between epochs or shards; None if none does."""
     moving = find_reshuffle(source)
     if moving is None:
-        moving = next((n for n in walk(source) if n.op.boundary is Boundary.SHARD or n.op.repeats), None)
+        moving = next((n for n in walk(source) if n.op.trait in (Trait.SHARD, Trait.REPEATS)), None)
     return None if moving is None else node_code(moving).lstrip(".")
 
 
@@ -295,7 +295,7 @@ def _check_no_groups(pipe: Node) -> None:
 
 
 def _keeps_rows(op: Operator, *, same_rows: bool) -> bool:
-    if isinstance(op, (Shuffle, ShardByRank)) or op.transparent:
+    if isinstance(op, (Shuffle, ShardByRank)) or op.trait is Trait.TRANSPARENT:
         return True
     return not same_rows and op.order is Order.ROW_LOCAL and op.seeks and not op.expands
 

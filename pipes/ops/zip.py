@@ -14,7 +14,7 @@ from ..core.block import Block, zipped, zipped_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
-from ..core.operator import Columns, CursorOfInput, Input, Operator, Order, StageView
+from ..core.operator import Amount, Columns, CursorOfInput, Input, Operator, Order, StageView, amount_of_inputs
 from ..core.rows import BlockRows, Indices, index_array
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ class Zip(Operator):
     order: ClassVar[Order] = Order.GLOBAL
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
-
-    def moves_skipped(self) -> bool:
-        return True
+    moves_skipped: ClassVar[bool] = True
 
     def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]
@@ -78,8 +76,8 @@ class Zip(Operator):
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         yield from builtins.zip(stage.inputs, cast("list[Json]", at.token or [None] * len(stage.inputs)), strict=True)
 
-    def rows_below(self, skip: int) -> int:
-        return skip
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        return amount_of_inputs(self, stage, at, context, at.skip)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
@@ -158,11 +156,9 @@ class ZipLongest(Operator):
     order: ClassVar[Order] = Order.GLOBAL
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
+    moves_skipped: ClassVar[bool] = True
 
     fill: Any = None
-
-    def moves_skipped(self) -> bool:
-        return True
 
     def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]
@@ -188,8 +184,8 @@ class ZipLongest(Operator):
         tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
         yield from (pair for pair in builtins.zip(stage.inputs, tokens, strict=True) if pair[1] is not ENDED)
 
-    def rows_below(self, skip: int) -> int:
-        return skip
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        return amount_of_inputs(self, stage, at, context, at.skip)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))

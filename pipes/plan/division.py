@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 
 from ..core.context import Context, RowShare
 from ..core.graph import Node
-from ..core.operator import Operator, StageView, Weights, each_row, fill_unknown
+from ..core.operator import Source, StageView, Trait, Weights, each_row, fill_unknown
 from ..core.rows import BlockRows, Indices, index_array
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
@@ -249,7 +249,7 @@ class Division:
 
     def _can_cut(self, place: int, share: RowShare) -> bool:
         op = self._units.op
-        if type(op).cut is Operator.cut or self._rows_op.needs_whole_units():
+        if not isinstance(op, Source) or type(op).cut is Source.cut or self._rows_op.trait is Trait.WHOLE_UNITS:
             return False
         number = self._number(place)
         (unit,) = self._units.rows(range(number, number + 1), Context())
@@ -353,8 +353,9 @@ class GranuleDivision(Division):
     def __init__(
         self, rows: Stage, weights: Weights | None, shards: int, context: Context, *, any_order: bool, near: int
     ) -> None:
-        assert weights is not None, "granules have weights"
+        assert weights is not None and weights.each is not None, "granules have weights, and so have their units"
         super().__init__(rows, weights, shards, context, any_order=any_order, near=near)
+        self._weights_of = weights.each
         self._granule = weights.granule
         self._count = self._units.length or 0
         self._pass = Context(seed=context.seed, epoch=context.epoch, rounds=context.rounds)
@@ -416,7 +417,7 @@ class GranuleDivision(Division):
         units = range(begin, min(self._count, begin + self._granule))
         if slots == 1:
             return index_array(units), [RowShare(0, 1, 1)] * len(units)
-        weights = fill_unknown(self._units.weights_of(units, Context()))
+        weights = fill_unknown(self._weights_of(units))
         total, before = int(weights.sum()), np.cumsum(weights) - weights
         low, high = (np.clip(total * slot // slots - before, 0, weights) for slot in (first, stop))
         steps = weights
@@ -462,7 +463,7 @@ class GranuleDivision(Division):
             weight = int(self.weights[place]) // self._granule
             if int(self.weights[place]) * pieces.shards > total:
                 numbers, _ = self._units_in(place, 1, 0, 1)
-                weights = self._units.weights_of(range(int(numbers[0]), int(numbers[-1]) + 1), Context())
+                weights = self._weights_of(range(int(numbers[0]), int(numbers[-1]) + 1))
                 weight = int(weights.max())
                 if weight > largest_weight:
                     largest, largest_weight = int(numbers[weights.argmax()]), weight
@@ -479,7 +480,7 @@ class GranuleDivision(Division):
 class ChosenUnits(PlacedShard):
     """The units at some places in the order of a pass; of a unit in `parts`, only these slots."""
 
-    deals_units: ClassVar[bool] = True
+    trait: ClassVar[Trait | None] = Trait.DEALS_UNITS
 
     chosen: Indices = field(repr=False, compare=False)
     permutation: Permutation | None = field(repr=False, compare=False)
@@ -510,11 +511,12 @@ class ChosenUnits(PlacedShard):
         units = super().read(stage, indices, context)
         if not self.parts:
             return units
-        return [self._part(stage.input.op, int(index), unit) for index, unit in zip(indices, units, strict=True)]
+        source = cast("Source", stage.input.op)
+        return [self._part(source, int(index), unit) for index, unit in zip(indices, units, strict=True)]
 
-    def _part(self, op: Operator, index: int, unit: object) -> object:
+    def _part(self, source: Source, index: int, unit: object) -> object:
         part = self.parts.get(index)
-        return unit if part is None else op.cut(unit, part.first, part.stop, part.slots)
+        return unit if part is None else source.cut(unit, part.first, part.stop, part.slots)
 
 
 def _path(units: Stage, rows: Stage) -> list[Stage]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..core.block import row_width
 from ..core.checks import check_int
 from ..core.graph import Node, find_reshuffle, node_code, walk
-from ..core.operator import Boundary, Columns, Order
+from ..core.operator import Columns, Order, Trait
 from ..core.process import bytes_text, large_windows
 from ..engine.run import unknown_length_reason
 from ..engine.stage import Stage
@@ -91,7 +91,7 @@ def facts(plan: Plan) -> dict[Node, OperatorFacts]:
         if node in points and not plan.indexed:
             how = "by index" if node.indexed else "row by row"
             below.append(f"divided here among {plan.shards} shard{'s' * (plan.shards > 1)}, {how}")
-        if node.op.boundary is Boundary.WORKERS:
+        if node.op.trait is Trait.WORKERS:
             whole = any(node in walk(point) for point in points)  # the rows are divided only after it
             who = "one worker of each rank runs" if whole else "workers run"
             below.append(f"{who} the graph up to here, the training process the rest")

@@ -12,7 +12,7 @@ from ..core.checks import digest, is_plain
 from ..core.code import call_code
 from ..core.cursor import Json
 from ..core.graph import Node, walk
-from ..core.operator import Operator, Order
+from ..core.operator import Operator, Order, Trait, UnitSource
 from ..files.open_files import OpenFiles
 from .function_values import FunctionValues, qualified_name, shown_value
 
@@ -43,7 +43,7 @@ class Fingerprint:
         functions: list[FunctionEntry] = []
         number: dict[Node, int] = {}
         for node in walk(root):
-            if node.op.transparent:
+            if node.op.trait is Trait.TRANSPARENT:
                 number[node] = number[node.inputs[0]]
                 continue
             number[node] = len(entries)
@@ -124,17 +124,17 @@ def saved_operators(saved: str, root: Node) -> dict[Node, Operator]:
     Raises:
         ValueError: `saved` is no fingerprint.
     """
-    nodes = [node for node in walk(root) if not node.op.transparent]
+    nodes = [node for node in walk(root) if node.op.trait is not Trait.TRANSPARENT]
     entries = _entries(saved)
     if len(nodes) != len(entries):
         return {}
     operators: dict[Node, Operator] = {}
     for node, entry in zip(nodes, entries, strict=True):
         text = entry.facts.get(SAVED)
-        if not isinstance(text, str) or type(node.op).saved is Operator.saved or entry.kind != node.op.kind:
+        if not isinstance(text, str) or not isinstance(node.op, UnitSource) or entry.kind != node.op.kind:
             continue
         resolved = node.resolved[1]
-        is_same = resolved is not None and resolved.op.saved() == text
+        is_same = resolved is not None and cast("UnitSource", resolved.op).saved() == text
         arguments, _ = _facts(node.op, is_source=not node.inputs)
         if not is_same and all(entry.facts.get(name) == value for name, value in arguments.items()):
             restored = node.op.restored(text)
@@ -182,7 +182,7 @@ def _facts(op: Operator, *, is_source: bool) -> tuple[Facts, FunctionEntry]:
         facts |= {name: _bounded(value) for name, value in identity.items()}
     elif identity is not None:
         facts["identity"] = _bounded(identity)
-    if (saved := op.saved()) is not None:
+    if isinstance(op, UnitSource) and (saved := op.saved()) is not None:
         facts = {SAVED: saved, **facts}
     return _few(facts), FunctionEntry(_few(code), _few(values))
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.graph import Node, walk
-from ..core.operator import Boundary, Operator, Order, StageView
+from ..core.operator import Grouping, Operator, Order, StageView, Trait
 from ..engine.stage import Stage, bind, check_row_count
 from ..errors import CallSite, PlanError, with_call_site
 from .divide import Line, Numbers, OpenRun, Redivision, Span
@@ -44,13 +44,13 @@ class Lengths:
 
     def _of_shards(self, node: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
         sharding = self._sharding
-        if node.op.boundary is Boundary.SHARD:
+        if node.op.trait is Trait.SHARD:
             return self._of_divided(node.inputs[0], rounds, shuffled_later)
         if not sharding.runs_per_shard(node):
             return self._of_divided(node, rounds, shuffled_later)
         if node.op.expands and (units := expanded_units(node)) is not None:
             return self._of_units(node, units, rounds, shuffled_later)
-        if node.op.repeats and (times := self.rounds_of(node)) is not None and self._rounds_differ(node):
+        if node.op.trait is Trait.REPEATS and (times := self.rounds_of(node)) is not None and self._rounds_differ(node):
             return self._of_rounds(node, times, rounds, shuffled_later)
         inputs: list[Numbers | None] = []
         for source in node.inputs:
@@ -189,7 +189,7 @@ def lengths_of_redivision(
     rows = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(0, np.int64)
     if elements is None or rows is None:
         return None
-    left_over = [tail[0].op.left_over(count) for count in rows.tolist()] or [0] * len(elements)
+    left_over = [cast("Grouping", tail[0].op).left_over(count) for count in rows.tolist()] or [0] * len(elements)
     totals, rests = [0] * world_size, [0] * world_size  # elements, and rows for the groups at the end
     begun: list[tuple[int, int, int]] = []  # groups of leftover rows: rank, rows, and elements given
     counts = iter(zip(elements.tolist(), left_over, strict=True))

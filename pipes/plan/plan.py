@@ -14,7 +14,7 @@ from ..core.block import Block
 from ..core.context import Context, Marks
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, find_remote, names, sent, walk, with_inputs
-from ..core.operator import Amount, Boundary, Operator, Order, StageView
+from ..core.operator import Amount, Grouping, Operator, Order, StageView, Trait
 from ..core.rows import BlockRows
 from ..engine.run import position_count
 from ..engine.stage import Stage, bind
@@ -117,9 +117,9 @@ class Plan:
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
         self._sharding = Sharding(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
-        self._main = (
-            root if self._tail is None else self._with_tail(self._tail.op.dropping(), self._tail.inputs, self.names)
-        )
+        self._main = root
+        if self._tail is not None:
+            self._main = self._with_tail(cast("Grouping", self._tail.op).dropping(), self._tail.inputs, self.names)
         if not self.indexed:
             self._sharding.subgraph(self._main, 0)  # numbers the streams, always in the same order
         self._redivision: tuple[Redivision, Sharding] | None = None  # the last one, and its rules
@@ -297,7 +297,7 @@ class Plan:
         rows = lengths.of_shards(self._tail.inputs[0])
         if rows is None:
             return None
-        left_over = np.array([self._tail.op.left_over(count) for count in rows.tolist()], np.int64)
+        left_over = np.array([cast("Grouping", self._tail.op).left_over(count) for count in rows.tolist()], np.int64)
         left = left_over.reshape(-1, self.world_size).sum(0)
         output: Numbers | None = left
         for node in self._behind_tail():
@@ -321,7 +321,7 @@ class Plan:
                 repair=f"give fewer workers, or leave out `{node.op.kind}()`, so that its rows are divided",
             )
             for node in walk(self.root)
-            if node.op.boundary is Boundary.EACH_PROCESS
+            if node.op.trait is Trait.EACH_PROCESS
         }
         reads |= {**self._sharding.shared_reads, **self._shared_units(self.shards)}
         return [read._replace(size=self._bytes_below(node)) for node, read in reads.items()]
@@ -384,7 +384,7 @@ class Plan:
         while self._sharding.runs_per_shard(node) and not node.indexed:
             if node.op.order is Order.REGROUPS:
                 return node
-            if len(node.inputs) != 1 or node.op.order is Order.GLOBAL or node.op.repeats:
+            if len(node.inputs) != 1 or node.op.order is Order.GLOBAL or node.op.trait is Trait.REPEATS:
                 return None
             node = node.inputs[0]
         return None
@@ -466,85 +466,46 @@ def worker_graph(root: Node) -> Node:
 
 def remote_stages(root: Stage) -> list[Stage]:
     """The stages of `remote` in a bound graph, in the order in which each process finds them."""
-    return [stage for stage in walk(root) if stage.op.boundary is Boundary.WORKERS]
+    return [stage for stage in walk(root) if stage.op.trait is Trait.WORKERS]
 
 
 def _is_remote(node: Node) -> bool:
-    return node.op.boundary is Boundary.WORKERS
+    return node.op.trait is Trait.WORKERS
 
 
 def _stand_in(node: Node) -> LocalOperator:
     op = node.op
     return LocalOperator(
-        Traits(
-            kind=op.kind,
-            name=op.name,
-            order=getattr(op, "order", None),
-            boundary=op.boundary,
-            expands=op.expands,
-            repeats=op.repeats,
-            reshuffles=bool(node.inputs) and op.reshuffles(),
-            needs_whole_units=op.needs_whole_units(),
-            indexed=node.indexed,
-        )
+        kind=op.kind,
+        name=op.name,
+        order=getattr(op, "order", None),
+        trait=op.trait,
+        expands=op.expands,
+        has_new_order=bool(node.inputs) and op.reshuffles(),
+        is_indexed=node.indexed,
     )
 
 
-@dataclass(frozen=True)
-class LocalOperator(Operator):
+@dataclass(frozen=True, kw_only=True)
+class LocalOperator(Grouping):
     """Replaces an operator of the training process in workers. Plans are the same with it, and nothing runs it."""
 
-    traits: Traits
-
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        return self.traits.kind
-
-    @property
-    def name(self) -> str | None:  # type: ignore[override]
-        return self.traits.name
-
-    @property
-    def order(self) -> Order | None:  # type: ignore[override]
-        return self.traits.order
-
-    @property
-    def boundary(self) -> Boundary | None:  # type: ignore[override]
-        return self.traits.boundary
-
-    @property
-    def expands(self) -> bool:  # type: ignore[override]
-        return self.traits.expands
-
-    @property
-    def repeats(self) -> bool:  # type: ignore[override]
-        return self.traits.repeats
+    kind: str  # type: ignore[misc]
+    name: str | None
+    order: Order | None  # type: ignore[assignment, misc]
+    trait: Trait | None  # type: ignore[misc]
+    expands: bool  # type: ignore[misc]
+    has_new_order: bool
+    is_indexed: bool
 
     def reshuffles(self) -> bool:
-        return self.traits.reshuffles
-
-    def needs_whole_units(self) -> bool:
-        return self.traits.needs_whole_units
+        return self.has_new_order
 
     def indexed(self, inputs: Sequence[bool]) -> bool:
-        return self.traits.indexed
+        return self.is_indexed
 
     def length(self, stage: StageView) -> int | None:
         return None
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         raise AssertionError(f"{self.kind} runs in the training process")
-
-
-class Traits(NamedTuple):
-    """The attributes of an operator that a plan reads; see `Operator`."""
-
-    kind: str
-    name: str | None
-    order: Order | None
-    boundary: Boundary | None
-    expands: bool
-    repeats: bool
-    reshuffles: bool
-    needs_whole_units: bool
-    indexed: bool

@@ -7,7 +7,7 @@ from typing import cast
 
 from ..core.context import Context, Mark
 from ..core.graph import Node, walk
-from ..core.operator import Operator, Order
+from ..core.operator import Operator, Order, Trait
 from ..errors import StateError
 from .divide import Line, OpenRun, Part, Redivision, Span, divide_rest
 from .plan import Plan
@@ -124,7 +124,7 @@ def _check(plan: Plan, sharding: Sharding) -> int:
         op = node.op
         if op.order is Order.GLOBAL:
             raise _refusal(node, sharding, "counts the rows of each shard by itself")
-        if op.counts_rows() and not node.indexed:
+        if op.trait is Trait.COUNTS_ROWS and not node.indexed:
             raise _refusal(node, sharding, "follows a schedule that counts the rows of all shards")
         if node.indexed and op.order is Order.REORDERS:
             raise _refusal(node, sharding, "puts all rows of each shard into one order")
@@ -146,7 +146,7 @@ def _check(plan: Plan, sharding: Sharding) -> int:
 
 
 def _repeats(root: Node, sharding: Sharding) -> list[Node]:
-    return [node for node in _nodes_of_shards(root, sharding) if node.op.repeats]
+    return [node for node in _nodes_of_shards(root, sharding) if node.op.trait is Trait.REPEATS]
 
 
 def _nodes_of_shards(root: Node, sharding: Sharding, but: Node | None = None) -> Iterator[Node]:

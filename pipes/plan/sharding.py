@@ -16,7 +16,7 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node, find_remote, walk, with_inputs
-from ..core.operator import Amount, Boundary, Input, Operator, Order, StageView
+from ..core.operator import Amount, Input, Operator, Order, StageView, Trait
 from ..engine.run import check_cursor
 from ..engine.stage import Stage
 from .divide import Line, Part, Span, default_spans
@@ -84,7 +84,7 @@ class Sharding:
 
     def runs_per_shard(self, node: Node) -> bool:
         """Whether each shard runs `node` on its own rows."""
-        if node.op.boundary is Boundary.SHARD:
+        if node.op.trait is Trait.SHARD:
             return False
         if node.has_user_boundary:
             return True
@@ -101,7 +101,7 @@ class Sharding:
                 continue
             seen.add(node)
             if not self.runs_per_shard(node):
-                points.add(node.inputs[0] if node.op.boundary is Boundary.SHARD else node)
+                points.add(node.inputs[0] if node.op.trait is Trait.SHARD else node)
                 continue
             whole = node.op.order is Order.GLOBAL
             stack += [child for child in node.inputs if not whole or child.has_user_boundary]
@@ -113,7 +113,7 @@ class Sharding:
         return self._nodes[key]
 
     def _sharded(self, node: Node, shard: int, *, shuffled_later: bool) -> Node:
-        if node.op.boundary is Boundary.SHARD:
+        if node.op.trait is Trait.SHARD:
             return self._divided(node.inputs[0], shard, shuffled_later=shuffled_later)
         if not self.runs_per_shard(node):
             return self._divided(node, shard, shuffled_later=shuffled_later)
@@ -144,7 +144,7 @@ class Sharding:
         if node.indexed:
             permuted = shuffled_later and not reorders(node)
             return (PermutedShard if permuted else NeighboursShard)(self.shards, shard, stream)
-        dispatched = any(below.op.boundary is Boundary.ONE_PROCESS for below in walk(node))
+        dispatched = any(below.op.trait is Trait.ONE_PROCESS for below in walk(node))
         return StreamedShard(self.shards, shard, dispatched, stream)
 
     def line(self, stream: DividedStream, context: Context) -> Line | None:
@@ -220,9 +220,9 @@ def expanded_units(node: Node) -> Node | None:
     if units.has_user_boundary:
         return None
     while not units.indexed:
-        if units.op.boundary is Boundary.WORKERS:
+        if units.op.trait is Trait.WORKERS:
             return None  # its rows come from a worker, in order
-        expanded_before = units.op.expands and not node.op.needs_whole_units()
+        expanded_before = units.op.expands and node.op.trait is not Trait.WHOLE_UNITS
         if len(units.inputs) != 1 or units.op.order is not Order.ROW_LOCAL or expanded_before:
             return None
         units = units.inputs[0]
@@ -247,6 +247,7 @@ class UnitsShard(Operator):
 
     kind: ClassVar[str] = "deal_units"
     order: ClassVar[Order] = Order.GLOBAL
+    moves_skipped: ClassVar[bool] = True
 
     shards: int
     shard: int
@@ -255,9 +256,6 @@ class UnitsShard(Operator):
     near: int
     stream: str = "0"
     part: Part | None = None
-
-    def moves_skipped(self) -> bool:
-        return True
 
     def line(self, source: Input, context: Context) -> Line:
         """The pieces that the units of `source` are cut into, by shard, in the pass and round of `context`."""

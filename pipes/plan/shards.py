@@ -17,7 +17,7 @@ from ..core.block import Block
 from ..core.context import Context, Opened, RowShare, RowsRequest
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node
-from ..core.operator import Input, Operator, Order, StageView
+from ..core.operator import Amount, Input, Operator, Order, StageView, amount_of_inputs
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take
 from ..core.times import Clock
 from ..engine.seeds import Permutation
@@ -38,13 +38,11 @@ class PlacedShard(Operator, ABC):
 
     kind: ClassVar[str] = "deal"
     order: ClassVar[Order] = Order.GLOBAL
+    moves_skipped: ClassVar[bool] = True
     stream: str | None = None
     """The number of the stream, under which a run notes what it has opened."""
     opened_before: int = 0
     """The places of the stream that a run has opened before these."""
-
-    def moves_skipped(self) -> bool:
-        return True
 
     @abstractmethod
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
@@ -267,14 +265,12 @@ class StreamedShard(Operator):
     kind: ClassVar[str] = "deal_rows"
     order: ClassVar[Order] = Order.GLOBAL
     seeks: ClassVar[bool] = True
+    moves_skipped: ClassVar[bool] = True
 
     shards: int
     shard: int
     dispatched: bool = False
     stream: str = "0"
-
-    def moves_skipped(self) -> bool:
-        return True
 
     @staticmethod
     def share(rows: int, shards: int, shard: N) -> N:
@@ -288,8 +284,8 @@ class StreamedShard(Operator):
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         yield stage.input, at.token
 
-    def rows_below(self, skip: int) -> int:
-        return max(0, 1 + (skip - 1) * self.shards)
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        return amount_of_inputs(self, stage, at, context, max(0, 1 + (at.skip - 1) * self.shards))
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source = cast("Stage", stage.input)
@@ -332,13 +328,11 @@ class Leftover(Operator):
     kind: ClassVar[str] = "leftover"
     order: ClassVar[Order] = Order.GLOBAL
     seeks: ClassVar[bool] = True
+    moves_skipped: ClassVar[bool] = True
 
     shard: int
     cursor: Json = None
     leftover_rows: BlockRows | None = None
-
-    def moves_skipped(self) -> bool:
-        return True
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         yield stage.input, at.token if at.token is not None else self.cursor
@@ -372,12 +366,10 @@ class RowsPart(Operator):
     kind: ClassVar[str] = "deal"
     order: ClassVar[Order] = Order.GLOBAL
     seeks: ClassVar[bool] = True
+    moves_skipped: ClassVar[bool] = True
 
     whole: RowsShard
     part: Part = field(repr=False, compare=False)
-
-    def moves_skipped(self) -> bool:
-        return True
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source = cast("Stage", stage.input)
@@ -437,6 +429,7 @@ class StreamedPart(Operator):
 
     kind: ClassVar[str] = "deal_rows"
     order: ClassVar[Order] = Order.GLOBAL
+    moves_skipped: ClassVar[bool] = True
 
     part: Part = field(repr=False, compare=False)
     stream: str
@@ -444,9 +437,6 @@ class StreamedPart(Operator):
     of_shard: bool
     shard: int | None
     shards: int
-
-    def moves_skipped(self) -> bool:
-        return True
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         if self.of_shard:
@@ -456,8 +446,8 @@ class StreamedPart(Operator):
             check_numbers(number, given)
             yield stage.input, source
 
-    def rows_below(self, skip: int) -> int:
-        return skip
+    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
+        return amount_of_inputs(self, stage, at, context, at.skip)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         spans = self.part.spans(context.rounds[0] if context.rounds else 0, None)
@@ -517,12 +507,10 @@ class OpenRunsInTurn(Operator):
 
     kind: ClassVar[str] = "items"
     order: ClassVar[Order] = Order.GLOBAL
+    moves_skipped: ClassVar[bool] = True
 
     runs: tuple[OpenRun, ...] = field(repr=False, compare=False)
     tail_name: str | None
-
-    def moves_skipped(self) -> bool:
-        return True
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         first, source, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))

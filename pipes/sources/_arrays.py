@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView
+from ..core.operator import Columns, Operator, Source, StageView
 from ..core.process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Rows, gather, index_array, read_only
 from ..engine.ahead import WorkGroup
@@ -121,7 +121,7 @@ class ArrayColumn:
 
 
 @dataclass(frozen=True, eq=False)
-class ReadArrays(Operator):
+class ReadArrays(Source):
     """The rows of arrays: row i holds item i of each column. A subclass finds the arrays."""
 
     columns: ClassVar[Columns] = Columns.MAKES

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView
+from ..core.operator import Columns, Source, StageView
 from ..core.rows import Array, BlockRows, Indices, Row, Rows, read_only, take
 from ..errors import ArgumentError, ArgumentTypeError, CallSite, DataError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
@@ -72,7 +72,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
 
 
 @dataclass(frozen=True, eq=False)
-class FromArrays(Operator):
+class FromArrays(Source):
     kind: ClassVar[str] = "from_arrays"
     columns: ClassVar[Columns] = Columns.MAKES
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, cast, overload
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
-from ..core.operator import Operator, StageView
+from ..core.operator import Operator, Source, StageView
 from ..core.rows import BlockRows, Indices
 from ..engine.calls import extend_until_error, map_until_error
 from ..errors import ArgumentTypeError, Origin, PlanWarning, StateError, warn, with_call_site
@@ -90,7 +90,7 @@ class MapStyleDataset(Protocol[T_co]):
 
 
 @dataclass(frozen=True, eq=False)
-class FromDataset(Operator):
+class FromDataset(Source):
     """A map-style dataset."""
 
     kind: ClassVar[str] = "from_dataset"

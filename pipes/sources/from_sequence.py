@@ -16,7 +16,7 @@ import numpy as np
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
-from ..core.operator import Operator, StageView
+from ..core.operator import Operator, Source, StageView
 from ..core.rows import BlockRows, Indices
 from ..core.shared_rows import shared
 from ..engine.calls import extend_until_error, map_until_error
@@ -50,7 +50,7 @@ def from_sequence(sequence: Sequence[T]) -> Pipe[T]:
 
 
 @dataclass(frozen=True, eq=False)
-class FromSequence(Operator):
+class FromSequence(Source):
     kind: ClassVar[str] = "from_sequence"
 
     sequence: Sequence[object]

@@ -11,7 +11,7 @@ import numpy as np
 from ..core.checks import SAMPLE_VALUE_BYTES, digest, sample_positions
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView
+from ..core.operator import Columns, Operator, Source, StageView
 from ..core.rows import BlockRows, Indices, Row
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
 from ..pipe import Pipe
@@ -89,7 +89,7 @@ class _LoadedTable:
 
 
 @dataclass(frozen=True, eq=False)
-class FromTable(Operator):
+class FromTable(Source):
     kind: ClassVar[str] = "from_table"
     columns: ClassVar[Columns] = Columns.MAKES
 

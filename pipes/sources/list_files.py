@@ -14,7 +14,7 @@ from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Operator, StageView, Weights
+from ..core.operator import Operator, StageView, UnitSource, Weights
 from ..core.rows import BlockRows, Indices
 from ..errors import (
     ArgumentError,
@@ -36,8 +36,6 @@ from .from_sequence import pack_list
 from .index import is_index, open_index
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
 log = logging.getLogger("feedpipe")
@@ -114,7 +112,7 @@ def list_files(
 
 
 @dataclass(frozen=True, eq=False)
-class ListFiles(Operator):
+class ListFiles(UnitSource):
     kind: ClassVar[str] = "list_files"
 
     # Not part of a state: the same files may be in another place tomorrow. `identity` has what must stay the same.
@@ -180,10 +178,7 @@ class ListFiles(Operator):
 
     def weights(self, stage: StageView, context: Context) -> Weights:
         sums = self._resolved_listing().bytes_of_files()
-        return Weights(sums.values, granule=sums.granule)
-
-    def weights_of(self, stage: StageView, rows: range, context: Context) -> npt.NDArray[np.int64]:
-        return self._resolved_listing().bytes_of(rows)
+        return Weights(sums.values, granule=sums.granule, each=self._resolved_listing().bytes_of)
 
     def reduce_for_worker(self) -> tuple[object, ...]:
         selection = vars(self.selection)

@@ -15,14 +15,14 @@ from ..core.checks import Package, check_int
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView, Weights
+from ..core.operator import Columns, Operator, StageView, UnitSource, Weights
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, index_array
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, text_of, with_call_site
 from ..files.open_files import at_call_site
 from ..files.parquet import Parquet
 from ..files.parquet_footer import ColumnBounds, may_match
-from ..files.units import InputFiles, Parse, Units
+from ..files.units import InputFiles, ParseCounted, Units
 from ..formats.columns import FlatHead, TableHead, decoded_type
 from ..formats.table_format import DeclaredSchema
 from ..pipe import Pipe
@@ -138,7 +138,7 @@ class DeltaFormat(Parquet):
 
 
 @dataclass(frozen=True, eq=False)
-class DeltaFiles(Operator):
+class DeltaFiles(UnitSource):
     """The data files of a version, which `resolve` fixes: it reads the log of the table."""
 
     kind: ClassVar[str] = "read_delta"
@@ -215,7 +215,7 @@ class DeltaFiles(Operator):
 
 
 @dataclass(frozen=True, eq=False)
-class DeltaRows(Parse):
+class DeltaRows(ParseCounted):
     """The rows of their row groups."""
 
     kind: ClassVar[str] = "delta_rows"  # pyright: ignore[reportIncompatibleMethodOverride]

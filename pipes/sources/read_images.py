@@ -13,7 +13,7 @@ from ..core.checks import check_choice, check_int
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView
+from ..core.operator import Columns, Operator, Source, StageView
 from ..core.rows import BlockRows, Indices, Row, index_array
 from ..core.skips import OnError, check_on_error
 from ..engine.calls import CALLS_AHEAD, BegunCall, CallPool, begun_calls
@@ -87,7 +87,7 @@ def read_images(
 
 
 @dataclass(frozen=True, eq=False)
-class ReadImages(Operator):
+class ReadImages(Source):
     kind: ClassVar[str] = "read_images"
     columns: ClassVar[Columns] = Columns.LOSES
 

@@ -11,7 +11,7 @@ from ..core.checks import Package, check_int
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView
+from ..core.operator import Columns, Operator, Source, StageView
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, index_array
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, redacted, with_call_site
@@ -63,7 +63,7 @@ def read_lance(
 
 
 @dataclass(frozen=True, eq=False)
-class ReadLance(Operator):
+class ReadLance(Source):
     kind: ClassVar[str] = "read_lance"
     columns: ClassVar[Columns] = Columns.MAKES
 

@@ -16,7 +16,7 @@ from ..core.checks import check_choice, check_int, digest
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
-from ..core.operator import Columns, Operator, StageView, Weights
+from ..core.operator import Columns, Operator, StageView, UnitSource, Weights
 from ..core.rows import BlockRows, Indices, Row, Rows, index_array
 from ..core.times import measured_blocks
 from ..databases.connection import QueryPlan, RangeUnit, check_key_type, check_keys, key_of, plain_key
@@ -117,7 +117,7 @@ def read_sql(
 
 
 @dataclass(frozen=True, eq=False)
-class KeyRanges(Operator):
+class KeyRanges(UnitSource):
     """The ranges of a query. `resolve` finds all ranges, once per job."""
 
     kind: ClassVar[str] = "read_sql"

@@ -24,6 +24,7 @@ from feedpipe.extensions import (
     Operator,
     Order,
     Plan,
+    Source,
     StageView,
 )
 
@@ -32,7 +33,7 @@ from ..support.engine import MAX_MEMOS, Stage, bind, resolve
 
 
 @dataclass(frozen=True)
-class Digits(Operator):
+class Digits(Source):
     """A source that must be resolved, counts what it is asked, and fails on some rows."""
 
     kind: ClassVar[str] = "digits"

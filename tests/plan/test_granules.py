@@ -40,12 +40,12 @@ class Granules(Operator):
         return stage.input.length
 
     def weights(self, stage, context) -> Weights:
-        rows = self.weights_of(stage, range(stage.input.length), context)
-        sums = np.add.reduceat(rows, np.arange(0, len(rows), self.granule))
-        return Weights(sums, self.are_rows, self.granule)
+        def each(rows: range) -> npt.NDArray[np.int64]:
+            return np.array([count for _, count in stage.input.rows(rows, context)], np.int64)
 
-    def weights_of(self, stage, rows, context) -> npt.NDArray[np.int64]:
-        return np.array([count for _, count in stage.input.rows(rows, context)], np.int64)
+        rows = each(range(stage.input.length))
+        sums = np.add.reduceat(rows, np.arange(0, len(rows), self.granule))
+        return Weights(sums, self.are_rows, self.granule, each)
 
     def rows(self, stage, indices, context):
         return stage.input.rows(indices, context)

@@ -5,6 +5,7 @@ from __future__ import annotations
 _LISTED = "a round that is listed does not come here, and no round is negative"
 _READ_AGAIN = "only how often the stream is read depends on it"
 _SKIPPED = "the engine takes skipped rows out and puts them back, which only takes longer"
+_MOVERS = ("RowsPart", "StreamedPart", "OpenRunsInTurn", "PlacedShard", "StreamedShard")
 _RUN_AGAIN = "rows before a place are then run again, which takes longer"
 _ONE_WAY = "the other way to read gives the same rows"
 _ONE_REPEAT = "a repeat inside a repeat is never divided anew"
@@ -69,7 +70,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "plan/shards.py": {
         "RowsPart: seeks: ClassVar[bool] = False": _RUN_AGAIN,
-        **{f"{name}.moves_skipped: return False": _SKIPPED for name in ("RowsPart", "StreamedPart", "OpenRunsInTurn")},
+        **{f"{name}: moves_skipped: ClassVar[bool] = False": _SKIPPED for name in _MOVERS},
         **{
             f"{name}.blocks: spans = self.part.spans(context.rounds[-1] if context.rounds else 0, {line})": (
                 _ONE_REPEAT
@@ -98,7 +99,6 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             for stop in ("slot - 1", "slot + 2", "slot + 0")
         },
         **{f": MIN_SLICED_ROWS = {rows}": _ONE_WAY for rows in (63, 65)},
-        **{f"{name}.moves_skipped: return False": _SKIPPED for name in ("PlacedShard", "StreamedShard")},
         **{f"{name}: seeks: ClassVar[bool] = False": _RUN_AGAIN for name in ("StreamedShard", "Leftover")},
         **{
             f"PlacedShard.trace: yield (stage.input, int(self.places(stage, range(index, index + {stop}), "

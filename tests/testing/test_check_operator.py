@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.extensions import Block, Context, Cursor, Indices, Operator, Order, Rows, StageView
+from feedpipe.extensions import Block, Context, Cursor, Grouping, Indices, Operator, Order, Rows, StageView
 from feedpipe.testing import check_operator
 
 
@@ -54,11 +54,10 @@ class GlobalDifference(StreamedDifference):
 
 
 @dataclass(frozen=True)
-class SumPairs(Operator):
+class SumPairs(Grouping):
     """Groups two rows into their sum, which has no inverse."""
 
     kind: ClassVar[str] = "sum_pairs"
-    order: ClassVar[Order] = Order.REGROUPS
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row

@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # typ
 
 from ...core.ending import Ending
 from ...core.graph import Node, walk
-from ...core.operator import Boundary
+from ...core.operator import Trait
 from ...core.times import RunTimes
 from ...errors import LoaderError, WorkerError
 from ...plan.plan import worker_graph
@@ -175,7 +175,7 @@ class ActorPool:
         graph = _packed_graph(root, settings.init)
         connect(settings.address)
         self._graph = ray.put(graph)
-        self._has_dispatcher = any(node.op.boundary is Boundary.ONE_PROCESS for node in walk(root))
+        self._has_dispatcher = any(node.op.trait is Trait.ONE_PROCESS for node in walk(root))
         memory = settings.memory // settings.actors
         self._actors.handles += [ActorHandle(n, settings.prefetch, memory) for n in range(settings.actors)]
         self._globals = CapturedGlobals(root)

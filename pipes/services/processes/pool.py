@@ -21,7 +21,7 @@ from typing import NamedTuple, cast
 
 from ...core.ending import Ending
 from ...core.graph import Node, walk
-from ...core.operator import Boundary
+from ...core.operator import Trait
 from ...core.times import RunTimes
 from ...errors import LoaderError, WorkerError
 from ...plan.plan import worker_graph
@@ -228,7 +228,7 @@ class Pool:
         root = worker_graph(root)
         self._globals = CapturedGlobals(root)
         resources.graph_file = write_graph_file((root, settings.init), root)
-        if any(node.op.boundary is Boundary.ONE_PROCESS for node in walk(root)):
+        if any(node.op.trait is Trait.ONE_PROCESS for node in walk(root)):
             resources.dispatcher = DispatcherHandle()
         spins = enough_cores(1 + settings.workers + (resources.dispatcher is not None))
         self._spin_wait.allowed = spins
