@@ -181,7 +181,7 @@ def collate(
 
 
 @dataclass(frozen=True)
-class Collate(BatchMap, ElementForm):
+class Collate(BatchMap, ElementForm):  # pyright: ignore[reportIncompatibleVariableOverride]
     kind: ClassVar[str] = "collate"
 
     function: Callable[..., object] | None = None  # type: ignore[assignment]
