@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.block import BlockSize
 from ..core.context import Context
-from ..core.cursor import Json
-from ..core.operator import Columns, Operator, Order, Source, StageView, Trait
-from ..core.process import PerProcess
-from ..core.rows import BlockRows, Indices, Row, Rows, index_array
-from ..errors import DataError, FeedpipeError, Origin, SourceError
+from ..core.rows import Row
+from ..errors import DataError, FeedpipeError, Origin
 from ..formats.columns import read_error
 from ..storage.file import WHOLE, File, Stream
 from ..storage.file_units import UNKNOWN, FileContents
@@ -24,18 +20,16 @@ from ..storage.filesystem import Cancellation
 from ..storage.mapping import local_path, map_file
 from ..storage.tasks import Task, in_threads
 from .arrow_ipc import ArrowFooter, ArrowHead, BatchHead, ipc_errors, open_stream, read_arrow_head
+from .by_position import IndexedFormat, ParseByPosition, RowTable, UnitsAt
 from .footers import CountedFormat, FileUnit, FileUnitReader
-from .open_files import OpenFileCache, OpenTask, at_call_site, check_fixed_order
-from .records import extend_rows
-from .units import Piece, Place, Units, parse, row_origins
+from .open_files import OpenFileCache, OpenTask, check_fixed_order
+from .units import InputFiles, Piece, Place, Units, parse, row_origins
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..pipe import Pipe
     from .arrow_file import ArrowFile, ArrowRows
-
-Positions = npt.NDArray[np.int64]
 
 
 def parse_arrow(
@@ -97,12 +91,12 @@ def parse_arrow(
     )
     if indexed:
         check_fixed_order(pipe, "parse_arrow")
-        return pipe.then(Units(form, has_fixed_order=True)).then(IndexedArrow(form))
+        return pipe.then(Units(form, has_fixed_order=True)).then(ParseByPosition(form))
     return parse(pipe, form)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class ArrowIpc(CountedFormat):
+class ArrowIpc(CountedFormat, IndexedFormat):
     """The arguments of `parse_arrow`. A unit is a record batch, or a stream."""
 
     kind: ClassVar[str] = "parse_arrow"
@@ -149,82 +143,19 @@ class ArrowIpc(CountedFormat):
     def reader(self, context: Context, block_size: BlockSize) -> _RecordBatchReader:
         return _RecordBatchReader(self)
 
-
-@dataclass(frozen=True, eq=False)
-class IndexedArrow(Source):
-    """Rows by their position among all record batches."""
-
-    kind: ClassVar[str] = "parse_arrow"
-    order: ClassVar[Order] = Order.ROW_LOCAL
-    columns: ClassVar[Columns] = Columns.MAKES
-    trait: ClassVar[Trait | None] = Trait.FOLLOWS
-
-    format: ArrowIpc = field(repr=False)
-    bounds: Positions | None = field(default=None, repr=False)
-    """The position of the first row of each record batch, and the number of all rows."""
-    memory: PerProcess[ArrowRows] = field(default_factory=PerProcess, repr=False)
-
-    def call(self) -> str:
-        return self.format.call()
-
-    def identity(self) -> Json:
-        return self.format.identity()
-
-    def resolve(self, stage: StageView) -> Operator:
-        if self.bounds is not None:
-            return self
-        batches = cast("Units", stage.input.op)
+    def with_table(self, files: InputFiles) -> tuple[ArrowIpc, RowTable]:
+        batches = cast("Units", files.source)
         table = batches.resolved_table
-        bounds = np.append(0, np.cumsum(table.rows_of(range(len(table))), dtype=np.int64))
-        # A new memory: open files belong to these record batches, and other batches may be found next time.
-        return replace(self, format=cast("ArrowIpc", batches.format), bounds=bounds, memory=PerProcess())
+        firsts = np.append(0, np.cumsum(table.rows_of(range(len(table))), dtype=np.int64))
+        return cast("ArrowIpc", batches.format), RowTable(firsts)
 
-    def length(self, stage: StageView) -> int:
-        return int(self._bounds()[-1])
+    def row_reader(self, table: RowTable, units: UnitsAt) -> ArrowRows:
+        from .arrow_file import ArrowRows
 
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return self.format.row_schema()
+        return ArrowRows(self, table, units, OpenFileCache(self.open, lambda file: file.close()))
 
-    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        owner = int(np.searchsorted(self._bounds(), index, "right")) - 1
-        (handle,) = _handles(stage, range(owner, owner + 1))
-        return Origin(handle.file.path, handle.first + index - int(self._bounds()[owner]) + 1)
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        if self.format.fixed_schema is None:  # there is no file
-            return Rows({}, 0)
-        try:
-            rows = self._arrow_rows(stage).rows(indices)
-            return extend_rows(self.format, rows, lambda: self._locate(stage, index_array(indices)))
-        except (SourceError, DataError) as error:
-            raise at_call_site(error, stage) from error.__cause__
-
-    def _locate(self, stage: StageView, indices: Positions) -> tuple[list[str], npt.NDArray[np.intp], Positions]:
-        """The paths of files, and of each row the index of its file among these, and its number there."""
-        owners = np.searchsorted(self._bounds(), indices, "right") - 1
-        numbers, places = np.unique(owners, return_inverse=True)
-        handles = _handles(stage, numbers) if len(numbers) else []
-        firsts = np.array([handle.first for handle in handles], np.int64)[places]
-        return [handle.file.path for handle in handles], places, firsts + indices - self._bounds()[owners]
-
-    def _arrow_rows(self, stage: StageView) -> ArrowRows:
-        def make() -> ArrowRows:
-            from .arrow_file import ArrowRows
-
-            fixed = self.format.require_fixed_schema("")
-            lengths = np.diff(self._bounds()).tolist()
-            files = OpenFileCache(self.format.open, lambda file: file.close())
-            return ArrowRows(fixed, lengths, lambda numbers: _handles(stage, numbers), files)
-
-        return self.memory.get(make)
-
-    def _bounds(self) -> Positions:
-        assert self.bounds is not None, "a run begins with `resolve`"
-        return self.bounds
-
-
-def _handles(stage: StageView, numbers: Indices) -> list[FileUnit]:
-    return cast("list[FileUnit]", stage.input.rows(numbers, Context()))
+    def origin(self, unit: FileUnit, number: int, begin: int) -> Origin:
+        return Origin(unit.file.path, unit.first + number + 1)
 
 
 _Opened: TypeAlias = "OpenTask | Task[ArrowFile]"

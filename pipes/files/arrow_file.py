@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ..core.rows import Indices, Rows
+from ..core.rows import Indices, Rows, index_array
 from ..errors import DataError, FeedpipeError
 from ..formats.chunked import ChunkedTable, ColumnWindow, column_window, take_rows, with_takeable_types
 from ..formats.columns import read_error
@@ -18,7 +20,8 @@ from ..formats.streams import OpenableFile
 from ..formats.table_format import FixedSchema
 from ..storage.mapping import local_path, room_for_mappings
 from .arrow_ipc import ArrowFooter, ipc_errors, read_arrow_head
-from .footers import FileUnit
+from .by_position import Mark, Numbers, RowReader, RowTable, UnitsAt, extend_rows
+from .footers import CountedFormat, FileUnit
 from .open_files import OpenFileCache, changed_error
 
 MAX_KEPT_BYTES = 2**28
@@ -116,44 +119,49 @@ def validated(batch: pa.RecordBatch) -> pa.RecordBatch:
     return with_takeable_types(pa.Table.from_batches([batch])).to_batches()[0] if batch.num_columns else batch
 
 
-class ArrowRows:
+class ArrowRows(RowReader):
     """The rows of all record batches.
 
     Number columns of mapped files are read in place, if there are not too many files. For other columns a batch is read
     when one of its rows is asked for, and the last few batches are kept.
 
     Args:
-        fixed: names and types for all files.
-        rows: of each batch their number.
-        handles: gives the handles of batches by their numbers.
+        form: the format, with names and types for all files.
+        table: the places of all rows.
+        batches: gives the handles of batches by their numbers.
         files: keeps the files of batches open.
     """
 
     def __init__(
-        self,
-        fixed: FixedSchema,
-        rows: Sequence[int],
-        handles: Callable[[range], list[FileUnit]],
-        files: OpenFileCache[FileUnit, ArrowFile],
+        self, form: CountedFormat, table: RowTable, batches: UnitsAt, files: OpenFileCache[FileUnit, ArrowFile]
     ) -> None:
-        self._handles = handles
+        self._form = form
+        self._table = table
+        self._batches = batches
         self._lock = threading.Lock()
         self._files = files
         self._kept: OrderedDict[int, tuple[ArrowFile, pa.RecordBatch, int]] = OrderedDict()
         self._bytes = 0
+        fixed, rows = form.require_fixed_schema(""), np.diff(table.firsts).tolist()
         windows = self._windows(fixed, len(rows))
         self._other_columns = [name for name in fixed.file_types if name not in windows]
         self._chunks = ChunkedTable(pa.schema(list(fixed.file_types.items())), rows, windows, self._read_rows)
 
-    def rows(self, indices: Indices) -> Rows:
-        """The rows at `indices`."""
-        return self._chunks.rows(indices)
+    def rows(self, indices: Indices, mark: Mark) -> Rows:
+        return extend_rows(self._form, self._chunks.rows(indices), lambda: self._locate(index_array(indices)))
+
+    def _locate(self, indices: Numbers) -> tuple[list[str], npt.NDArray[np.intp], Numbers]:
+        """The paths of files, and of each row the index of its file among these, and its number there."""
+        places = self._table.at(indices)
+        batches = self._batches(places.units)
+        firsts = np.array([batch.first for batch in batches], np.int64)[places.owners]
+        return [batch.file.path for batch in batches], places.owners, firsts + places.numbers
 
     def _windows(self, fixed: FixedSchema, count: int) -> dict[str, ColumnWindow]:
         """The columns that can be read in place."""
         numbers = [n for n, k in fixed.file_types.items() if pa.types.is_integer(k) or pa.types.is_floating(k)]
         parts: list[pa.RecordBatch] = []
-        handles = self._handles(range(count)) if numbers else []
+        handles = self._batches(range(count)) if numbers else []
         if any(handle.compressed or local_path(handle.file) is None for handle in handles):
             return {}
         if len({handle.file.path for handle in handles}) > room_for_mappings():  # all would stay mapped
@@ -180,7 +188,7 @@ class ArrowRows:
         if k in self._kept:
             self._kept.move_to_end(k)
             return self._kept[k][:2]
-        (handle,) = self._handles(range(k, k + 1))
+        (handle,) = self._batches(range(k, k + 1))
         file = self._files.file(handle)
         batch = file.read_batch(handle.number, handle.rows, handle.compressed, self._other_columns)
         is_view = file.mapped and not handle.compressed

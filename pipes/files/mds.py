@@ -18,11 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from ..core.block import BlockSize
-from ..core.code import value_code
 from ..core.context import Context
-from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView
-from ..core.process import PerProcess
 from ..core.skips import OnError
 from ..errors import (
     ArgumentError,
@@ -34,9 +30,18 @@ from ..errors import (
 from ..formats.streams import MAX_CONTENT_BYTES, STREAM_ERRORS, ChunkSize, StreamWindow
 from ..storage.file import WHOLE, File, Stream
 from ..storage.tasks import in_threads
+from .by_position import (
+    IndexedFormat,
+    Numbers,
+    ParseByPosition,
+    ParsedRecords,
+    RecordBytes,
+    RecordRows,
+    RowTable,
+    UnitsAt,
+)
 from .open_files import OpenTask, changed_error, check_fixed_order, check_path_column
-from .records import IndexedRecords, Numbers, ParsedRecords, RecordBytes, RecordSource, RecordTable
-from .units import Format, Malformed, Piece, Place, UnitReader, parse, row_origins
+from .units import InputFiles, Malformed, Piece, Place, UnitReader, parse, row_origins
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -93,43 +98,11 @@ def parse_mds(
         >>> fp.list_files("shard.00000.mds").open_files().parse_mds(indexed=True)[-1]
         {'x': 6}
     """
-    form = Mds(path_column)
+    form = Mds(path_column, indexed=bool(indexed))
     if indexed:
         check_fixed_order(pipe, "parse_mds")
-        return pipe.then(IndexedSamples(path_column=path_column, on_error=on_error))
+        return pipe.then(ParseByPosition(form, on_error=on_error))
     return parse(pipe, form, on_error)
-
-
-@dataclass(frozen=True)
-class Mds(Format):
-    """The arguments of `parse_mds` without `indexed`."""
-
-    kind: ClassVar[str] = "parse_mds"
-    arguments: ClassVar[tuple[str, ...]] = ("path_column",)
-
-    path_column: str | None = None
-
-    def __post_init__(self) -> None:
-        check_path_column(self.path_column)
-
-    def reader(self, context: Context, block_size: BlockSize) -> _ShardFileReader:
-        return _ShardFileReader(self.path_column)
-
-
-class _ShardFileReader(UnitReader[File, OpenTask]):
-    """A place is [samples of the shard before it]."""
-
-    def __init__(self, path_column: str | None) -> None:
-        self._path_column = path_column
-
-    def start_reading(self, unit: File, early: bool) -> OpenTask:
-        return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
-
-    def pieces(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Piece]:
-        (number,) = place
-        extra = {} if self._path_column is None else {self._path_column: redacted(unit.path)}
-        with opened.result() as stream:
-            yield from MdsReader(stream, unit.path, extra).pieces(number)
 
 
 def _no_numbers() -> Numbers:
@@ -137,80 +110,93 @@ def _no_numbers() -> Numbers:
 
 
 @dataclass(frozen=True, eq=False)
-class IndexedSamples(IndexedRecords):
-    """Samples by their position in all shards, by the heads of these."""
+class Mds(IndexedFormat):
+    """The arguments of `parse_mds`, and if it is indexed, what the heads of all files say."""
 
     kind: ClassVar[str] = "parse_mds"
-    columns: ClassVar[Columns] = Columns.LOSES
+    arguments: ClassVar[tuple[str, ...]] = ("path_column", "indexed")
 
     path_column: str | None = None
-    descriptions: Sequence[bytes] = field(default=(), repr=False)
+    indexed: bool = field(default=False, kw_only=True)
+    descriptions: Sequence[bytes] = field(default=(), kw_only=True)
     """Those of the columns of all files, each once."""
-    description_numbers: Numbers = field(default_factory=_no_numbers, repr=False)
+    description_numbers: Numbers = field(default_factory=_no_numbers, kw_only=True)
     """Which of these each file has."""
-    seals: Numbers = field(default_factory=_no_numbers, repr=False)
+    seals: Numbers = field(default_factory=_no_numbers, kw_only=True)
     """That of the head of each file."""
-    parsers: PerProcess[list[MdsParser]] = field(default_factory=PerProcess, repr=False)
-    """One for each description."""
 
-    def call(self) -> str:
-        arguments = {"path_column": self.path_column, "indexed": True, "on_error": self.on_error}
-        code = (f"{name}={value_code(value)}" for name, value in arguments.items() if value is not None)
-        return f"parse_mds({', '.join(code)})"
+    def __post_init__(self) -> None:
+        check_path_column(self.path_column)
 
-    def identity(self) -> Json:
-        return {"samples": None if self.table is None else self.table.digest()}
+    def reader(self, context: Context, block_size: BlockSize) -> _ShardFileReader:
+        return _ShardFileReader(self)
 
-    def with_table(self, stage: StageView) -> Operator:
+    def extra(self, path: str) -> dict[str, object]:
+        """The keys of rows beside those of their columns."""
+        return {} if self.path_column is None else {self.path_column: redacted(path)}
+
+    def with_table(self, files: InputFiles) -> tuple[Mds, RowTable]:
         descriptions: dict[bytes, int] = {}
         numbers, seals, offsets = list[int](), list[int](), list[Numbers]()
-        for name, head in in_threads(_read_indexed_head, self.input_files(stage)):
+        for name, head in in_threads(_read_indexed_head, files):
             if head.description not in descriptions:
-                MdsParser(head.description, name, self._extra_keys())  # raises an error that names the file
+                MdsParser(head.description, name, self.extra(""))  # raises an error that names the file
             numbers.append(descriptions.setdefault(head.description, len(descriptions)))
             seals.append(head.seal)
             offsets.append(head.offsets)
-        return replace(
+        form = replace(
             self,
-            table=RecordTable.of(offsets),
             descriptions=tuple(descriptions),
             description_numbers=np.array(numbers, np.int64),
             seals=np.array(seals, np.int64),
-            source=PerProcess(),
-            parsers=PerProcess(),
         )
+        return form, RowTable.of_records(offsets)
 
-    def open_source(self) -> RecordSource:
-        return RecordSource(self._check_head)
+    def row_reader(self, table: RowTable, units: UnitsAt) -> _SampleRows:
+        return _SampleRows(self, table, units)
 
-    def origin_of(self, file: File, number: int, begin: int) -> Origin:
-        return Origin(file.path, number + 1)
+    def origin(self, unit: File, number: int, begin: int) -> Origin:
+        return Origin(unit.path, number + 1)
+
+
+class _ShardFileReader(UnitReader[File, OpenTask]):
+    """A place is [samples of the shard before it]."""
+
+    def __init__(self, form: Mds) -> None:
+        self._form = form
+
+    def start_reading(self, unit: File, early: bool) -> OpenTask:
+        return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
+
+    def pieces(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Piece]:
+        (number,) = place
+        with opened.result() as stream:
+            yield from MdsReader(stream, unit.path, self._form.extra(unit.path)).pieces(number)
+
+
+class _SampleRows(RecordRows):
+    def __init__(self, form: Mds, table: RowTable, files: UnitsAt) -> None:
+        super().__init__(form, table, files)
+        self._mds = form
+        self._parsers = [MdsParser(description, "a shard", form.extra("")) for description in form.descriptions]
 
     def parse(self, records: RecordBytes) -> ParsedRecords:
-        parsers = self.parsers.get(self._make_parsers)
-        numbers = self.description_numbers[records.places.files]
-        paths = [{key: redacted(file.path) for key in self._extra_keys()} for file in records.files]
-        rows, sound, malformed = list[object](), list[int](), dict[int, Malformed]()
-        owners, starts, ends = (column.tolist() for column in (records.places.owners, records.starts, records.ends))
+        places = records.places
+        numbers = self._mds.description_numbers[places.units]
+        extras = [self._mds.extra(file.path) for file in records.files]
+        rows, sound, malformed = list[object](), list[int](), dict[int, DataError]()
+        owners, starts, ends = (column.tolist() for column in (places.owners, records.starts, records.ends))
         for place, (owner, start, end) in enumerate(zip(owners, starts, ends, strict=True)):
-            sample = records.data[start:end]
             try:
-                rows.append(parsers[numbers[owner]].row(sample, paths[owner]))
+                rows.append(self._parsers[numbers[owner]].row(records.data[start:end], extras[owner]))
                 sound.append(place)
             except ValueError as error:
-                number = int(records.places.numbers[place])
-                problem = sample_error(records.files[owner].name, number, str(error))
-                malformed[place] = self.malformed(records, place, problem, sample)
+                name, number = records.files[owner].name, int(places.numbers[place])
+                malformed[place] = sample_error(name, number, str(error))
         return ParsedRecords(rows, sound, malformed)
 
-    def _extra_keys(self) -> list[str]:
-        return [] if self.path_column is None else [self.path_column]
-
-    def _make_parsers(self) -> list[MdsParser]:
-        return [MdsParser(description, "a shard", self._extra_keys()) for description in self.descriptions]
-
-    def _check_head(self, number: int, file: File, stream: Stream) -> None:
-        if read_mds_head(stream, file.name).seal != self.seals[number]:
+    def check(self, number: int, file: File, stream: Stream) -> None:
+        if read_mds_head(stream, file.name).seal != self._mds.seals[number]:
             raise changed_error(file.name, "head")
 
 

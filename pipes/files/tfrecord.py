@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias
 
 import numpy as np
 
-from ..core.cursor import Json
-from ..core.operator import Columns, Operator, StageView
-from ..core.process import PerProcess
 from ..core.rows import BlockRows, Column, Row, Rows, concat
 from ..core.skips import OnError
 from ..errors import ArgumentError, DataError, FeedpipeError, MissingError, Origin
-from ..formats.columns import HEAD_BYTES, Schema, TableHead, check_names, check_schema, suggest_name, to_column
+from ..formats.columns import HEAD_BYTES, Schema, check_names, check_schema, suggest_name, to_column
 from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize
 from ..formats.table_format import SampledHead, SampledTable
+from ..formats.text import by_halves
 from ..storage.file import File
 from ..storage.filesystem import split_options
-from ..storage.tasks import in_threads, in_turn
+from ..storage.tasks import in_threads
+from .by_position import (
+    IndexedFormat,
+    Numbers,
+    ParseByPosition,
+    ParsedRecords,
+    RecordBytes,
+    RecordRows,
+    RowTable,
+    UnitsAt,
+    extend_rows,
+)
 from .open_files import check_fixed_order
 from .ranges import ByteRange, RecordFormat
-from .records import IndexedRecords, Numbers, ParsedRecords, RecordBytes, RecordTable, extend_rows
 from .tfrecord_examples import (
     BYTES,
     FLOATS,
@@ -49,7 +57,7 @@ from .tfrecord_records import (
     read_bounds,
     right_records,
 )
-from .units import Malformed, Piece, Place, byte_origins, call_with_policy, parse
+from .units import InputFiles, Malformed, Piece, Place, byte_origins, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,12 +138,12 @@ def parse_tfrecord(
     )
     if indexed:
         check_fixed_order(pipe, "parse_tfrecord")
-        return pipe.then(IndexedTfRecords(form, on_error=on_error))
+        return pipe.then(ParseByPosition(form, on_error=on_error))
     return parse(pipe, form, on_error)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TfRecord(SampledTable, RecordFormat):
+class TfRecord(SampledTable, RecordFormat, IndexedFormat):
     """The arguments of `parse_tfrecord`."""
 
     kind: ClassVar[str] = "parse_tfrecord"
@@ -187,6 +195,16 @@ class TfRecord(SampledTable, RecordFormat):
             parser = parser or _RecordParser(self, path)
             yield from parser.pieces(records, before)
             before += len(records.starts) + (records.malformed is not None)
+
+    def with_table(self, files: InputFiles) -> tuple[TfRecord, RowTable]:
+        table = RowTable.of_records(in_threads(_read_index, files))
+        return self.fixed(files), table
+
+    def row_reader(self, table: RowTable, units: UnitsAt) -> _ExampleRows:
+        return _ExampleRows(self, table, units)
+
+    def origin(self, unit: File, number: int, begin: int) -> Origin:
+        return Origin(unit.path, begin, "byte")
 
     def parse_columns(self, data: bytes, starts: Offsets, ends: Offsets) -> dict[str, Column]:
         """Make columns of Examples, given the bounds of their bytes in `data`.
@@ -265,23 +283,26 @@ class _RecordParser:
         if records.malformed is not None:
             bounds.insert(whole, records.malformed.origin.row)
         total = len(bounds) - 1
-        spans = [span for span in (range(whole, total), range(whole)) if span]
-        while spans:
-            span = spans.pop()
-            rows: BlockRows = []
-            malformed = records.malformed
-            if span.start < whole:
-                try:
-                    rows, malformed = self._rows(records, span, before + span.start), None
-                except ValueError as error:
-                    if len(span) > 1:
-                        middle = len(span) // 2
-                        spans += [span[middle:], span[:middle]]
-                        continue
-                    malformed = self._malformed(records, span.start, bounds[span.start], error)
+
+        def piece(span: range, rows: BlockRows, malformed: Malformed | None) -> Piece:
             end = None if records.last and span.stop == total else (bounds[span.stop], before + span.stop)
             origins = partial(byte_origins, self._path, bounds[span.start : span.stop])
-            yield Piece(rows, (bounds[span.start], before + span.start), end, origins, malformed)
+            return Piece(rows, (bounds[span.start], before + span.start), end, origins, malformed)
+
+        def parse(span: range) -> Rows:
+            return self._rows(records, span, before + span.start)
+
+        def halved(span: range) -> Sequence[range]:
+            middle = len(span) // 2
+            return (span[:middle], span[middle:]) if middle else ()
+
+        for span, rows in by_halves(range(whole), parse, halved) if whole else ():
+            if isinstance(rows, ValueError):
+                yield piece(span, [], self._malformed(records, span.start, bounds[span.start], rows))
+            else:
+                yield piece(span, rows, None)
+        if records.malformed is not None:
+            yield piece(range(whole, total), [], records.malformed)
         if records.error is not None:
             place = (records.end, before + total)
             yield Piece([], place, place, error=records.error)
@@ -307,75 +328,40 @@ def record_error(path: str, at: int, problem: str) -> DataError:
     return DataError(f"{path}, the record at byte {at}: {problem}")
 
 
-@dataclass(frozen=True, eq=False)
-class IndexedTfRecords(IndexedRecords):
-    """Records by their position in all files, by the indexes beside these."""
-
-    kind: ClassVar[str] = "parse_tfrecord"
-    columns: ClassVar[Columns] = Columns.MAKES
-
-    format: TfRecord = field(repr=False)
-
-    def call(self) -> str:
-        return call_with_policy(self.format, self.on_error)
-
-    def identity(self) -> Json:
-        digest = None if self.table is None else self.table.digest()
-        return {**self.format.identity(), "records": digest}
-
-    def with_table(self, stage: StageView) -> Operator:
-        table = RecordTable.of(in_threads(_read_index, self.input_files(stage)))
-        heads = (in_threads if self.format.unify_schemas else in_turn)(self._head, self.input_files(stage))
-        form = self.format.fix(heads, (file.path for file in self.input_files(stage)))
-        return replace(self, format=form, table=table, source=PerProcess())
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return self.format.row_schema()
-
-    def origin_of(self, file: File, number: int, begin: int) -> Origin:
-        return Origin(file.path, begin, "byte")
+class _ExampleRows(RecordRows):
+    def __init__(self, form: TfRecord, table: RowTable, files: UnitsAt) -> None:
+        super().__init__(form, table, files)
+        self._tfrecord = form
 
     def parse(self, records: RecordBytes) -> ParsedRecords:
-        if self.format.fixed_schema is None:  # there is no record
-            return ParsedRecords(Rows({}, 0), [], {})
-        data, places = records.data, records.places
+        form, data, places = self._tfrecord, records.data, records.places
+        right_heads, right_data = right_records(data, records.starts, records.ends)
 
         def error_at(place: int, problem: str) -> DataError:
             return record_error(records.file(place).name, int(places.begins[place]), problem)
 
-        right_heads, right_data = right_records(data, records.starts, records.ends)
         for place in np.flatnonzero(~right_heads).tolist()[:1]:
             raise error_at(place, "its length is not that of the index, or is damaged; make the index again")
-        problems = dict.fromkeys(np.flatnonzero(~right_data).tolist(), "its data have a wrong checksum")
+        wrong = np.flatnonzero(~right_data).tolist()
+        malformed = {place: error_at(place, "its data have a wrong checksum") for place in wrong}
         starts, ends = records.starts + RECORD_HEAD_BYTES, records.ends - RECORD_TAIL_BYTES
-        parsed: list[BlockRows] = []
+        rows: list[BlockRows] = []
         sound: list[int] = []
-        spans = [np.flatnonzero(right_data)]
-        while spans:
-            span = spans.pop()
-            try:
-                columns = self.format.parse_columns(data, starts[span], ends[span])
-            except ValueError as error:
-                if len(span) > 1:
-                    spans += reversed(np.array_split(span, 2))
-                else:
-                    problems[int(span[0])] = str(error)
+        for span, columns in by_halves(
+            np.flatnonzero(right_data),
+            lambda span: form.parse_columns(data, starts[span], ends[span]),
+            lambda span: np.array_split(span, 2) if len(span) > 1 else (),
+        ):
+            if isinstance(columns, ValueError):
+                malformed[int(span[0])] = error_at(int(span[0]), str(columns))
             else:
-                parsed.append(Rows(columns, len(span)))
+                rows.append(Rows(columns, len(span)))
                 sound += span.tolist()
-        rows = concat(parsed)
-        if isinstance(rows, Rows):
+        joined = concat(rows)
+        if isinstance(joined, Rows):
             paths = [file.path for file in records.files]
-            rows = extend_rows(self.format, rows, lambda: (paths, places.owners[sound], places.numbers[sound]))
-        malformed = {
-            place: self.malformed(records, place, error_at(place, problem), data[starts[place] : ends[place]])
-            for place, problem in problems.items()
-        }
-        return ParsedRecords(rows, sound, malformed)
-
-    def _head(self, file: File) -> TableHead | None:
-        with file.open() as stream:
-            return self.format.head(stream, file.path)
+            joined = extend_rows(form, joined, lambda: (paths, places.owners[sound], places.numbers[sound]))
+        return ParsedRecords(joined, sound, malformed)
 
 
 def _read_index(file: File) -> Numbers:

@@ -7,13 +7,16 @@ import io
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..core.rows import BlockRows, part_of
 from ..errors import ArgumentError, DataError, FeedpipeError, Origin, shown_path, with_call_site
 from .streams import ChunkSize, StreamWindow, stream_error
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _BLOCK_BYTES = 2**16
 _HANDLER = "feedpipe.undecodable"
@@ -408,19 +411,36 @@ def _parse_halves(
     explain: Callable[[Chunk], DataError],
 ) -> Iterator[ParsedPart]:
     """Parse a chunk that cannot be read at once in smaller and smaller parts."""
-    parts = [chunk]
+
+    def halve(part: Chunk) -> Sequence[Chunk]:
+        bounds = ends(part.data)
+        return part.cut([bounds[len(bounds) // 2 - 1]]) if len(bounds) > 1 else ()
+
+    for part, rows in by_halves(chunk, lambda part: read(part.data), halve):
+        yield ParsedPart([], part, explain(part)) if isinstance(rows, ValueError) else ParsedPart(rows, part)
+
+
+def by_halves(
+    whole: T, parse: Callable[[T], R], halve: Callable[[T], Sequence[T]]
+) -> Iterator[tuple[T, R | ValueError]]:
+    """Parse some items at once, or if that fails fewer and fewer of them; give these parts, and what came of each.
+
+    Args:
+        whole: all items.
+        parse: raises a `ValueError` if one of some items is malformed, or if they do not fit together.
+        halve: divides items in two; gives nothing for a single one, of which the error then comes.
+    """
+    parts = [whole]
     while parts:
         part = parts.pop()
         try:
-            rows = read(part.data)
-        except ValueError:
-            bounds = ends(part.data)
-            if len(bounds) == 1:
-                yield ParsedPart([], part, explain(part))
-            else:
-                parts += reversed(part.cut([bounds[len(bounds) // 2 - 1]]))
-        else:
-            yield ParsedPart(rows, part)
+            parsed: R | ValueError = parse(part)
+        except ValueError as error:  # Arrow's ArrowInvalid is one
+            if halves := halve(part):
+                parts += reversed(halves)
+                continue
+            parsed = error
+        yield part, parsed
 
 
 def all_failing(
