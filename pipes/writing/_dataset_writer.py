@@ -157,12 +157,14 @@ class OutputFile(io.RawIOBase):
     Attributes:
         bytes, rows: their number so far.
         beside: the content of files that get its name with another ending. They are not in the manifest.
+        without_nulls: the columns that cannot hold nulls.
     """
 
     def __init__(self, stream: Output, count_rows: Callable[[int], None]) -> None:
         self.bytes = 0
         self.rows = 0
         self.beside: dict[str, bytes] = {}
+        self.without_nulls: frozenset[str] = frozenset()
         self.digest = hashlib.sha256()
         self._stream = stream
         self._count_rows = count_rows

@@ -71,11 +71,11 @@ class TableSink(ColumnSink["pa.Table"]):
         return min(_MAX_TABLE_BYTES, self.limits.bytes or _MAX_TABLE_BYTES)
 
     @abstractmethod
-    def open_tables(self, file: OutputFile, schema: pa.Schema) -> AbstractContextManager[Callable[[pa.Table], object]]:
-        """Begin a file of tables with that schema, as `open` does."""
+    def open_tables(self, file: OutputFile, first: pa.Table) -> AbstractContextManager[Callable[[pa.Table], object]]:
+        """Begin a file of tables like the first one, which has no rows if the run has none; as `open` does."""
 
     def open(self, file: OutputFile, first: pa.Table | None) -> AbstractContextManager[Callable[[pa.Table], object]]:
-        return self.open_tables(file, self.builder.schema_without_rows() if first is None else first.schema)
+        return self.open_tables(file, self.builder.schema_without_rows().empty_table() if first is None else first)
 
     def rows(self, item: pa.Table) -> int:
         return len(item)
@@ -461,6 +461,8 @@ class FolderFiles:
         self._bytes += buffer.bytes
         if not buffer.rows:
             del self._buffers[folder]
+        if folder in self._files and not self._sink.fits(self._files[folder].output, table):
+            self._close(folder)
         file = self._open(folder, table)
         file.write(table)
         file.output.count_rows(len(table))

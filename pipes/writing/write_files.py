@@ -6,7 +6,7 @@ import os
 import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
@@ -17,8 +17,9 @@ from ..files.tfrecord_records import PACKAGE, index_line
 from ..formats.columns import Schema, check_names, check_schema
 from ..pipe import Pipe
 from ._dataset_writer import Limits, OutputFile, write_dataset
-from ._run import ChunkedRun
+from ._run import ChunkedRun, SavedRun
 from ._tables import CHUNK_ROWS, ColumnSink, TableSink
+from .parquet_encodings import choose_storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,21 +99,21 @@ class ArrowSink(TableSink):
         return "arrow"
 
     @contextmanager
-    def open_tables(self, file: OutputFile, schema: pa.Schema) -> Generator[Callable[[pa.Table], object]]:
+    def open_tables(self, file: OutputFile, first: pa.Table) -> Generator[Callable[[pa.Table], object]]:
         import pyarrow as pa
 
         options = pa.ipc.IpcWriteOptions(compression=self.compression)
         try:
-            writer = pa.ipc.new_file(cast("Any", file), schema, options=options)
+            writer = pa.ipc.new_file(cast("Any", file), first.schema, options=options)
         except pa.ArrowException as error:
             raise DataError(f"Arrow's files cannot store these columns: {error}") from error
         with writer:
             yield lambda table: writer.write_table(table.combine_chunks())
 
 
-Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "lz4", "brotli"] | None
+Compression: TypeAlias = Literal["auto", "lz4", "zstd", "snappy", "gzip", "brotli"] | None
 
-_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", None)
+_CODECS = ("auto", "lz4", "zstd", "snappy", "gzip", "brotli", None)
 
 
 def write_parquet(
@@ -122,7 +123,7 @@ def write_parquet(
     rows_per_file: int | None = None,
     file_size: int | str | None = None,
     row_group_rows: int = 100_000,
-    compression: Compression = "zstd",
+    compression: Compression = "auto",
     schema: Schema | None = None,
     filesystem: object = None,
     workers: int = 0,
@@ -153,8 +154,9 @@ def write_parquet(
         file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
             row group that exceeds the size. By default 256 MiB.
         row_group_rows: the maximum number of rows of a row group, the unit by which readers share the work. A row group
-            takes at most 64 MiB of memory.
-        compression: "zstd", "snappy", "gzip", "lz4", "brotli" or None.
+            takes at most 64 MiB of memory. Ranks and shards share the work well if there are several for each shard.
+        compression: "auto" takes lz4, which reads fastest, and zstd for columns that it makes smaller by a quarter. Or
+            "lz4", "zstd", "snappy", "gzip", "brotli" or None for all columns; old readers may know only "snappy".
         schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
             first rows.
         filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
@@ -196,23 +198,56 @@ class ParquetSink(TableSink):
 
     made_by: ClassVar[str] = "write_parquet"
 
-    compression: Compression = "zstd"
+    compression: Compression = "auto"
+    with_nulls: set[str] = field(default_factory=set, init=False, repr=False)
+    """The columns that have had a null."""
 
     @property
     def ending(self) -> str:
         return "parquet"
 
+    @property
+    def schema(self) -> pa.Schema | None:
+        schema = super().schema
+        return schema if schema is None else self._file_schema(schema)
+
+    def go_on(self, saved: SavedRun) -> None:
+        super().go_on(saved)
+        self.with_nulls.update(field.name for field in saved.schema or () if field.nullable)
+
+    def fits(self, file: OutputFile, item: pa.Table) -> bool:
+        return file.without_nulls.isdisjoint(_columns_with_nulls(item))
+
     @contextmanager
-    def open_tables(self, file: OutputFile, schema: pa.Schema) -> Generator[Callable[[pa.Table], object]]:
+    def open_tables(self, file: OutputFile, first: pa.Table) -> Generator[Callable[[pa.Table], object]]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        self.with_nulls.update(_columns_with_nulls(first))
+        schema = self._file_schema(first.schema)
+        file.without_nulls = frozenset(field.name for field in schema if not field.nullable)
+        first = pa.Table.from_arrays(first.columns, schema=schema)
         try:
-            writer = pq.ParquetWriter(cast("Any", file), schema, compression=cast("Any", self.compression or "none"))
+            writer = pq.ParquetWriter(cast("Any", file), schema, **choose_storage(first, self.compression).options())
         except pa.ArrowException as error:
             raise DataError(f"Parquet cannot store these columns: {error}") from error
         with writer:
-            yield lambda group: writer.write_table(group, row_group_size=len(group))
+            yield lambda group: writer.write_table(
+                pa.Table.from_arrays(group.columns, schema=schema), row_group_size=len(group)
+            )
+
+    def _file_schema(self, schema: pa.Schema) -> pa.Schema:
+        """The schema of a file that begins now."""
+        import pyarrow as pa
+
+        return pa.schema([field.with_nullable(field.name in self.with_nulls) for field in schema])
+
+
+def _columns_with_nulls(table: pa.Table) -> Iterator[str]:
+    """The columns that have nulls; all of a table without rows."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if not len(table) or column.null_count:
+            yield name
 
 
 _GZIP_BITS = 31  # zlib's number for the largest window, and gzip's head and checksum

@@ -73,7 +73,8 @@ def test_a_table_stays_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     pq.write_table(source, tmp_path / "source.parquet")
     monkeypatch.setattr("feedpipe.core.rows.Rows.__iter__", None)
     fp.write_parquet(fp.read_parquet(tmp_path / "source.parquet"), tmp_path / "out")
-    assert pq.read_table(tmp_path / "out" / "part-00000.parquet").equals(source)
+    without_nulls = pa.schema([source.schema.field("id").with_nullable(False), source.schema.field("text")])
+    assert pq.read_table(tmp_path / "out" / "part-00000.parquet").equals(source.cast(without_nulls))
 
 
 def test_two_runs_write_equal_bytes(tmp_path: Path) -> None:
@@ -340,7 +341,7 @@ def test_compression(tmp_path: Path) -> None:
         ({"file_size": "big"}, ArgumentError, "`file_size` must be a size such as"),
         ({"file_size": 1, "rows_per_file": 1}, ArgumentError, "both say when a file is full: give one"),
         ({"row_group_rows": 0}, ArgumentError, "`row_group_rows` must be >= 1 but got: 0"),
-        ({"compression": "zip"}, ArgumentError, "`compression` must be one of 'zstd', "),
+        ({"compression": "zip"}, ArgumentError, "`compression` must be one of 'auto', 'lz4', "),
         ({"workers": -1}, ArgumentError, "`workers` must be >= 0 but got: -1"),
         (
             {"schema": {"sqare": "int8"}},
