@@ -27,6 +27,7 @@ from ..seeing.progress import progress
 from ..seeing.record import Record
 from ..sources.index import Footers, index
 from ..storage.index.reader import Index, versions
+from ..storage.index.writer import remove_versions
 from ..writing.verify import verify
 
 _TARGET = "module:pipe; the module is looked for in this folder too"
@@ -97,8 +98,12 @@ def parser() -> argparse.ArgumentParser:
     index.add_argument("--pattern", metavar="GLOB", help="in folders, takes files whose name matches this glob")
     index.add_argument("--recursive", action="store_true", help="takes the files in subfolders as well")
     index.add_argument("--no-footers", action="store_true", help="reads no footers of Parquet, Arrow and ORC files")
+    index.add_argument(
+        "--statistics", action="append", default=[], metavar="COLUMN", help="keeps the bounds of a column; repeatable"
+    )
     index.add_argument("--check", action="store_true", help="makes nothing; reads all of the newest version")
     index.add_argument("--versions", action="store_true", help="makes nothing; lists the versions that there are")
+    index.add_argument("--keep", type=int, metavar="N", help="removes all versions but the last N, after it is made")
     index.set_defaults(run=_index)
 
     report = commands.add_parser("report", help="print who held back a run that was recorded")
@@ -161,9 +166,11 @@ def _verify(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _index(options: argparse.Namespace) -> Iterator[str]:
+    if options.keep is not None and options.keep < 1:
+        raise CommandError(f"`--keep` must be >= 1, as the newest version stays, but got: {options.keep}")
     if options.check or options.versions:
-        if options.paths or options.pattern or options.recursive:
-            raise CommandError("`--check` and `--versions` look at an index as it is, and take no paths")
+        if options.paths or options.pattern or options.recursive or options.statistics or options.keep:
+            raise CommandError("`--check` and `--versions` look at an index as it is: leave out paths and `--keep`")
         newest = Index.open(options.into)
         for number in versions(options.into) if options.versions else [newest.number]:
             opened = Index.open(options.into, number=number)
@@ -171,11 +178,25 @@ def _index(options: argparse.Namespace) -> Iterator[str]:
                 opened.check()
             yield f"{opened!r}, digest {opened.digest}"
         return
-    if not options.paths:
-        raise CommandError("an index is made of files: give their paths, or `--check` or `--versions`")
+    if not options.paths and not options.keep:
+        raise CommandError("an index is made of files: give their paths, or `--check`, `--versions` or `--keep`")
+    yield from _made_index(options) if options.paths else ()
+    if options.keep:
+        removed = remove_versions(options.into, None, options.keep)
+        yield f"removed versions: {', '.join(map(str, removed)) or 'none'}"
+
+
+def _made_index(options: argparse.Namespace) -> Iterator[str]:
     paths = options.paths if len(options.paths) > 1 else options.paths[0]
     footers: Footers = False if options.no_footers else "infer"
-    made = index(paths, options.into, pattern=options.pattern, recursive=options.recursive, footers=footers)
+    made = index(
+        paths,
+        options.into,
+        pattern=options.pattern,
+        recursive=options.recursive,
+        footers=footers,
+        statistics=options.statistics,
+    )
     yield repr(made)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from ..core.context import Context
 from ..core.operator import Weights
@@ -13,8 +16,9 @@ from ..errors import Origin
 from ..formats.columns import FlatHead
 from ..formats.table_format import TableFormat
 from ..storage.file import File
-from ..storage.file_units import UNKNOWN, FileContents, FileUnits, UnitTable
-from ..storage.index.reader import Index, IndexedUnits
+from ..storage.file_units import UNKNOWN, FileContents, FileUnits, Numbers, UnitTable
+from ..storage.index.layout import BLOCK_FILES
+from ..storage.index.reader import Bounds, Index, IndexedUnits
 from ..storage.tasks import in_threads
 from .open_files import OpenFileCache, OpenFiles
 from .units import InputFiles, Place, UnitFormat, UnitReader, W
@@ -72,6 +76,14 @@ class CountedFormat(TableFormat, UnitFormat):
         """
         return True
 
+    def selects_units(self) -> bool:
+        """Whether `contents` leaves out units, by statistics that only footers have."""
+        return False
+
+    def matching_files(self, bounds: Mapping[str, Bounds]) -> npt.NDArray[np.bool_]:
+        """Which of several files may have units that `contents` selects, by the bounds of some of their columns."""
+        raise NotImplementedError("this format selects no units")
+
     def find_units(self, files: Iterable[File]) -> UnitTable:
         return FileUnits.of(in_threads(self.contents, files)).unit_table(self.fields)
 
@@ -105,16 +117,22 @@ class CountedFormat(TableFormat, UnitFormat):
         kept = FileUnits.read(manifest, kind, files.count)
         if kept is not None:
             fits = self.can_use(kept.schemas, knows_rows=not (kept.rows == UNKNOWN).any())
-            return self._with_kept(files, kept) if fits else super().resolved(files)
+            return self._with_kept(files, kept) if fits and not self.selects_units() else super().resolved(files)
         form = self.fixed(files)
         units = FileUnits.of(in_threads(form.contents, files))
         units.write(manifest, kind)
         return form, units.unit_table(self.fields)
 
     def _with_index(self: F, files: InputFiles, index: Index) -> tuple[F, UnitTable | None]:
-        """The units of an index. No file is opened, if the index says all that is needed of the files."""
+        """The units of an index. No file is opened, if the index says all that is needed of the files.
+
+        If statistics select units, the footers of those files are read whose bounds do not leave them out.
+        """
         has_units = index.kind == self.units and cast("OpenFiles", files.source).compression == "infer"
+        selects = self.selects_units()
         if not has_units or not self.can_use(index.schemas, knows_rows=index.rows is not None):
+            return super().resolved(files)
+        if selects and not index.version.statistics:
             return super().resolved(files)
         heads = {number: FlatHead(path, schema) for number, path, schema in index.first_files()}
         first = next(iter(heads.values())).name
@@ -124,7 +142,12 @@ class CountedFormat(TableFormat, UnitFormat):
         columns = {number: fixed.columns_in(head) for number, head in heads.items()}
         for path, number in folders if fixed.folder_types else ():
             fixed.constants(path, columns[number])
-        return form, IndexedUnits.of(index, self.fields)
+        if not selects:
+            return form, IndexedUnits.of(index, self.fields)
+        matching = index.files_where(form.matching_files)
+        units = form.find_units(file for part in _parts(matching) for file in files.at(part, Context()))
+        units.column("file")[:] = matching[units.column("file")]
+        return form, units
 
     def _with_kept(self: F, files: InputFiles, kept: FileUnits) -> tuple[F, UnitTable]:
         """Fix names and types by the schemas that were kept of the files, which must fit them."""
@@ -137,6 +160,11 @@ class CountedFormat(TableFormat, UnitFormat):
             for file, number in zip(files, kept.schema_numbers.tolist(), strict=True):
                 fixed.constants(file.path, columns[number])
         return form, kept.unit_table(self.fields)
+
+
+def _parts(numbers: Numbers) -> Iterator[Numbers]:
+    """Numbers, some at a time."""
+    return (numbers[start : start + BLOCK_FILES] for start in range(0, len(numbers), BLOCK_FILES))
 
 
 class FileUnitReader(UnitReader[FileUnit, W], Generic[W, T]):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from ..formats.columns import TableHead, UnifiedSchema, arrow_errors, read_error
 from ..formats.expressions import filter_problem, matching_rows, used_columns
 from ..storage.file import File, Stream, TableFile
 from ..storage.file_units import FileContents, UnitTable
+from ..storage.index.reader import Bounds
 from ..storage.mapping import open_object, open_version
 from ..storage.remote import RemoteFile, RemoteRanges, RemoteStream
 from ..storage.tasks import Task
@@ -32,6 +34,7 @@ from .parquet_footer import (
     columns_in_filter,
     filter_identity,
     listed_footer,
+    matching_bounds,
     parquet_footer,
     slow_file,
 )
@@ -229,8 +232,10 @@ class Parquet(CountedFormat):
     def head_of(self, file: File) -> ParquetFooter:
         return listed_footer(file) or _footer_of(file)
 
-    def footer(self, file: File) -> FileContents:
-        return _contents(self.head_of(file))
+    def footer(self, file: File, statistics: Mapping[str, pa.DataType] = MappingProxyType({})) -> FileContents:
+        """Read the footer of a file, with the bounds of some columns of these types."""
+        footer = self.head_of(file)
+        return _contents(footer)._replace(bounds=footer.bounds(statistics))
 
     def contents(self, file: File) -> FileContents:
         footer = self.head_of(file)
@@ -238,10 +243,16 @@ class Parquet(CountedFormat):
         return _contents(footer)._replace(selected=selected)
 
     def can_use(self, schemas: Sequence[pa.Schema], *, knows_rows: bool) -> bool:
-        # Only a footer knows the fields in a column of structs, as Parquet has them, and the statistics of a filter.
-        uses_statistics = self.filter is not None or bool(self.later_filters)
+        # Only a footer knows the fields in a column of structs, as Parquet has them.
         nested = [name for name in self.columns or () if "." in name]
-        return not uses_statistics and all(name in schema.names for name in nested for schema in schemas)
+        return all(name in schema.names for name in nested for schema in schemas)
+
+    def selects_units(self) -> bool:
+        return self.filter is not None or bool(self.later_filters)
+
+    def matching_files(self, bounds: Mapping[str, Bounds]) -> npt.NDArray[np.bool_]:
+        matches = [matching_bounds(expression, types, bounds) for expression, types in self.filters()]
+        return cast("npt.NDArray[np.bool_]", np.all(matches, axis=0))
 
     def length(self, units: UnitTable) -> int | None:
         return super().length(units) if self.filter is None else None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from ..core.cursor import Json
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, with_call_site
@@ -17,6 +21,7 @@ from ..formats.expressions import check_expression, expression_identity, filter_
 from ..formats.streams import read_tail, seal_of
 from ..storage.file import File, Stream
 from ..storage.filesystem import locate
+from ..storage.index.reader import Bounds
 from ..storage.mapping import FileValues
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _TAIL_BYTES = 2**16  # read at once if the length of the footer is not known: most are shorter
 _LEAST_BYTES = 12  # of a footer, and the magic number at the beginning
 _OBJECT_BYTES = 2**14  # a footer of two columns and one row group takes 12 KiB
+_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 MAX_KEPT_BYTES = 2**28
 """The memory that footers take in a process."""
 MAX_FLOAT_COLUMNS = 4
@@ -100,6 +106,50 @@ class ParquetFooter:
                 ranges.append((begin, begin + column.total_compressed_size))
         return ranges
 
+    def bounds(self, types: Mapping[str, pa.DataType]) -> list[Any]:
+        """The least and the greatest value of some columns in the file, by statistics; null if they do not tell.
+
+        Args:
+            types: of the columns; of a column with another type here, nothing is told.
+        """
+        import pyarrow as pa
+
+        places = {self.metadata.schema.column(k).path: k for k in range(self.metadata.num_columns)}
+        bounds: list[Any] = []
+        for name, kind in types.items():
+            known: tuple[Any, Any] | None = None
+            if name in places and name in self.schema.names and self.schema.field(name).type == kind:
+                known = self._bounds(places[name], kind)
+            bounds += [pa.scalar(value, kind) for value in known or (None, None)]
+        return bounds
+
+    def _bounds(self, column: int, kind: pa.DataType) -> tuple[Any, Any] | None:
+        """The bounds of a column in all row groups that have values; None if one of them does not tell."""
+        import pyarrow as pa
+
+        if pa.types.is_timestamp(kind):
+            unit = json.loads(self.metadata.schema.column(column).logical_type.to_json()).get("timeUnit")
+            if _UNITS.get(unit) != kind.unit:
+                return None
+        is_time = pa.types.is_temporal(kind)  # as a number, for Python's times have microseconds only
+        lows, highs = list[Any](), list[Any]()
+        for group in range(self.metadata.num_row_groups):
+            chunk: Any = self.metadata.row_group(group).column(column)
+            statistics = chunk.statistics
+            if statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values:
+                continue
+            if statistics is None or not statistics.has_min_max:
+                return None
+            try:
+                low, high = (statistics.min_raw, statistics.max_raw) if is_time else (statistics.min, statistics.max)
+            except ValueError:  # another writer has cut text within a character
+                return None
+            if not low <= high:  # NaN
+                return None
+            lows.append(low)
+            highs.append(high)
+        return (min(lows), max(highs)) if lows else None
+
     def matching_row_groups(
         self, expression: Any, types: Mapping[str, pa.DataType], constants: Mapping[str, Any]
     ) -> list[int] | None:
@@ -113,11 +163,11 @@ class ParquetFooter:
         Args:
             expression: the filter.
             types: the columns in it, with their types in the table that is filtered.
-            constants: the values of those columns that the file does not have.
+            constants: the values of those columns that the file does not have, if they are known.
         """
         import pyarrow as pa
 
-        inside = [name for name in types if name not in constants]
+        inside = [name for name in types if name in self.schema.names]
         # If a column is cast, the filter compares other values than the statistics hold.
         if any(self.schema.field(name).type != types[name] for name in inside):
             return None
@@ -125,8 +175,9 @@ class ParquetFooter:
         if len(floats) > MAX_FLOAT_COLUMNS or any(pa.types.is_nested(types[name]) for name in inside):
             return None
         schema = self.schema
-        for name in constants:
-            schema = schema.append(pa.field(name, types[name]))
+        for name in types:
+            if name not in inside:
+                schema = schema.append(pa.field(name, types[name]))
         constant = constant_values(constants)
         try:
             groups = {group for group in range(self.metadata.num_row_groups) if self._may_be_zero(group, floats)}
@@ -427,6 +478,61 @@ def may_match(
         return any(True for _ in dataset.get_fragments(filter=expression))
     except arrow_errors():  # reading the rows raises the error
         return True
+
+
+def has_bounds(kind: pa.DataType) -> bool:
+    """Whether bounds of a column of this type can be kept."""
+    import pyarrow as pa
+
+    types: Any = pa.types
+    is_number = types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind)
+    is_text = types.is_string(kind) or types.is_large_string(kind)
+    return bool(is_number or is_text or types.is_date32(kind) or types.is_timestamp(kind))
+
+
+def matching_bounds(
+    expression: Any, types: Mapping[str, pa.DataType], bounds: Mapping[str, Bounds]
+) -> npt.NDArray[np.bool_]:
+    """Which of several files may have rows that match a filter.
+
+    Args:
+        expression: the filter.
+        types: of the columns in it, in the rows.
+        bounds: of some columns.
+    """
+    import pyarrow as pa
+
+    count = len(next(iter(bounds.values())).low)
+    usable = {name: bound for name, bound in bounds.items() if name in types and types[name] == bound.low.type}
+    for name in [*usable]:
+        # A null and NaN lie outside of bounds. If the filter may be true of one, those of this column tell nothing.
+        outside = [may_match(expression, types, {}, {name: ColumnBounds(None, None, nulls=True)})]
+        if pa.types.is_floating(types[name]):
+            outside.append(may_match(expression, types, {name: pa.scalar(float("nan"), types[name])}))
+        if any(outside):
+            del usable[name]
+    matches = np.ones(count, np.bool_)
+    missing = [column.is_null() for bound in usable.values() for column in bound]
+    known = np.flatnonzero(~np.any(missing, axis=0)) if usable else np.zeros(0, np.int64)
+    if len(known):
+        groups = _footer_of_bounds(usable, known).matching_row_groups(expression, types, {})
+        if groups is not None:
+            matches[known] = False
+            matches[known[groups]] = True
+    return matches
+
+
+def _footer_of_bounds(bounds: Mapping[str, Bounds], places: npt.NDArray[np.int64]) -> ParquetFooter:
+    """The footer of a file that has a row group for each of these places, with the bounds there as its rows."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    count = len(next(iter(bounds.values())).low)
+    in_turn = np.stack([places, places + count], axis=1).ravel()
+    columns = {name: pa.concat_arrays([bound.low, bound.high]).take(in_turn) for name, bound in bounds.items()}
+    written = io.BytesIO()
+    parquet.write_table(pa.table(columns), written, row_group_size=2, compression="none", use_dictionary=False)
+    return read_parquet_footer(written, "the bounds of an index")
 
 
 def nan_cases(floats: Sequence[str]) -> Iterator[tuple[str, ...]]:

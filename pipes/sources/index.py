@@ -6,17 +6,20 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 
 from ..core.checks import check_choice
-from ..errors import ArgumentError, SourceError, shown_path, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, SourceError, shown_path, with_call_site
 from ..files.arrow import ArrowIpc
 from ..files.footers import CountedFormat
 from ..files.orc import Orc
 from ..files.parquet import Parquet
+from ..files.parquet_footer import has_bounds
+from ..formats.columns import format_names
 from ..storage.file import File
 from ..storage.file_units import FileContents, FileUnits, Numbers
 from ..storage.index.layout import BLOCK_FILES, FILES, SUFFIX, FileBlock, Version, common_prefix
@@ -41,6 +44,7 @@ def index(
     recursive: bool = False,
     filesystem: object = None,
     footers: Footers = "infer",
+    statistics: Sequence[str] = (),
 ) -> Index:
     """Make an index of files, or the next version of one, and return it.
 
@@ -60,13 +64,17 @@ def index(
         footers: reads what footers say: names and types of columns, the rows of each row group, record batch or stripe.
             "infer" reads them if all files end with .parquet, with .arrow, or with .orc. False reads none, and True
             refuses other files.
+        statistics: columns of Parquet files whose least and greatest values in each file are kept: numbers, text, dates
+            and times. With `read_parquet(filter=)` on such columns only the footers of files whose values may match are
+            read. The next version has those of the one before.
 
     Returns:
         the version: its `address`, `number` and `digest`; the numbers of its `files`, `units`, `rows` and `bytes`.
 
     Raises:
-        ArgumentError: `into` does not end with `.index`, or is an index of other `paths`, `pattern` or `recursive`;
-            `paths` has a password; with `footers=True`, there are other files.
+        ArgumentError: `into` does not end with `.index`, or is an index of other `paths`, `pattern`, `recursive` or
+            `statistics`; `paths` has a password; with `footers=True` or `statistics`, there are other files; the first
+            file lacks a column of `statistics`, or its values have no order.
         SourceError: a path is missing or matches no file; the index cannot be written.
         DataError: a file is damaged, or no file of its kind.
 
@@ -86,7 +94,15 @@ def index(
         raise ArgumentError(
             with_call_site(f"`into` must be the path of a folder that ends with {SUFFIX!r} but got: {into!r}")
         )
-    return make_version(selection, footers)
+    return make_version(selection, footers, _names(statistics))
+
+
+def _names(statistics: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(statistics, str) or not all(isinstance(name, str) for name in statistics):
+        raise ArgumentTypeError(
+            with_call_site(f"`statistics` must be a list of names of columns but got: {statistics!r}")
+        )
+    return tuple(dict.fromkeys(statistics))
 
 
 def is_index(path: str) -> bool:
@@ -110,20 +126,27 @@ def open_index(selection: Selection) -> Index:
     return opened
 
 
-def make_version(selection: Selection, footers: Footers) -> Index:
+def make_version(selection: Selection, footers: Footers, statistics: tuple[str, ...] = ()) -> Index:
     """The first version of an index, or the next one; the last one if nothing has changed."""
     address = cast("str", selection.manifest)
     for _ in range(MAX_ATTEMPTS):
         before = Index.open(address, selection.filesystem) if versions(address, selection.filesystem) else None
         if before is not None:
             _check_selection(before, selection)
+            if statistics and statistics != before.version.statistics:
+                raise ArgumentError(
+                    f"{shown_path(address)} keeps the statistics of {[*before.version.statistics]}, and this call asks "
+                    f"for those of {[*statistics]}; leave out `statistics`, or give another index"
+                )
+            statistics = before.version.statistics
         listing = selection.absolute_listing(address, times=True)
-        work = _Work(listing, selection.filesystem, _kind(listing, footers))
+        work = _Work(listing, selection.filesystem, _kind(listing, footers), statistics, before)
         entries = work.all_new() if before is None else work.grown(before)
         if entries is None and before is not None:
             return before
         number = 1 if before is None else before.number + 1
-        version = Version.begun(number, selection.call(), selection.digest(), work.root, work.kind, work.digest)
+        call, selected = selection.call(), selection.digest()
+        version = Version.begun(number, call, selected, work.root, work.kind, work.digest, tuple(work.statistics))
         written = write_version(version, address, selection.filesystem, entries or (), work.schemas, work.fields)
         if written is not None:
             return Index(address, number, written.digest, selection.filesystem)
@@ -185,9 +208,17 @@ class _Work:
         fields: of the units, those that states are checked against.
         schemas: of the blocks that were made.
         digest: of the listing, in the order of the blocks that were made.
+        statistics: the columns whose bounds are kept, with their types.
     """
 
-    def __init__(self, listing: Listing, filesystem: object, kind: _Kind | None) -> None:
+    def __init__(
+        self,
+        listing: Listing,
+        filesystem: object,
+        kind: _Kind | None,
+        statistics: tuple[str, ...],
+        before: Index | None,
+    ) -> None:
         self._listing = listing
         self._filesystem = filesystem
         self._form = None if kind is None else kind.form()
@@ -199,6 +230,40 @@ class _Work:
         self.schemas: list[pa.Schema] = []
         self._numbers: dict[bytes, int] = {}  # of the schemas
         self.digest = listing.digest
+        self.statistics: dict[str, pa.DataType] = {}
+        if statistics:
+            self._find_types(statistics, before)
+
+    def _find_types(self, statistics: tuple[str, ...], before: Index | None) -> None:
+        if not isinstance(self._form, Parquet):
+            raise ArgumentError(
+                with_call_site(
+                    "`statistics` are kept of Parquet files, and not all files are such, or `footers` is False; leave "
+                    "it out, or give a `pattern`"
+                )
+            )
+        if before is not None and before.schemas:
+            schema = before.schemas[0]
+        else:
+            (first,) = self._handles(np.zeros(1, np.int64))
+            schema = self._form.head_of(first).schema
+        for name in statistics:
+            if name not in schema.names:
+                raise ArgumentError(
+                    with_call_site(
+                        f"`statistics` names {name!r}, and the files have no such column; there are "
+                        f"{format_names(schema.names)}"
+                    )
+                )
+            kind = schema.field(name).type
+            if not has_bounds(kind):
+                raise ArgumentError(
+                    with_call_site(
+                        f"`statistics` takes columns of numbers, text, dates and times, and {name!r} has the "
+                        f"type {kind}"
+                    )
+                )
+            self.statistics[name] = kind
 
     def all_new(self) -> Iterator[tuple[FileBlock, BlockPlace | None]]:
         """The blocks of the first version."""
@@ -262,7 +327,7 @@ class _Work:
         assert block.units is not None, "only files with footers have contents"
         again = self._footers(np.concatenate([own[kept[changed[kept]]], added]))
         for place in kept.tolist():
-            yield next(again) if changed[place] else block.units.contents(place)
+            yield next(again) if changed[place] else block.contents(place)
         yield from again
 
     def _by_block(self, before: Index, places: Numbers) -> Iterator[tuple[FileBlock, Numbers]]:
@@ -290,7 +355,10 @@ class _Work:
         """What the footers of some files say."""
         if self._form is None:
             return iter(())
-        return iter(in_threads(self._form.footer, self._handles(files)))
+        read: Callable[[File], FileContents] = self._form.footer
+        if self.statistics:
+            read = partial(cast("Parquet", self._form).footer, statistics=self.statistics)
+        return iter(in_threads(read, self._handles(files)))
 
     def _handles(self, files: Numbers) -> Iterator[File]:
         for start in range(0, len(files), BLOCK_FILES):
@@ -299,11 +367,18 @@ class _Work:
                 yield File(str(path), filesystem=self._filesystem, listed=size, changed=path.changed)
 
     def _block(self, files: Numbers, footers: Iterator[FileContents] | None) -> FileBlock:
+        import pyarrow as pa
+
         listing = self._listing
         columns = (listing.paths, listing.sizes, cast("Any", listing.changed))
         paths, sizes, changed = (cast("Any", column).take(cast("Any", files)) for column in columns)
-        units = None if footers is None else self._numbered(FileUnits.of(islice(footers, len(files))))
-        return FileBlock.of_paths(paths, sizes.to_numpy(), changed.to_numpy(), units)
+        if footers is None:
+            return FileBlock.of_paths(paths, sizes.to_numpy(), changed.to_numpy())
+        contents = [*islice(footers, len(files))]
+        units = self._numbered(FileUnits.of(contents))
+        types = [kind for kind in self.statistics.values() for _ in range(2)]
+        bounds = [pa.array([file.bounds[k] for file in contents], kind) for k, kind in enumerate(types)]
+        return FileBlock.of_paths(paths, sizes.to_numpy(), changed.to_numpy(), units, bounds)
 
     def _numbered(self, units: FileUnits) -> FileUnits:
         """The units with the schemas of the whole index."""

@@ -40,6 +40,7 @@ def read_arrow(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     columns: Sequence[str] | None = None,
     path_column: str | None = None,
@@ -56,7 +57,7 @@ def read_arrow(
     when a row needs it, and processes share the pages. Errors name file and column, or file and row.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         cache: how they are opened; see `open_files`.
         columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_arrow`.
 
@@ -73,7 +74,7 @@ def read_arrow(
         (3, {'y': 2.5}, tensor(4.5000, dtype=torch.float64))
     """
     return parse_arrow(
-        _files(paths, pattern, filesystem, manifest, cache, "infer", recursive=recursive),
+        _files(paths, pattern, filesystem, manifest, version, cache, "infer", recursive=recursive),
         columns=columns,
         path_column=path_column,
         row_column=row_column,
@@ -89,6 +90,7 @@ def read_avro(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     path_column: str | None = None,
     on_error: OnError | None = None,
@@ -101,7 +103,7 @@ def read_avro(
     shuffles the ranges too. Errors name file and byte.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         cache: how they are opened; see `open_files`.
         path_column: a further key; see `parse_avro`.
         on_error: what happens to a row that cannot be parsed; see `parse_avro`.
@@ -120,7 +122,7 @@ def read_avro(
         [{'x': 0.5}, {'x': None}]
     """
     return parse_avro(
-        _files(paths, pattern, filesystem, manifest, cache, "infer", recursive=recursive),
+        _files(paths, pattern, filesystem, manifest, version, cache, "infer", recursive=recursive),
         path_column=path_column,
         on_error=on_error,
     )
@@ -133,6 +135,7 @@ def read_bytes(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     compression: str | None = "infer",
 ) -> Pipe[dict[str, object]]:
@@ -142,7 +145,7 @@ def read_bytes(
     files as `list_files` sorts them. Length: the number of files; indexed. State: a position.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
 
     Raises:
@@ -155,7 +158,7 @@ def read_bytes(
         >>> fp.read_bytes("*.txt").decode()[0]
         {'path': 'a.txt', 'bytes': 'hello'}
     """
-    return parse_bytes(_files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive))
+    return parse_bytes(_files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive))
 
 
 def read_csv(
@@ -165,6 +168,7 @@ def read_csv(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     compression: str | None = "infer",
     schema: Schema | None = None,
@@ -189,7 +193,7 @@ def read_csv(
     files with `newlines_in_values=False`. Errors name file, line and column.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
         schema, columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_csv`.
         delimiter, header, column_names, quote, null_values, newlines_in_values: the form; see `parse_csv`.
@@ -209,7 +213,7 @@ def read_csv(
         [Rows(2 x ['y'])]
     """
     return parse_csv(
-        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
+        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
         schema=schema,
         columns=columns,
         delimiter=delimiter,
@@ -233,6 +237,7 @@ def read_jsonl(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     compression: str | None = "infer",
     schema: Schema | None = None,
@@ -250,7 +255,7 @@ def read_jsonl(
     share the work by ranges of files, so several can read one file. Errors name file, line and field.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
         schema, columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_jsonl`.
         on_error: what happens to a row that cannot be parsed; see `parse_jsonl`.
@@ -266,7 +271,7 @@ def read_jsonl(
         [{'x': 1}, {'x': 2}]
     """
     return parse_jsonl(
-        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
+        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
         schema=schema,
         columns=columns,
         path_column=path_column,
@@ -283,6 +288,7 @@ def read_lines(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     compression: str | None = "infer",
     encoding: str = "utf-8",
@@ -295,7 +301,7 @@ def read_lines(
     files, so several can read one file.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
         encoding: the form of the text; see `parse_lines`.
         on_error: what happens to a row that cannot be parsed; see `parse_lines`.
@@ -311,7 +317,7 @@ def read_lines(
         ['one', 'two']
     """
     return parse_lines(
-        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
+        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
         encoding=encoding,
         on_error=on_error,
     )
@@ -324,6 +330,7 @@ def read_mds(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     compression: str | None = "infer",
     path_column: str | None = None,
@@ -339,7 +346,7 @@ def read_mds(
     pattern leaves out `index.json`; files named `.mds.zstd` need `compression="zstd"`.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
         path_column: a further key; see `parse_mds`.
         indexed: gives rows by position; see `parse_mds`.
@@ -363,7 +370,7 @@ def read_mds(
         1
     """
     return parse_mds(
-        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
+        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
         path_column=path_column,
         indexed=indexed,
         on_error=on_error,
@@ -377,6 +384,7 @@ def read_orc(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     columns: Sequence[str] | None = None,
     path_column: str | None = None,
@@ -391,7 +399,7 @@ def read_orc(
     and a later `shuffle` shuffles the stripes too. Errors name file and column, or file and row.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         cache: how they are opened; see `open_files`.
         columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_orc`.
 
@@ -407,7 +415,7 @@ def read_orc(
         (3, [{'y': tensor([0.5000, 1.5000], dtype=torch.float64)}])
     """
     return parse_orc(
-        _files(paths, pattern, filesystem, manifest, cache, "infer", recursive=recursive),
+        _files(paths, pattern, filesystem, manifest, version, cache, "infer", recursive=recursive),
         columns=columns,
         path_column=path_column,
         row_column=row_column,
@@ -422,6 +430,7 @@ def read_parquet(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     columns: Sequence[str] | None = None,
     filter: pc.Expression | None = None,  # noqa: A002 - as in pyarrow
@@ -438,7 +447,7 @@ def read_parquet(
     column, or file and row.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         cache: how they are opened; see `open_files`.
         columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_parquet`.
         filter: the rows to read; see `parse_parquet`.
@@ -455,7 +464,7 @@ def read_parquet(
         (3, [{'y': tensor([0.5000, 1.5000], dtype=torch.float64)}])
     """
     return parse_parquet(
-        _files(paths, pattern, filesystem, manifest, cache, "infer", recursive=recursive),
+        _files(paths, pattern, filesystem, manifest, version, cache, "infer", recursive=recursive),
         columns=columns,
         filter=filter,
         path_column=path_column,
@@ -471,6 +480,7 @@ def read_tar(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     compression: str | None = "infer",
     path_column: str | None = None,
@@ -484,7 +494,7 @@ def read_tar(
     later `shuffle` shuffles the files too. Errors name file and byte.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
         path_column: a further key; see `parse_tar`.
         on_error: what happens to a row that cannot be parsed; see `parse_tar`.
@@ -503,7 +513,7 @@ def read_tar(
         [{'__key__': '7', 'txt': 'seven'}]
     """
     return parse_tar(
-        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
+        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
         path_column=path_column,
         on_error=on_error,
     )
@@ -516,6 +526,7 @@ def read_tfrecord(
     recursive: bool = False,
     filesystem: object = None,
     manifest: str | os.PathLike[str] | None = None,
+    version: int | None = None,
     cache: FileCache | None = None,
     compression: str | None = "infer",
     features: Features | None = None,
@@ -534,7 +545,7 @@ def read_tfrecord(
     and byte.
 
     Args:
-        paths, pattern, recursive, filesystem, manifest: which files; see `list_files`.
+        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         compression, cache: how they are opened; see `open_files`.
         features, path_column, row_column, unify_schemas: the columns of the rows; see `parse_tfrecord`.
         indexed: gives rows by position; see `parse_tfrecord`.
@@ -552,7 +563,7 @@ def read_tfrecord(
         [{'x': 0.0, 'y': [0, 0]}, {'x': 0.5, 'y': [1, 1]}, {'x': 1.0, 'y': [2, 2]}]
     """
     return parse_tfrecord(
-        _files(paths, pattern, filesystem, manifest, cache, compression, recursive=recursive),
+        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
         features=features,
         path_column=path_column,
         row_column=row_column,
@@ -567,10 +578,13 @@ def _files(
     pattern: str | None,
     filesystem: object,
     manifest: str | os.PathLike[str] | None,
+    version: int | None,
     cache: FileCache | None,
     compression: str | None,
     *,
     recursive: bool,
 ) -> Pipe[File]:
-    listed = list_files(paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest)
+    listed = list_files(
+        paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest, version=version
+    )
     return open_files(listed, compression=compression, filesystem=filesystem, cache=cache)

@@ -86,6 +86,7 @@ class FileContents(NamedTuple):
         compressed: whether the columns of each unit are.
         selected: the numbers of the units that a filter leaves; None for all.
         footer_bytes: the length of the footer; 0 if it is not known.
+        bounds: the least and the greatest value of each of some columns, as Arrow scalars; null if not known.
     """
 
     schema: pa.Schema
@@ -94,6 +95,7 @@ class FileContents(NamedTuple):
     compressed: Sequence[bool]
     selected: Sequence[int] | None = None
     footer_bytes: int = 0
+    bounds: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, eq=False)

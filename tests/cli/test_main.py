@@ -185,6 +185,10 @@ def test_index(run: Run, tmp_path: Path) -> None:
     code, printed, _ = run("index", "--into", "f.index", "--versions")
     assert code == 0 and len(printed.splitlines()) == 2 and "version 1: 1 files, 3 bytes), digest " in printed
     assert run("index", "--into", "f.index", "--check")[1].startswith("Index('f.index', version 2")
+    code, printed, _ = run("index", "data", "--into", "f.index", "--keep", "1")
+    assert code == 0 and printed.splitlines()[1] == "removed versions: 1"
+    assert run("index", "--into", "f.index", "--keep", "1")[1] == "removed versions: none\n"
+    assert run("index", "--into", "f.index", "--keep", "0")[0] == 2
     for path in tmp_path.glob("f.index/files-2-*"):
         path.write_bytes(path.read_bytes()[:100])
     code, _, errors = run("index", "--into", "f.index", "--check")

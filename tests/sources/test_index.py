@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import pickle
@@ -16,6 +17,7 @@ from typing import Any
 import fsspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.feather as feather
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
@@ -36,6 +38,7 @@ from ..support.sources import index as index_module
 from ..support.storage import Index
 from ..support.storage import layout as index_layout
 from ..support.storage import reader as index_reader
+from ..support.storage import writer as index_writer
 
 
 @pytest.fixture
@@ -185,6 +188,133 @@ def test_above_a_number_of_units_they_are_dealt_in_granules(here: Path, monkeypa
     assert sorted(whole) == list(fp.list_files("data", recursive=True, manifest="f.index"))
 
 
+# Statistics and filters
+
+
+START = datetime.datetime(2026, 1, 1)
+
+
+def some_table(values: list[int | None]) -> pa.Table:
+    def column(function: Callable[[int], object], kind: pa.DataType) -> pa.Array:
+        return pa.array([None if value is None else function(value) for value in values], kind)
+
+    return pa.table(
+        {
+            "x": column(int, pa.int64()),
+            "f": column(lambda v: float("nan") if v == 7 else v / 4, pa.float32()),
+            "s": column(lambda v: f"name-{v:03}", pa.string()),
+            "t": column(lambda v: START + datetime.timedelta(days=v), pa.timestamp("us")),
+            "d": column(lambda v: START.date() + datetime.timedelta(days=v), pa.date32()),
+            "n": column(lambda v: -v, pa.int64()),  # without statistics
+        }
+    )
+
+
+FILTERS: list[Any] = [
+    pc.field("x") > 30,
+    (pc.field("x") >= 12) & (pc.field("x") < 15),
+    (pc.field("x") == 3) | (pc.field("s") == "name-044"),
+    pc.field("s").isin(["name-020", "name-021"]),
+    pc.field("f") == 0.0,
+    pc.field("f") != 0.5,
+    ~(pc.field("f") < 8),
+    pc.field("x").is_null(),
+    pc.field("t") < pa.scalar(START + datetime.timedelta(days=9), pa.timestamp("us")),
+    pc.field("d") == START.date(),
+    (pc.field("n") == -5) & (pc.field("x") > 2),
+    pc.field("n") == -5,
+    pc.field("x") + 1 > 40,
+]
+
+
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.lists(st.none() | st.integers(0, 9) | st.integers(0, 60), max_size=5), min_size=1, max_size=8).filter(
+        lambda files: any(files[0]) or files[0] == [0]
+    ),
+    st.sampled_from(FILTERS),
+    st.booleans(),
+)
+def test_filters_on_bounds_leave_out_no_row(
+    tmp_path_factory: pytest.TempPathFactory, files: list[list[int | None]], expression: Any, later: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("index"))
+        patch.setattr(index_module, "BLOCK_FILES", 2)
+        os.mkdir("data")
+        for number, column in enumerate(files):
+            pq.write_table(some_table(column), f"data/{number}.parquet", row_group_size=2)
+        made = fp.index("data", "f.index", statistics=["x", "f", "s", "t", "d"])
+        made.check()
+
+        def filtered(manifest: str | None) -> fp.Pipe[Any]:
+            if later:
+                return fp.read_parquet("data", manifest=manifest).filter(expression)
+            return fp.read_parquet("data", manifest=manifest, filter=expression)
+
+        pipes = [filtered("f.index"), filtered(None)]
+        assert repr(list(pipes[0])) == repr(list(pipes[1]))  # NaN is no NaN
+        assert identities(pipes[0]) == identities(pipes[1])
+
+
+def test_only_footers_that_may_match_are_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BLOCK_FILES", 4)
+    write_some([10] * 12)  # x from 1000 k to 1000 k + 9
+    fp.index("data", "f.index", recursive=True, statistics=["x"])
+    read_blocks: list[int] = []
+    read_block = Index._read_block
+
+    def counted(index: Index, number: int) -> Any:
+        read_blocks.append(number)
+        return read_block(index, number)
+
+    monkeypatch.setattr(Index, "_read_block", counted)
+    for path in here.glob("data/*/*.parquet"):
+        if path.name != "part-006.parquet":
+            path.unlink()
+    pipe = read("f.index", filter=(pc.field("x") > 6004) & (pc.field("x") < 7000))
+    assert values(pipe) == list(range(6005, 6010))
+    assert set(read_blocks) == {1}
+    assert list(read("f.index", filter=pc.field("x") < 0)) == []
+
+
+def test_statistics_grow_with_an_index(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BLOCK_FILES", 4)
+    write_some([10] * 6)
+    fp.index("data", "f.index", recursive=True, statistics=["x"])
+    write("day=0/part-001.parquet", 20, 50_000)
+    write("day=9/new.parquet", 5, 90_000)
+    pq.write_table(pa.table({"x": ["text"]}), "data/day=9/other.parquet")
+    second = fp.index("data", "f.index", recursive=True)
+    second.check()
+    bounds = [block.bounds for block in second.blocks()]
+    assert [low for part in bounds for low in part[0].to_pylist()] == [0, 50_000, 2000, 3000, 4000, 5000, 90_000, None]
+    assert [high for part in bounds for high in part[1].to_pylist()][-2:] == [90_004, None]
+    assert fp.index("data", "f.index", recursive=True, statistics=["x"]).number == 2
+    with pytest.raises(
+        ArgumentError, match=r"f\.index keeps the statistics of \['x'\], and this call asks for those of"
+    ):
+        fp.index("data", "f.index", recursive=True, statistics=["y"])
+
+
+def test_statistics_that_are_refused(here: Path) -> None:
+    pq.write_table(pa.table({"x": [1], "l": [[1]], "b": [True]}), "data/a.parquet")
+    for names, words in (
+        ("x", "`statistics` must be a list of names of columns but got: 'x'"),
+        (["y"], "`statistics` names 'y', and the files have no such column"),
+        (["l"], "`statistics` takes columns of numbers, text, dates and times, and 'l' has the type list"),
+        (["b"], "and 'b' has the type bool"),
+    ):
+        with pytest.raises((ArgumentError, TypeError), match=words):
+            fp.index("data", "f.index", statistics=names)
+    with pytest.raises(ArgumentError, match="`statistics` are kept of Parquet files"):
+        fp.index("data", "f.index", statistics=["x"], footers=False)
+    (here / "data" / "a.txt").write_text("")
+    with pytest.raises(ArgumentError, match="`statistics` are kept of Parquet files"):
+        fp.index("data", "f.index", statistics=["x"])
+    assert not (here / "f.index").exists()
+
+
 # Versions and growth
 
 
@@ -266,10 +396,26 @@ def test_an_index_that_was_made_again(here: Path) -> None:
         fp.Loader(read("f.index").batch(4)).load_state_dict(state)
 
 
-def files_of(index: Index) -> list[str]:
-    version = index.version
-    tables = [version.blocks, version.weights, version.sizes, version.schemas, version.folders]
-    return [f"v{version.number}.json", *version.data, *filter(None, tables)]
+def files_of(index: Index) -> set[str]:
+    return {f"v{index.number}.json", *index.version.names}
+
+
+def test_old_versions_are_removed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BLOCK_FILES", 2)
+    for number in range(5):
+        write(f"day={number}/part.parquet", 3, 10 * number)
+        made = fp.index("data", "f.index", recursive=True)
+    (here / "f.index" / "files-6-of-another-writer.arrow").write_text("")
+    assert index_writer.remove_versions("f.index", None, 2) == [1, 2, 3]
+    assert index_writer.remove_versions("f.index", None, 2) == []
+    left = [Index.open("f.index", number=number) for number in (4, 5)]
+    assert {*os.listdir("f.index")} == {"files-6-of-another-writer.arrow"}.union(*map(files_of, left))
+    for opened in left:
+        opened.check()
+    assert made.digest == left[1].digest
+    assert len(read("f.index", version=4)) == 12 and len(read("f.index")) == 15
+    with pytest.raises(MissingError, match=r"g\.index has no index; the versions there are: none"):
+        index_writer.remove_versions("g.index", None, 1)
 
 
 def test_two_writers_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

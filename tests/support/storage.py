@@ -24,6 +24,7 @@ from feedpipe.storage.filesystem import locate as locate
 from feedpipe.storage.filesystem import split_options as split_options
 from feedpipe.storage.index import layout as layout
 from feedpipe.storage.index import reader as reader
+from feedpipe.storage.index import writer as writer
 from feedpipe.storage.index.reader import Index as Index
 from feedpipe.storage.listing import Listing as Listing
 from feedpipe.storage.listing import Selection as Selection

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from ...errors import DataError, shown_path
-from ..file_units import UNKNOWN, FileUnits, Numbers
+from ..file_units import UNKNOWN, FileContents, FileUnits, Numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,6 +59,7 @@ class Version:
         root: the folder that all files are in.
         files, units, rows, bytes: of all files; None if a number is not known.
         kind: of the units: "files", "row_groups", "record_batches" or "stripes".
+        statistics: the columns whose bounds are kept.
         granule: the units of a sum in `weights`.
         listing: the digest of the listing.
         identity: the digest of all units; empty if these are files as a whole.
@@ -78,6 +79,7 @@ class Version:
     rows: int | None
     bytes: int | None
     kind: str
+    statistics: tuple[str, ...]
     granule: int
     listing: str
     identity: str
@@ -89,11 +91,20 @@ class Version:
     folders: str
     digest: str
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its files, without its text."""
+        tables = (self.blocks, self.weights, self.sizes, self.schemas, self.folders)
+        return frozenset(filter(None, (*self.data, *tables)))
+
     @staticmethod
-    def begun(number: int, call: str, selected: str, root: str, kind: str, listing: str) -> Version:
+    def begun(
+        number: int, call: str, selected: str, root: str, kind: str, listing: str, statistics: tuple[str, ...]
+    ) -> Version:
         """A version without what follows from its blocks."""
         values: dict[str, Any] = {"number": number, "parent": number - 1 or None, "made_by": "index", "call": call}
         values |= {"selected": selected, "root": root, "kind": kind, "listing": listing, "data": ()}
+        values["statistics"] = statistics
         values |= {"files": 0, "units": 0, "rows": None, "bytes": None, "granule": 1}
         values |= dict.fromkeys(("identity", "blocks", "weights", "sizes", "schemas", "folders", "digest"), "")
         return Version(**values)
@@ -127,7 +138,7 @@ class Version:
         wrong = [name for name, kind in wanted.items() if not isinstance(values.get(name), kind)]  # type: ignore[arg-type]
         if wrong or values.keys() - wanted.keys():
             raise DataError(f"{shown_path(path)} is damaged: it has no right `{[*wrong, 'format'][0]}`")
-        values["data"] = tuple(map(str, values["data"]))
+        values |= {name: tuple(map(str, values[name])) for name in ("data", "statistics")}
         return Version(**values)
 
 
@@ -153,6 +164,8 @@ class FileBlock:
         sizes: the bytes of each file; -1 if the storage does not say.
         changed: when each was changed, in milliseconds since 1970; 0 if the storage does not say.
         units: what their footers say; None if units are files as a whole. Its schemas are those of the whole index.
+        bounds: the least and the greatest values of each of the columns of `statistics` in each file, as Arrow arrays;
+            null if not known.
     """
 
     prefix: str
@@ -160,9 +173,12 @@ class FileBlock:
     sizes: Numbers
     changed: Numbers
     units: FileUnits | None = None
+    bounds: Sequence[Any] = ()
 
     @staticmethod
-    def of_paths(paths: Any, sizes: Numbers, changed: Numbers, units: FileUnits | None = None) -> FileBlock:
+    def of_paths(
+        paths: Any, sizes: Numbers, changed: Numbers, units: FileUnits | None = None, bounds: Sequence[Any] = ()
+    ) -> FileBlock:
         """The block of files with these paths, an Arrow array of text."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -170,7 +186,7 @@ class FileBlock:
         call: Any = pc
         prefix = common_prefix(paths)
         names = call.utf8_slice_codeunits(paths, len(prefix)).cast(pa.string())
-        return FileBlock(prefix, names, sizes, changed, units)
+        return FileBlock(prefix, names, sizes, changed, units, bounds)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -198,8 +214,17 @@ class FileBlock:
         """The paths of some files."""
         return [self.prefix + name for name in cast("list[str]", self.names.take(cast("Any", places)).to_pylist())]
 
-    def batch(self) -> pa.RecordBatch:
-        """The block as a record batch, with the columns of `block_schema`."""
+    def contents(self, place: int) -> FileContents:
+        """What the footer of a file says."""
+        assert self.units is not None, "only files with footers have contents"
+        return self.units.contents(place)._replace(bounds=[column[place] for column in self.bounds])
+
+    def schema(self, statistics: Sequence[str]) -> pa.Schema:
+        """The columns of its record batch."""
+        return block_schema(bounds_fields(statistics, self.bounds), has_units=self.units is not None)
+
+    def batch(self, schema: pa.Schema) -> pa.RecordBatch:
+        """The block as a record batch."""
         import pyarrow as pa
 
         columns: list[Any] = [self.names, pa.array(self.sizes), pa.array(self.changed)]
@@ -212,26 +237,27 @@ class FileBlock:
                 pa.LargeListArray.from_arrays(offsets, pa.array(units.rows)),
                 pa.LargeListArray.from_arrays(offsets, pa.array(units.compressed.astype(np.int8))),
             ]
-        return pa.RecordBatch.from_arrays(columns, schema=block_schema(has_units=units is not None))
+        return pa.RecordBatch.from_arrays([*columns, *self.bounds], schema=schema)
 
     @staticmethod
     def of(batch: pa.RecordBatch, prefix: str, schemas: Sequence[pa.Schema]) -> FileBlock:
         """The block of a record batch."""
         names, sizes, changed, *rest = cast("list[Any]", batch.columns)
-        units = None
+        units, bounds = None, list[Any]()
         if rest:
-            seals, schema, footers, rows, compressed = rest
+            seals, schema, footers, rows, compressed, *bounds = rest
             flat = (schema, seals, footers, rows.value_lengths(), rows.flatten(), compressed.flatten())
             units = FileUnits(
                 schemas, *(np.asarray(column.to_numpy(zero_copy_only=False), np.int64) for column in flat)
             )
-        return FileBlock(prefix, names, sizes.to_numpy(), changed.to_numpy(), units)
+        return FileBlock(prefix, names, sizes.to_numpy(), changed.to_numpy(), units, bounds)
 
     def digest(self, root: str) -> bytes:
         """A digest of all values but the times; a copy below another root has the same.
 
         It is over the number of files, the prefix below the root after its length, the offsets and bytes of the names
-        after it, then over each column, each number as a signed integer of 64 bits.
+        after it, then over each column, each number as a signed integer of 64 bits; then over each column of bounds,
+        as JSON, in which a number is a text as Arrow prints it.
         """
         digest = hashlib.blake2b(digest_size=16)
         prefix = self.prefix.removeprefix(root).encode()
@@ -252,10 +278,20 @@ class FileBlock:
             ]
         for column in columns:
             digest.update(column.astype("<i8").tobytes())
+        for bound in self.bounds:
+            digest.update(json.dumps(bound.cast("large_string").to_pylist()).encode())
         return digest.digest()
 
 
-def block_schema(*, has_units: bool) -> pa.Schema:
+def bounds_fields(statistics: Sequence[str], columns: Sequence[Any]) -> list[pa.Field[Any]]:
+    """The fields of the bounds of some columns, given the arrays or fields of these bounds."""
+    import pyarrow as pa
+
+    names = [f"{bound}_{name}" for name in statistics for bound in ("min", "max")]
+    return [pa.field(name, column.type) for name, column in zip(names, columns, strict=True)]
+
+
+def block_schema(bounds: Iterable[pa.Field[Any]] = (), *, has_units: bool) -> pa.Schema:
     """The columns of a block: of a file, its name after the block's prefix, and the attributes of `FileBlock`."""
     import pyarrow as pa
 
@@ -264,18 +300,18 @@ def block_schema(*, has_units: bool) -> pa.Schema:
     if has_units:
         types |= {"seal": number, "schema": pa.int32(), "footer": pa.int32()}
         types |= {"unit_rows": pa.large_list(number), "unit_compressed": pa.large_list(pa.int8())}
-    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
+    return pa.schema([*(pa.field(name, kind, nullable=False) for name, kind in types.items()), *bounds])
 
 
-def table_schema() -> pa.Schema:
-    """The columns of the table of blocks: where each is, its first file and unit, its sums, prefix and digest."""
+def table_schema(bounds: Iterable[pa.Field[Any]] = ()) -> pa.Schema:
+    """The columns of the table of blocks: where each is, its first file and unit, its sums, prefix, digest, bounds."""
     import pyarrow as pa
 
     number = pa.int64()
     types: dict[str, pa.DataType] = {"data": pa.int32(), "offset": number, "length": number, "first": number}
     types |= {"first_unit": number, "files": pa.int32(), "bytes": number, "rows": number}
     types |= {"prefix": pa.large_string(), "digest": pa.binary(16)}
-    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in types.items()])
+    return pa.schema([*(pa.field(name, kind, nullable=False) for name, kind in types.items()), *bounds])
 
 
 def version_digest(digests: Iterable[bytes]) -> str:

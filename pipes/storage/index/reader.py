@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ...core.rows import Indices, index_array
 from ...errors import DataError, MissingError, SourceError, shown_path
@@ -24,6 +25,7 @@ from .layout import (
     FileBlock,
     Version,
     block_schema,
+    bounds_fields,
     granule_size,
     table_schema,
     version_digest,
@@ -33,6 +35,14 @@ from .layout import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest values of a column in several files, as Arrow arrays; null if not known."""
+
+    low: Any
+    high: Any
+
 
 MAX_BLOCKS = 64
 """The blocks that a process keeps, those used last: about 30 MB."""
@@ -272,6 +282,26 @@ class Index:
                 self._kept.popitem(last=False)
         return block
 
+    def files_where(self, may_match: Callable[[Mapping[str, Bounds]], npt.NDArray[np.bool_]]) -> Numbers:
+        """The numbers of the files that may have certain rows.
+
+        Args:
+            may_match: tells by the bounds of the columns of `statistics`, of several blocks or files each, which of
+                these may have such rows.
+        """
+        names, table = self.version.statistics, self._table
+        files = [np.zeros(0, np.int64)]
+        for number in np.flatnonzero(may_match(_by_column(names, table.bounds))).tolist():
+            bounds = self._read_block(number).bounds
+            files.append(table.first[number] + np.flatnonzero(may_match(_by_column(names, bounds))))
+        return np.concatenate(files)
+
+    @cached_property
+    def _bounds_fields(self) -> list[pa.Field[Any]]:
+        """The fields of bounds. Their types are those of the first file that ever was in the index."""
+        names = self.version.statistics
+        return bounds_fields(names, [self.schemas[0].field(name) for name in names for _ in range(2)])
+
     @property
     def entries(self) -> BlockTable:
         """The table of blocks."""
@@ -288,7 +318,7 @@ class Index:
         def parse(content: Content) -> FileBlock:
             import pyarrow as pa
 
-            schema = block_schema(has_units=self.kind != FILES)
+            schema = block_schema(self._bounds_fields, has_units=self.kind != FILES)
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(content), schema)
             batch.validate(full=True)
             block = FileBlock.of(batch, table.prefix(number), self.schemas)
@@ -326,7 +356,7 @@ class Index:
     def _table(self) -> BlockTable:
 
         table = self._read_table(self.version.blocks)
-        if table.schema != table_schema():
+        if table.schema != table_schema(self._bounds_fields):
             raise DataError(f"{self.name} is damaged: {self.version.blocks} has other columns than a table of blocks")
         blocks = BlockTable.of(table.combine_chunks())
         if version_digest(blocks.digests.to_pylist()) != self.digest:
@@ -404,6 +434,7 @@ class BlockTable(NamedTuple):
         first, first_unit: the number of its first file, and of its first unit.
         files, sizes, rows: the numbers of its files, bytes and rows.
         prefixes, digests: Arrow arrays.
+        bounds: as `FileBlock` has them of a file.
     """
 
     data: Numbers
@@ -416,6 +447,7 @@ class BlockTable(NamedTuple):
     rows: Numbers
     prefixes: Any
     digests: Any
+    bounds: Sequence[Any]
 
     @staticmethod
     def of(table: pa.Table) -> BlockTable:
@@ -424,7 +456,9 @@ class BlockTable(NamedTuple):
         columns: list[Any] = [
             pa.concat_arrays(column.chunks) if column.num_chunks else column for column in table.columns
         ]
-        return BlockTable(*(column.to_numpy().astype(np.int64) for column in columns[:8]), *columns[8:])
+        prefixes, digests, *bounds = columns[8:]
+        numbers = [column.to_numpy().astype(np.int64) for column in columns[:8]]
+        return BlockTable._make([*numbers, prefixes, digests, bounds])
 
     def prefix(self, number: int) -> str:
         """The beginning of the paths in a block."""
@@ -433,6 +467,10 @@ class BlockTable(NamedTuple):
     def digest(self, number: int) -> bytes:
         """The digest of a block."""
         return cast("bytes", self.digests[number].as_py())
+
+
+def _by_column(names: Sequence[str], bounds: Sequence[Any]) -> dict[str, Bounds]:
+    return dict(zip(names, map(Bounds, bounds[::2], bounds[1::2]), strict=True))
 
 
 def versions(address: str, filesystem: object = None) -> list[int]:

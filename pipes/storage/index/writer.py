@@ -20,13 +20,14 @@ from ..manifest import TEMPORARY_SUFFIX, Output, join_path, open_output
 from .layout import (
     FileBlock,
     Version,
-    block_schema,
+    bounds_fields,
     granule_size,
     rows_of,
     table_schema,
     version_digest,
     version_name,
 )
+from .reader import Index, versions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +77,7 @@ def write_version(
     """
     # Two writers may write versions of one number at once, and only one of these gets its text.
     name_end = f"{version.number}-{uuid.uuid4().hex[:8]}.arrow"
-    table = _VersionTables(version.root, fields)
+    table = _VersionTables(version.root, version.statistics, fields)
     made = f"files-{name_end}"
 
     def output(name: str) -> Any:
@@ -88,7 +89,7 @@ def write_version(
         for block, place in blocks:
             if place is None:
                 if writer is None:
-                    schema = block_schema(has_units=block.units is not None)
+                    schema = block.schema(version.statistics)
                     writer = stack.enter_context(_BlockWriter(stack.enter_context(output(made)), schema))
                 place = BlockPlace(made, *writer.write(block), block.digest(version.root))
             table.add(block, place)
@@ -102,9 +103,47 @@ def write_version(
     if _write_text(written, address, filesystem):
         return written
     for name in [*names.values(), *({made} & table.data.keys())]:
-        location = locate(join_path(address, name, filesystem), filesystem)
-        location.filesystem.delete_file(location.path)
+        _remove(join_path(address, name, filesystem), filesystem)
     return None
+
+
+def remove_versions(address: str, filesystem: object, keep: int) -> list[int]:
+    """Remove all versions of an index but the last ones, and the files that no other version names.
+
+    Args:
+        address: the folder.
+        filesystem: that the folder is on.
+        keep: the number of versions that are left; at least the newest.
+
+    Returns:
+        the numbers of the versions that were removed.
+
+    Raises:
+        MissingError: there is no index.
+        SourceError: a file cannot be read or removed.
+    """
+    newest = Index.open(address, filesystem).number
+    numbers = [number for number in versions(address, filesystem) if number <= newest]
+    old, new = numbers[:-keep], numbers[-keep:]
+    # Not those that no version names: another writer may be about to name them.
+    named = [_names(address, part, filesystem) for part in (old, new)]
+    for name in (*map(version_name, old), *sorted(named[0] - named[1])):
+        _remove(join_path(address, name, filesystem), filesystem)
+    return old
+
+
+def _names(address: str, numbers: Iterable[int], filesystem: object) -> frozenset[str]:
+    return frozenset().union(*(Index.open(address, filesystem, number).version.names for number in numbers))
+
+
+def _remove(path: str, filesystem: object) -> None:
+    place = locate(path, filesystem)
+    try:
+        place.filesystem.delete_file(place.path)
+    except FileNotFoundError:  # another process has removed it
+        return
+    except OSError as error:
+        raise SourceError(f"{shown_path(path)} cannot be removed: {describe(error)}") from shown_cause(error, path)
 
 
 class _BlockWriter:
@@ -114,6 +153,7 @@ class _BlockWriter:
         import pyarrow as pa
 
         self._counted = _Counted(stream)
+        self._schema = schema
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         self._writer = pa.ipc.new_file(cast("Any", self._counted), schema, options=options)
         # Of its first message, the file has the schema: after eight bytes of magic, four of a mark, four of a length.
@@ -127,7 +167,7 @@ class _BlockWriter:
 
     def write(self, block: FileBlock) -> tuple[int, int]:
         """The first byte of the block in the file, and the number of its bytes."""
-        self._writer.write_batch(block.batch())
+        self._writer.write_batch(block.batch(self._schema))
         offset, self._at = self._at, self._counted.bytes
         return offset, self._at - offset
 
@@ -153,17 +193,19 @@ class _VersionTables:
     """The table of the blocks of a version, and their sums.
 
     Args:
-        root: of the version.
+        root, statistics: of the version.
         fields: those of the units that states are checked against.
     """
 
     root: str
+    statistics: tuple[str, ...]
     fields: tuple[str, ...]
     data: dict[str, int] = field(default_factory=dict)
     places: list[tuple[int, int, int]] = field(default_factory=list)
     sums: list[tuple[int, int, int, int, int]] = field(default_factory=list)  # file, unit, files, bytes, rows
     prefixes: list[str] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
+    bounds: list[list[Any]] = field(default_factory=list)  # of each block
     weights: list[Numbers] = field(default_factory=list)
     sizes: list[Numbers] = field(default_factory=list)
     folders: dict[tuple[str, int], str] = field(default_factory=dict)  # the first path of each folder and schema
@@ -180,6 +222,7 @@ class _VersionTables:
         self.sums.append((self.files, self.units, len(block), bytes_of_block, rows_of(block.units)))
         self.prefixes.append(block.prefix)
         self.digests.append(place.digest)
+        self.bounds.append(_bounds(block))
         weights = block.weights
         self.weights.append(weights)
         if block.units is not None:
@@ -212,9 +255,10 @@ class _VersionTables:
 
         places, sums = np.array(self.places, np.int64).reshape(-1, 3), np.array(self.sums, np.int64).reshape(-1, 5)
         numbers = [*places.T, *sums.T]
-        types = table_schema()
+        bounds = [pa.array(list(column), column[0].type) for column in zip(*self.bounds, strict=True)]
+        types = table_schema(bounds_fields(self.statistics, bounds))
         columns: list[Any] = [pa.array(column).cast(types.field(k).type) for k, column in enumerate(numbers)]
-        columns += [pa.array(self.prefixes, pa.large_string()), pa.array(self.digests, pa.binary(16))]
+        columns += [pa.array(self.prefixes, pa.large_string()), pa.array(self.digests, pa.binary(16)), *bounds]
         tables = {"blocks": pa.Table.from_arrays(columns, schema=types)}
         tables["weights"] = _sums(self.weights, granule_size(self.units))
         if self.sizes:
@@ -247,6 +291,19 @@ class _VersionTables:
             data=tuple(self.data),
             digest=version_digest(self.digests),
         )
+
+
+def _bounds(block: FileBlock) -> list[Any]:
+    """The bounds of the columns in all files of a block; null if those of one are not known."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    call: Any = pc
+    known = [
+        pa.scalar(None, column.type) if column.null_count else (call.max if number % 2 else call.min)(column)
+        for number, column in enumerate(block.bounds)
+    ]
+    return known
 
 
 def _sums(parts: Sequence[Numbers], granule: int) -> pa.Table:
