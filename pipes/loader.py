@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
+    from .seeing.drawing import Drawing
     from .seeing.report import Report
     from .seeing.verdict import RankTimes
     from .torch.device import Backend, Move
@@ -262,6 +263,44 @@ class Loader(Generic[T_co]):
         from .seeing.report import Report
 
         return Report([self._rank_times])
+
+    def draw(self, path: str | os.PathLike[str] | None = None, *, samples: int = 0) -> Drawing:
+        """Draw the pipe with what was measured so far: the work of each operator, and its rows in a second.
+
+        Args:
+            path: a file to write: a page that ends in .html, or a picture that ends in .svg.
+            samples: as for `Pipe.draw`.
+
+        Raises:
+            ArgumentError: an argument is out of its range, or `path` has another ending.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> loader = fp.Loader(fp.from_sequence(range(6)).map(abs).batch(2))
+            >>> for batch in loader:
+            ...     pass
+            >>> loader.draw("run.html")
+            Drawing(3 operators; .save("pipe.html") writes a page)
+        """
+        from .seeing.drawing import drawn
+
+        rank, workers = self._epochs.last_rank, self._epochs.service.workers
+        drawing = drawn(
+            self._pipe,
+            samples=samples,
+            world_size=rank.world_size,
+            workers=workers,
+            shards=self._epochs.shards,
+            report=self.report(),
+        )
+        if path is not None:
+            drawing.save(path)
+        return drawing
+
+    def _repr_html_(self) -> str:
+        from .seeing.drawing import outlined
+
+        return outlined(self._pipe, self.report()).fragment
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `iter(loader)` begin epoch `epoch`; if the loader is in the middle of it, it goes on there.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .compat.datasets import PipeIterableDataset, PipeMapDataset
+    from .seeing.drawing import Drawing
     from .services.base import ReadingService
     from .torch.ranks import Group
 
@@ -297,6 +299,46 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         from .plan.explain import explained
 
         print(explained(resolve(self), world_size=world_size, workers=workers, shards=shards))  # noqa: T201 - printing is what it is for
+
+    def draw(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        samples: int = 0,
+        world_size: int = 1,
+        workers: int = 0,
+        shards: int | None = None,
+    ) -> Drawing:
+        """Draw the plan as a picture: operators, lengths, and where rows are divided among shards.
+
+        A notebook shows it. A page has a panel for each operator, with the line of code that made it and its first
+        elements; images and waveforms are thumbnails.
+
+        Args:
+            path: a file to write: a page that ends in .html, or a picture that ends in .svg.
+            samples: the number of first elements to show of each operator. They are made in this process, and are those
+                of epoch 0; an operator that needs many rows for an element reads them. 0 runs nothing.
+            world_size, workers, shards: as for `Loader`; the ranks and workers need not exist.
+
+        Raises:
+            ArgumentError: an argument is out of its range, or `path` has another ending.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> fp.from_sequence(range(10)).shuffle().batch(4).draw("pipe.html", samples=2)
+            Drawing(3 operators; .save("pipe.html") writes a page)
+        """
+        from .seeing.drawing import drawn
+
+        drawing = drawn(self, samples=samples, world_size=world_size, workers=workers, shards=shards)
+        if path is not None:
+            drawing.save(path)
+        return drawing
+
+    def _repr_html_(self) -> str:
+        from .seeing.drawing import outlined
+
+        return outlined(self).fragment
 
     def __repr__(self) -> str:
         return chain_code(self)

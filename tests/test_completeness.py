@@ -164,9 +164,10 @@ class TestHouse:
         for path in graph:
             if path.startswith(("ops/", "files/")):
                 graph[path].discard("pipe.py")  # the price of `batch = _batch` in `OperatorMethods`, with exact types
-        # Imported by `Pipe.explain`, `Pipe.count` and `Pipe.as_map_dataset` when they are called.
+        # Imported by `Pipe.explain`, `Pipe.draw`, `Pipe.count` and `Pipe.as_map_dataset` when they are called.
         graph["pipe.py"] -= {
             "plan/explain.py",
+            "seeing/drawing.py",
             "loader.py",
             "services/base.py",
             "loading/ranks.py",

@@ -76,6 +76,17 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("--shards", type=int, metavar="N", help="virtual shards (default: the plan's choice)")
     explain.set_defaults(run=_explain)
 
+    draw = commands.add_parser("draw", help="write a page with a picture of a pipe")
+    draw.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
+    draw.add_argument("path", nargs="?", default="pipe.html", metavar="FILE", help=".html or .svg (default: pipe.html)")
+    draw.add_argument(
+        "--samples", type=int, default=0, metavar="N", help="first elements of each operator (default: 0)"
+    )
+    draw.add_argument("--world-size", type=int, default=1, metavar="N", help="ranks (default: 1)")
+    draw.add_argument("--workers", type=int, default=0, metavar="N", help="workers of each rank (default: 0)")
+    draw.add_argument("--shards", type=int, metavar="N", help="virtual shards (default: the plan's choice)")
+    draw.set_defaults(run=_draw)
+
     head = commands.add_parser("head", help="print the first elements of a pipe")
     head.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
     head.add_argument("-n", "--count", type=int, default=5, metavar="N", help="how many (default: 5)")
@@ -154,6 +165,12 @@ def _ops(options: argparse.Namespace) -> Iterator[str]:
 def _explain(options: argparse.Namespace) -> Iterator[str]:
     pipe = load_pipe(options.pipe)
     yield explained(resolve(pipe), world_size=options.world_size, workers=options.workers, shards=options.shards)
+
+
+def _draw(options: argparse.Namespace) -> Iterator[str]:
+    numbers = {name: getattr(options, name) for name in ("samples", "world_size", "workers", "shards")}
+    load_pipe(options.pipe).draw(options.path, **numbers)
+    yield options.path
 
 
 def _head(options: argparse.Namespace) -> Iterator[str]:

@@ -74,7 +74,7 @@ class Epochs:
         self.ranks = ranks
         self.steps = steps
         self._seed = seed
-        self._shards = shards
+        self.shards = shards
         self._even: Even = even
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
@@ -235,7 +235,7 @@ class Epochs:
         resolve(self.pipe, replaced_ops=operators)
         self._is_shared = False
         before = self._schedule
-        return self._make_schedule(self.ranks.ask(), self._shards if before is None else before.plan.shards)
+        return self._make_schedule(self.ranks.ask(), self.shards if before is None else before.plan.shards)
 
     def resume(self, schedule: Schedule, shards: int) -> Schedule:
         """The schedule for a state with this number of shards; `use` makes it that of the next epochs."""
@@ -316,7 +316,7 @@ class Epochs:
                 )
             schedule = None
         if schedule is None:
-            schedule = self._schedule = self._make_schedule(rank, self._shards)
+            schedule = self._schedule = self._make_schedule(rank, self.shards)
         return schedule
 
     def _make_schedule(self, rank: Rank, shards: int | None) -> Schedule:

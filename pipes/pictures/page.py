@@ -75,6 +75,14 @@ def _value(value: str | float | bool | None) -> str:
     return f"{value:.8g}" if isinstance(value, float) else escape(shown(str(value)))
 
 
+def prose(text: str) -> Html:
+    """A sentence, in which code stands between backticks."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # a backtick is left over
+        return markup(text)
+    return markup(tag("code", part) if place % 2 else part for place, part in enumerate(parts))
+
+
 def clipped(text: str, length: int) -> str:
     """The text on one line, cut after this many characters."""
     line = " ".join(text[: 4 * length].split())
@@ -230,6 +238,7 @@ PAGE_STYLE = """
 .fp h1{font-size:1.15rem;margin:.2rem 0}
 .fp h2{font-size:1.05rem;margin:1.2rem 0 .4rem}
 .fp h3{font-size:.95rem;margin:1rem 0 .3rem}
+.fp h1 code,.fp h2 code{font-size:inherit}
 .fp a{color:var(--pick)}
 .fp :focus-visible{outline:2px solid var(--pick);outline-offset:2px}
 """

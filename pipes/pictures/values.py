@@ -70,6 +70,8 @@ def sample(value: object) -> Html:
     if isinstance(value, Rows):
         head = f"{len(value):,} rows"
         return markup(tag("small", head), table_of(value[:ITEMS]))
+    if isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
+        return markup(tag("small", f"list of {len(value):,} rows"), table_of(value[:ITEMS]))
     if isinstance(value, Mapping) and value:
         items = [(str(key), item) for key, item in list(value.items())[:ITEMS]]
         left = len(value) - len(items)

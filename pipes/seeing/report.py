@@ -357,7 +357,7 @@ def unpacked_rank(text: bytes) -> RankTimes:
 def _plain_rank(rank: RankTimes) -> dict[str, Any]:
     return {
         **rank._asdict(),
-        "operators": [[op.name, op.code, op.where, op.concurrency] for op in rank.operators],
+        "operators": [list(op) for op in rank.operators],
         "steps": rank.steps._asdict(),
         "tables": [_plain_table(table) for table in rank.tables],
     }
@@ -373,8 +373,8 @@ def _plain_table(table: Table) -> dict[str, Any]:
 
 def _rank_of(plain: Mapping[str, Any]) -> RankTimes:
     operators = [
-        KnownOperator(str(name), str(code), where and CallSite(*where), concurrency)
-        for name, code, where, concurrency in plain["operators"]
+        KnownOperator(str(name), str(code), where and CallSite(*where), concurrency, tuple(inputs))
+        for name, code, where, concurrency, inputs in plain["operators"]
     ]
     steps = StepTimes(**plain["steps"])
     steps = steps._replace(lengths=tuple(steps.lengths), waits=tuple(steps.waits))

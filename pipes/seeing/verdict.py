@@ -62,12 +62,14 @@ class KnownOperator(NamedTuple):
         code: its call.
         where: the line of that.
         concurrency: of its calls; None if it has no such argument.
+        inputs: the names of those that it reads from.
     """
 
     name: str
     code: str
     where: CallSite | None
     concurrency: int | None
+    inputs: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"`{self.code}`" + ("" if self.where is None else f" at {self.where}")
@@ -127,13 +129,17 @@ class OperatorWork(NamedTuple):
 
 def known_operators(root: Node) -> list[KnownOperator]:
     """The operators of a graph, in its order."""
-    return [_known(node, name) for node, name in names(root).items() if node.op.call() is not None]
-
-
-def _known(node: Node, name: str) -> KnownOperator:
-    takes_calls = node.op.kind in ("map", "map_batches", "decode", "read_images")
-    concurrency = int(getattr(node.op, "concurrency", 1)) if takes_calls else None
-    return KnownOperator(name, node_code(node), node.call_site, concurrency)
+    operators: list[KnownOperator] = []
+    ends: dict[Node, tuple[str, ...]] = {}  # an operator that the user did not write stands for its inputs
+    for node, name in names(root).items():
+        inputs = tuple(dict.fromkeys(end for child in node.inputs for end in ends[child]))
+        ends[node] = inputs
+        if node.op.call() is not None:
+            takes_calls = node.op.kind in ("map", "map_batches", "decode", "read_images")
+            concurrency = int(getattr(node.op, "concurrency", 1)) if takes_calls else None
+            operators.append(KnownOperator(name, node_code(node), node.call_site, concurrency, inputs))
+            ends[node] = (name,)
+    return operators
 
 
 class RankView:

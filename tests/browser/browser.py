@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 import pytest
 from playwright import sync_api
 
+SCREENSHOTS = Path(os.environ.get("FEEDPIPE_SCREENSHOTS", Path(__file__).parents[2] / ".screenshots"))
 TIMEOUT = 15_000  # milliseconds, for anything that a test waits for; a page takes a tenth of a second
 
 CONTRASTS = Path(__file__).with_name("contrasts.js").read_text(encoding="utf-8").strip().removesuffix(";")
@@ -84,6 +85,11 @@ class Browser:
 def overhang(tab: sync_api.Page) -> int:
     """Return the number of pixels by which the page is wider than the window."""
     return int(tab.evaluate("document.scrollingElement.scrollWidth - innerWidth"))
+
+
+def screenshot(tab: sync_api.Page, name: str) -> None:
+    """Keep a picture of the whole page for people to look at, in `$FEEDPIPE_SCREENSHOTS`, by default `.screenshots`."""
+    tab.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
 
 class Contrast(NamedTuple):

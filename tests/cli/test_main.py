@@ -70,6 +70,15 @@ def test_explain(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("explain", "train:pipe", "--world-size=0") == (1, "", "feedpipe: `world_size` must be >= 1 but got: 0\n")
 
 
+def test_draw(run: Run) -> None:
+    assert run("draw", "train:pipe", "--workers", "1", "--samples", "2") == (0, "pipe.html\n", "")
+    assert "first elements" in Path("pipe.html").read_text(encoding="utf-8")
+    assert run("draw", "train:pipe", "train.svg") == (0, "train.svg\n", "")
+    assert Path("train.svg").read_text(encoding="utf-8").startswith("<svg")
+    refused = "feedpipe: `path` must end in .html or .svg but got: 'train.png'\n"
+    assert run("draw", "train:pipe", "train.png") == (1, "", refused)
+
+
 def test_head(run: Run) -> None:
     assert run("head", "train:pipe", "-n", "2") == (0, "[0, 1, 2, 3]\n[4, 5, 6, 7]\n", "")
     assert run("head", "train:Data.train") == (0, "[4, 5, 6, 7]\n[8, 9]\n", "")

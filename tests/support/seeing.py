@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from feedpipe.seeing import drawing as drawing
 from feedpipe.seeing import record as record
 from feedpipe.seeing.diff import compared as compared
 from feedpipe.seeing.order_digest import digest_of as digest_of
