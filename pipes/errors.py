@@ -345,3 +345,14 @@ def warn(message: str, category: type[Warning], where: CallSite | None = None) -
 
 class UnfitError(ValueError):
     """Rows or columns that do not fit; the operator adds line and origin, and makes it a `DataError`."""
+
+
+def raise_interrupt(error: BaseException) -> None:
+    """Raise the KeyboardInterrupt that `error` hides.
+
+    Code in C raises a SystemError because of one, and a lock that one has found half acquired a RuntimeError.
+    """
+    if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
+        raise error.__cause__ from None
+    if type(error) is RuntimeError and "lock" in str(error) and isinstance(error.__context__, KeyboardInterrupt):
+        raise error.__context__ from None

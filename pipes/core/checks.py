@@ -281,6 +281,23 @@ def digest(value: object) -> str:
     return "#" + hashlib.blake2b(value_text(value).encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
+MAX_SHOWN = 60
+"""The most characters of a value that is shown itself."""
+
+
+def shown_value(value: object) -> str:
+    """A plain value as text: itself if it holds only numbers and is short, else a digest."""
+    if _is_number(value) or (type(value) in (tuple, list) and all(map(_is_number, cast("list[object]", value)))):
+        text = repr(value)
+        if len(text) <= MAX_SHOWN:
+            return text
+    return digest(value)
+
+
+def _is_number(value: object) -> bool:
+    return value is None or type(value) in (bool, float) or (type(value) is int and value.bit_length() <= 128)
+
+
 def value_text(value: object, parents: tuple[int, ...] = ()) -> str:
     """All that counts of `value`, as a text for a digest; `parents` are the ids of the containers around it."""
     kind = type(value)

@@ -19,7 +19,7 @@ from time import monotonic, sleep
 from types import GeneratorType
 from typing import Any, Protocol, TypeVar, cast
 
-from .process import raise_interrupt
+from ..errors import raise_interrupt
 
 C = TypeVar("C", bound="Closing")
 It = TypeVar("It", bound=Iterator[Any])

@@ -110,17 +110,6 @@ def _is_or_holds(value: object, frame: FrameType) -> bool:
     return value is frame or (isinstance(value, tuple) and any(item is frame for item in value))  # a handler's `*args`
 
 
-def raise_interrupt(error: BaseException) -> None:
-    """Raise the KeyboardInterrupt that `error` hides.
-
-    Code in C raises a SystemError because of one, and a lock that one has found half acquired a RuntimeError.
-    """
-    if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
-        raise error.__cause__ from None
-    if type(error) is RuntimeError and "lock" in str(error) and isinstance(error.__context__, KeyboardInterrupt):
-        raise error.__context__ from None
-
-
 def import_whole(name: str) -> None:
     """Import a library that an interrupt would leave half imported, and useless for the rest of the process.
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..core.checks import is_coroutine_function
 from ..core.context import Context
-from ..core.process import raise_interrupt
 from ..core.skips import Retry
+from ..errors import raise_interrupt
 from .calls import CallPool, ThreadPool
 
 

@@ -14,10 +14,9 @@ from ..core.cursor import START, Cursor, Json, checked_cursor
 from ..core.ending import Ending
 from ..core.graph import node_code
 from ..core.operator import Operator, Trait
-from ..core.process import raise_interrupt
 from ..core.rows import BlockRows
 from ..core.skips import Skipped
-from ..errors import DataError, LoaderError, PlanError, RowError, UnknownLengthError, shown_traceback
+from ..errors import DataError, LoaderError, PlanError, RowError, UnknownLengthError, raise_interrupt, shown_traceback
 from .skips import NONE_LOST, LostLog, parted_cursor
 from .stage import Stage
 

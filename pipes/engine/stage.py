@@ -17,11 +17,10 @@ from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, node_code, walk
 from ..core.operator import Amount, Operator, Order, Source, Trait, Weights, fill_unknown
-from ..core.process import raise_interrupt
 from ..core.rows import BlockRows, Indices, concat
 from ..core.skips import Skipped, covers, skips
 from ..core.times import here, measured_blocks
-from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, text_of, with_call_site
+from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, raise_interrupt, text_of, with_call_site
 from .ahead import call_ahead, in_thread, rows_ahead
 from .skips import blocks_around, code_without_policy, lost_of, parted_cursor, rows_around
 

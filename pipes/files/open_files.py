@@ -18,7 +18,6 @@ from ..core.graph import walk
 from ..core.operator import Columns, CursorOfInput, Operator, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices
 from ..engine.ahead import MAX_ITEMS_AHEAD
-from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
 from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
 from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
@@ -80,7 +79,8 @@ class OpenFiles(CursorOfInput):
     def __post_init__(self) -> None:
         check_choice("compression", self.compression, COMPRESSIONS)
         check_filesystem(self.filesystem)
-        check_file_cache(self.cache)
+        if self.cache is not None:
+            check_file_cache(self.cache)
 
     def call(self) -> str:
         arguments = [call_code(self).removeprefix(f"{self.kind}(").removesuffix(")")]
@@ -105,16 +105,22 @@ class OpenFiles(CursorOfInput):
         return stage.input.length
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        files, error = map_until_error(self._handle, stage.input.rows(indices, context))
-        if error is not None:
-            raise _refused(error, stage)
-        return list[object](files)
+        try:
+            return [self._handle(path) for path in stage.input.rows(indices, context)]
+        except ArgumentTypeError as error:
+            raise _refused(error, stage) from None
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
-            files, error = map_until_error(self._handle, block.rows)
+            files: list[object] = []
+            error: ArgumentTypeError | None = None
+            try:
+                for path in block.rows:
+                    files.append(self._handle(path))
+            except ArgumentTypeError as wrong:
+                error = wrong
             if files:
-                yield block.with_rows(list[object](files))
+                yield block.with_rows(files)
             if error is not None:
                 raise _refused(error, stage)
 

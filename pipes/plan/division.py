@@ -257,23 +257,16 @@ class Division:
 
     def shared_read(self) -> SharedRead | None:
         """The units whose rows several shards divide; None if there are none."""
-        pieces = self.pieces
-        cut = np.flatnonzero(pieces.slots > 1)
-        if not len(cut):
+        if not (divided := list(self._divided())):
             return None
-        cut = cut[np.argsort(pieces.places[cut], kind="stable")]
-        owners = np.searchsorted(pieces.starts, cut, "right") - 1
-        places, firsts = np.unique(pieces.places[cut], return_index=True)
         total = max(1, int(self.weights.sum()))
-        reached = self._weight_before[cut] - self._weight_before[pieces.starts[owners]]
         units: list[SharedUnit] = []
         largest, largest_part = 0, 0.0
-        by_unit = zip(places.tolist(), np.split(owners, firsts[1:]), np.split(reached, firsts[1:]), strict=True)
-        for place, of_unit, reached_by in by_unit:
+        for place, shards, reached in divided:
             if self._can_cut(place, RowShare(0, 1, 2)):
                 continue
             part = int(self.weights[place]) / total
-            units.append(SharedUnit(part, of_unit.tolist(), reached_by.tolist(), self._near))
+            units.append(SharedUnit(part, shards, reached, self._near))
             if part > largest_part:
                 largest, largest_part = place, part
         if not units:
@@ -285,6 +278,17 @@ class Division:
             f"the shards even (the largest is {name}, with {largest_part:.0%} of the work)"
         )
         return SharedRead(reason, units=units)
+
+    def _divided(self) -> Iterator[tuple[int, list[int], list[int]]]:
+        """Each place that is divided, with its shards, and the work of each of them before it."""
+        pieces = self.pieces
+        indices = np.flatnonzero(pieces.slots > 1)
+        indices = indices[np.argsort(pieces.places[indices], kind="stable")]
+        owners = np.searchsorted(pieces.starts, indices, "right") - 1
+        reached = self._weight_before[indices] - self._weight_before[pieces.starts[owners]]
+        places, firsts = np.unique(pieces.places[indices], return_index=True)
+        for place, first, stop in zip(places.tolist(), firsts, [*firsts[1:], len(indices)], strict=False):
+            yield place, owners[first:stop].tolist(), reached[first:stop].tolist()
 
     def _shared_stage(self, place: int) -> Stage:
         if place not in self._shared:
@@ -447,27 +451,20 @@ class GranuleDivision(Division):
 
     def shared_read(self) -> SharedRead | None:
         """The units at the cuts. Those of a granule that is larger than a share may be large, so they are looked up."""
-        pieces = self.pieces
-        cut = np.flatnonzero(pieces.slots > 1)
-        if not len(cut):
+        if not (divided := list(self._divided())):
             return None
-        cut = cut[np.argsort(pieces.places[cut], kind="stable")]
-        owners = np.searchsorted(pieces.starts, cut, "right") - 1
-        reached = self._weight_before[cut] - self._weight_before[pieces.starts[owners]]
-        places, firsts = np.unique(pieces.places[cut], return_index=True)
         total = max(1, int(self.weights.sum()))
         units: list[SharedUnit] = []
         largest, largest_weight = 0, -1
-        by_place = zip(places.tolist(), np.split(owners, firsts[1:]), np.split(reached, firsts[1:]), strict=True)
-        for place, of_place, reached_by in by_place:
+        for place, shards, reached in divided:
             weight = int(self.weights[place]) // self._granule
-            if int(self.weights[place]) * pieces.shards > total:
+            if int(self.weights[place]) * self.pieces.shards > total:
                 numbers, _ = self._units_in(place, 1, 0, 1)
                 weights = self._weights_of(range(int(numbers[0]), int(numbers[-1]) + 1))
                 weight = int(weights.max())
                 if weight > largest_weight:
                     largest, largest_weight = int(numbers[weights.argmax()]), weight
-            units.append(SharedUnit(weight / total, of_place.tolist(), reached_by.tolist(), 0))
+            units.append(SharedUnit(weight / total, shards, reached, 0))
         largest_is = ""
         if largest_weight >= 0:
             origin = self._units.origin(largest, Context())

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from ..core.checks import digest, is_plain
+from ..core.checks import digest, is_plain, shown_value
 from ..core.code import call_code
 from ..core.cursor import Json
 from ..core.graph import Node, walk
 from ..core.operator import Operator, Order, Trait, UnitSource
 from ..files.open_files import OpenFiles
-from .function_values import FunctionValues, qualified_name, shown_value
+from .function_values import FunctionValues, qualified_name
 
 MAX_FACTS = 32
 """The most values of one operator that are in a state each by itself; the rest count together."""

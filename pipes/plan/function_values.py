@@ -23,6 +23,7 @@ from ..core.checks import (
     frozen_fields,
     is_plain,
     partial_parts,
+    shown_value,
     type_name,
     value_text,
 )
@@ -41,7 +42,6 @@ _ATTRIBUTE_CALLS = (operator.attrgetter, operator.itemgetter, operator.methodcal
 _GLOBAL_READS = ("LOAD_GLOBAL", "LOAD_NAME")
 _ATTRIBUTE_READS = ("LOAD_ATTR", "LOAD_METHOD")
 _STORES = ("STORE_ATTR", "STORE_DEREF", "STORE_GLOBAL")
-_MAX_SHOWN = 60
 _MAX_DEPTH = 10
 _MAX_ITEMS = 100
 
@@ -205,15 +205,6 @@ def qualified_name(value: object) -> str:
     return type_name(cast("type", value) if issubclass(kind, type) else kind)
 
 
-def shown_value(value: object) -> str:
-    """A plain value as text: itself if it holds only numbers and is short, else a digest."""
-    if _is_number(value) or (type(value) in (tuple, list) and all(map(_is_number, cast("list[object]", value)))):
-        text = repr(value)
-        if len(text) <= _MAX_SHOWN:
-            return text
-    return digest(value)
-
-
 def code_digest(code: CodeType) -> str:
     """A digest of a function's code, without its file, its lines and the order of its sets in this process."""
     state = hashlib.blake2b(digest_size=6)
@@ -304,10 +295,6 @@ def _function_of(member: object) -> FunctionType | None:
     elif type(member) is functools.cached_property:
         member = member.func
     return member if isinstance(member, FunctionType) else None
-
-
-def _is_number(value: object) -> bool:
-    return value is None or type(value) in (bool, float) or (type(value) is int and value.bit_length() <= 128)
 
 
 def _holds_others(value: object, depth: int = 0) -> bool:

@@ -17,11 +17,11 @@ from ..core.block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from ..core.context import Context, Opened, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
 from ..core.cursor import START, Cursor, Json
 from ..core.ending import ProcessResources
-from ..core.process import raise_interrupt, raised_by_signal_handler
+from ..core.process import raised_by_signal_handler
 from ..core.rows import BlockRows
 from ..core.times import Clock, Times
 from ..engine.run import empty_block
-from ..errors import FeedpipeError, StateError
+from ..errors import FeedpipeError, StateError, raise_interrupt
 from ..plan.plan import Plan, Position, ShardRun, ShardState
 from ..plan.shards import elements_left
 from .base import ShardEnd, Step

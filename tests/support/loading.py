@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from feedpipe.loading import epochs as epochs
 from feedpipe.loading import schedule as schedule
+from feedpipe.loading.epoch import KEPT_STEPS as KEPT_STEPS
 from feedpipe.loading.epochs import FirstEpochs as FirstEpochs
 from feedpipe.loading.epochs import first_epochs as first_epochs
 from feedpipe.loading.job_state import StreamedJob as StreamedJob
@@ -13,7 +14,6 @@ from feedpipe.loading.job_state import joined as joined
 from feedpipe.loading.job_state import part_of as part_of
 from feedpipe.loading.job_state import read_states as read_states
 from feedpipe.loading.ranks import Job as Job
-from feedpipe.loading.replay import KEPT_STEPS as KEPT_STEPS
 from feedpipe.loading.schedule import MAX_DROPPED as MAX_DROPPED
 from feedpipe.loading.schedule import PADDING as PADDING
 from feedpipe.loading.schedule import AgreedItems as AgreedItems
