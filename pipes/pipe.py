@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from .compat.datasets import PipeIterableDataset, PipeMapDataset
+    from .seeing.check import Findings
     from .seeing.drawing import Drawing
     from .services.base import ReadingService
     from .torch.ranks import Group
@@ -339,6 +340,36 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         from .seeing.drawing import outlined
 
         return outlined(self).fragment
+
+    def check(self, *, world_size: int = 1, workers: int = 0, shards: int | None = None, rows: int = 1024) -> Findings:
+        """Find what a loader of this pipe would cost that you may not expect, with the code that repairs it.
+
+        Each finding has a rule, a severity, the line of your program, and a repair that runs. An "error" is a loader
+        that fails; a "warning" is other rows than are meant, or a cost far higher than it need be; a "hint" is speed.
+        The rules look at the plan, at the bytecode of your functions, and at the first rows, which it makes in this
+        process, some of them several times.
+
+        Args:
+            world_size, workers, shards: as for `Loader`; the ranks and workers need not exist.
+            rows: the number of first rows that rules may look at; 0 looks at no data.
+
+        Returns:
+            A sequence of findings, errors first. Printed, it is a text.
+
+        Raises:
+            FeedpipeError: the pipe has no plan, such as if a file is missing.
+
+        Example:
+            >>> import feedpipe as fp, random
+            >>> def jitter(x):
+            ...     return x + random.random()
+            >>> (finding,) = fp.from_sequence(range(10)).map(jitter).check()
+            >>> finding.rule, finding.severity, finding.repair
+            ('unkeyed-draws', 'warning', '.map(jitter, rng="global")')
+        """
+        from .seeing.check import check
+
+        return check(self, world_size=world_size, workers=workers, shards=shards, rows=rows)
 
     def __repr__(self) -> str:
         return chain_code(self)

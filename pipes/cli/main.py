@@ -87,6 +87,15 @@ def parser() -> argparse.ArgumentParser:
     draw.add_argument("--shards", type=int, metavar="N", help="virtual shards (default: the plan's choice)")
     draw.set_defaults(run=_draw)
 
+    check = commands.add_parser("check", help="find what a pipe would cost that its author may not expect")
+    check.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
+    check.add_argument("--world-size", type=int, default=1, metavar="N", help="ranks (default: 1)")
+    check.add_argument("--workers", type=int, default=0, metavar="N", help="workers of each rank (default: 0)")
+    check.add_argument("--shards", type=int, metavar="N", help="virtual shards (default: the plan's choice)")
+    check.add_argument("--rows", type=int, default=1024, metavar="N", help="first rows to look at (default: 1024)")
+    check.add_argument("--strict", action="store_true", help="exits with 1 on a warning too, and not only on an error")
+    check.set_defaults(run=_check)
+
     head = commands.add_parser("head", help="print the first elements of a pipe")
     head.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
     head.add_argument("-n", "--count", type=int, default=5, metavar="N", help="how many (default: 5)")
@@ -99,9 +108,9 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--seconds", type=float, default=30.0, metavar="SECONDS", help="to run (default: 30)")
     bench.set_defaults(run=_bench)
 
-    check = commands.add_parser("verify", help="compare files with their manifest, by size and checksum")
-    check.add_argument("manifest", metavar="MANIFEST", help="a path or URL")
-    check.set_defaults(run=_verify)
+    manifest = commands.add_parser("verify", help="compare files with their manifest, by size and checksum")
+    manifest.add_argument("manifest", metavar="MANIFEST", help="a path or URL")
+    manifest.set_defaults(run=_verify)
 
     index = commands.add_parser("index", help="make an index of files, or its next version")
     index.add_argument("paths", nargs="*", metavar="PATH", help="a file, a folder, or a glob in quotes")
@@ -171,6 +180,16 @@ def _draw(options: argparse.Namespace) -> Iterator[str]:
     numbers = {name: getattr(options, name) for name in ("samples", "world_size", "workers", "shards")}
     load_pipe(options.pipe).draw(options.path, **numbers)
     yield options.path
+
+
+def _check(options: argparse.Namespace) -> Iterator[str]:
+    found = load_pipe(options.pipe).check(
+        world_size=options.world_size, workers=options.workers, shards=options.shards, rows=options.rows
+    )
+    yield str(found)
+    failing = ("error", "warning") if options.strict else ("error",)
+    if count := sum(finding.severity in failing for finding in found):
+        raise CommandError(f"{count} of {len(found)} findings must be repaired", exit_code=1)
 
 
 def _head(options: argparse.Namespace) -> Iterator[str]:

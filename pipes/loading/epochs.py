@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 from ..core.code import constructor_code
 from ..core.graph import Node, names, node_code, walk
 from ..core.operator import Operator, Trait, UnitSource
-from ..core.process import available_cpus, bytes_text, element_memory
+from ..core.process import available_cpus, element_memory
 from ..core.times import CONSUMER, LoaderTimes, StepTimes, Table, joined, worker_name
 from ..engine.skips import LostLog, code_without_policy
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, LoaderError, PlanError, PlanWarning, warn, with_call_site
-from ..plan.division import SharedRead
+from ..errors import ArgumentError, LoaderError, PlanError, with_call_site
+from ..plan.findings import read_again
 from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
 from ..plan.sharding import reorders
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from ..seeing.verdict import RankTimes
 
 log = logging.getLogger("feedpipe")
-
-MAX_READ_AGAIN, MAX_BYTES_READ_AGAIN = 0.1, 2**20
-"""The part of an input that may be read again without a warning, and the bytes of it."""
 
 
 class Epochs:
@@ -329,10 +326,8 @@ class Epochs:
             workers=workers,
             shards=shards,
         )
-        for read in plan.shared_reads() if rank.number == 0 else ():
-            again = read.repeated(rank.world_size, workers)
-            if again > MAX_READ_AGAIN and (read.size is None or again * read.size > MAX_BYTES_READ_AGAIN):
-                warn(_read_again(plan, read, workers), PlanWarning)
+        for finding in read_again(plan, workers) if rank.number == 0 else ():
+            finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
 
@@ -379,19 +374,6 @@ class FirstEpochs:
 
 first_epochs = FirstEpochs()
 _numbers = itertools.count()  # of loaders
-
-
-def _read_again(plan: Plan, read: SharedRead, workers: int) -> str:
-    """The cost of a read that is repeated, its reason, and the repair."""
-    again, repair = read.repeated(plan.world_size, workers), read.repair
-    if read.units is not None:
-        shards = plan.shards_for_whole_units(workers, MAX_READ_AGAIN)
-        repair = "" if shards is None else f"give the loader `shards={shards}`, or "
-        repair += "write it in smaller files or row groups"
-    elif read.can_dispatch and workers > 1:
-        repair = f"put `dispatch()` after it, so that one process of each rank reads it, or {repair}"
-    cost = "" if read.size is None else f", {bytes_text(int(again * read.size))},"
-    return f"{again:.0%} of the input{cost} is read again in each epoch, because {read.reason}; {repair}"
 
 
 def _reads_in_plan(op: Operator) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from ..core.block import nbytes
+from ..core.findings import Finding
 from ..core.process import raised_by_signal_handler, ranks_in_words
 from ..core.skips import Skipped
 from ..engine.run import position_count, unknown_length_reason, unknown_length_stage
@@ -251,7 +252,7 @@ class Schedule:
             return
         self._has_warned = True
         if dropped > 0.01 * total:
-            warn(message, PlanWarning)
+            Finding("uneven-ranks", "warning", None, message, 'fp.Loader(pipe, even="pad")').warn()
         else:
             log.info(message)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any, ClassVar, cast
 
@@ -15,10 +15,11 @@ from ..core.block import Block, group_origins
 from ..core.checks import check_bool, check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
+from ..core.findings import Finding
 from ..core.operator import Grouping, Input, Operator, StageView
 from ..core.rows import BlockRows, Indices, concat
 from ..engine.calls import map_until_error
-from ..errors import ArgumentError, ArgumentTypeError, Origin, PlanWarning, warn, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
 from ._keys import check_hashable, check_key, check_named_key, keys_of
 from ._shared import data_error
 
@@ -104,8 +105,8 @@ class DistinctBatch(Grouping):
             batches += 1
             is_short = len(places) < self.size
             short += is_short
-            if batches == COUNTED and 2 * short > COUNTED and (message := self._many_short(rows)):
-                warn(message, PlanWarning, stage.call_site)
+            if batches == COUNTED and 2 * short > COUNTED and (finding := self._many_short(stage, rows)):
+                finding.warn()
             if is_short and self.drop_last:
                 left_out += len(places)
                 continue
@@ -116,17 +117,18 @@ class DistinctBatch(Grouping):
         if left_out:
             log.info("epoch %d: `%s` has left out %d rows, of short batches", context.epoch, self.call(), left_out)
 
-    def _many_short(self, rows: WaitingRows) -> str | None:
+    def _many_short(self, stage: StageView, rows: WaitingRows) -> Finding | None:
         frequent = rows.most_frequent()
         if frequent is None:
             return None
         key, share = frequent
         size = max(1, int(1 / share))
-        return (
+        text = (
             f"more than half of {COUNTED} batches of `{self.call()}` have fewer than {self.size} rows, because the "
             f"{self.reach} rows of the window have fewer keys; the most frequent one, {key!r:.80}, is in {share:.1%} "
             f"of the rows, so that batches of {size} fit; give a smaller `size` or a larger `window`"
         )
+        return Finding("short-batches", "warning", stage.call_site, text, f".{replace(self, size=size).call()}")
 
 
 def _read_token(token: Json) -> tuple[Json, list[int], int]:

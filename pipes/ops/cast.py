@@ -271,8 +271,5 @@ class ToArrow(BatchMap):
 
     function: Callable[..., object] = record_batch
 
-    def remark(self, stage: StageView) -> None:
-        return None
-
     def call(self) -> str:
         return "to_arrow()"

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.checks import check_bool, check_choice, check_torch
 from ..core.code import value_code
-from ..core.operator import ElementForm, StageView
+from ..core.operator import ElementForm
 from ..core.records import fields_of, record_of
 from ..core.rows import Array, Column, JaggedData, Rows, Stack, TensorData, concat, to_arrow
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
@@ -241,9 +241,6 @@ class Collate(BatchMap, ElementForm):  # pyright: ignore[reportIncompatibleVaria
 
     def sent(self) -> Collate:
         return self if self.function is not None else replace(self, is_sent=True)
-
-    def remark(self, stage: StageView) -> None:
-        return None
 
     def call(self) -> str:
         if self.function is not None:

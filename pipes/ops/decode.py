@@ -14,7 +14,7 @@ import numpy as np
 from ..core.checks import check_callable, check_choice
 from ..core.code import call_code, value_code
 from ..core.cursor import Json
-from ..core.operator import Operator, StageView
+from ..core.operator import Operator
 from ..core.skips import OnError
 from ..errors import ArgumentTypeError, text_of, with_call_site
 from ..files.tar import KEY
@@ -101,9 +101,6 @@ class Decode(ConcurrentMap):
 
     def identity(self) -> Json:
         return {"call": call_code(cast("Operator", self.function))}
-
-    def remark(self, stage: StageView) -> None:
-        return None
 
 
 DecodeFunction: TypeAlias = Callable[[bytes], object]

@@ -265,9 +265,6 @@ class Unzip(Map):
     def identity(self) -> Json:
         return {"call": self.call()}
 
-    def remark(self, stage: StageView) -> None:
-        return None
-
     def row_error(self, error: Exception) -> Exception:
         return data_error(self, error)
 

@@ -15,13 +15,14 @@ from ..core.checks import check_callable, check_choice, check_int, is_coroutine_
 from ..core.code import step_code
 from ..core.context import Context, Generators, generator
 from ..core.cursor import Cursor
+from ..core.findings import Finding
 from ..core.operator import Columns, CursorOfInput, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices, Rows, index_array
 from ..core.skips import OnError, Retry, Skipped, check_on_error, check_retry, skips
 from ..engine.calls import CALLS_AHEAD, AheadLimit, BegunCall, CallPool, begun_calls, done, map_until_error
 from ..engine.retrying import retrying, shared_call_pool
 from ..engine.seeds import global_generators
-from ..errors import ArgumentError, PlanWarning, RowError, warn, with_call_site
+from ..errors import ArgumentError, RowError, with_call_site
 from ._shared import data_error
 
 if TYPE_CHECKING:
@@ -166,11 +167,6 @@ class Map(CursorOfInput):
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
-    def remark(self, stage: StageView) -> str | None:
-        if self.rng or getattr(self.function, "__module__", None) in ("builtins", "math", "operator"):
-            return None  # functions of these modules do not draw at random
-        return "random draws of its own are not keyed, so they would differ after a resume; see `rng=`"
-
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         rows, error = self._results(
             stage, stage.input.rows(indices, context), indices, context, lambda row: int(indices[row])
@@ -217,12 +213,11 @@ class Map(CursorOfInput):
             else:
                 row = next(iter(stage.input.rows(range(at, at + 1), again)))
             if watched.are_in(row, number):
-                warn(
+                text = (
                     f"`{step_code(self, source=False)}` changes a tensor of a row that is read again, such as in the "
-                    "next epoch; write `x = x.clone()` before it changes `x`",
-                    PlanWarning,
-                    stage.call_site,
+                    "next epoch; write `x = x.clone()` before it changes `x`"
                 )
+                Finding("changed-tensor", "warning", stage.call_site, text, "x = x.clone()").warn()
         return called
 
     def _call_each(

@@ -19,10 +19,11 @@ from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
+from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.operator import Amount, Input, Operator, Order, StageView, Trait, Weights, each_row
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, PlanWarning, warn, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, with_call_site
 from ._schedule import NEVER, RowNumbers, WeightSchedule, check_schedule, schedule_code
 from ._turns import (
     EqualTurns,
@@ -468,8 +469,8 @@ def never_ends(pipe: object, endless: Node | None = None) -> bool:
     return all(never_ends(source, endless) for source in pipe.inputs)
 
 
-def warn_of_weights(pipe: Node, *, by_steps: bool) -> None:
-    """Warn if weights that are a function of the epoch do less than they seem to in a loader of `pipe`.
+def fixed_weights(pipe: Node, *, by_steps: bool) -> Iterator[Finding]:
+    """Find weights that are a function of the epoch, and do less than they seem to in a loader of `pipe`.
 
     Args:
         pipe: the whole chain.
@@ -478,20 +479,24 @@ def warn_of_weights(pipe: Node, *, by_steps: bool) -> None:
     for node in walk(pipe):
         if not (isinstance(node.op, Mix) and callable(node.op.shares) and any(map(never_ends, node.inputs))):
             continue
-        message = None
+        message, repair = None, ""
+        weights = value_code(node.op.shares)
         if by_steps and never_ends(pipe, node):
             message = (
                 "the weights stay those of epoch 0, because `steps=` cuts one pass over the data into epochs, and this "
                 "pass never ends; give them by the rows of the pass: if an epoch has `rows` of them, "
-                f"`weights={{epoch * rows: {value_code(node.op.shares)}(epoch) for epoch in range(epochs)}}`"
+                f"`weights={{epoch * rows: {weights}(epoch) for epoch in range(epochs)}}`"
             )
+            repair = f".mix(*others, weights={{epoch * rows: {weights}(epoch) for epoch in range(epochs)}})"
         elif not by_steps and any(never_ends(source) and find_reshuffle(source) is None for source in node.inputs):
             message = (
                 "each epoch begins the inputs again, so it has the same first rows of those that are not shuffled; put "
                 "`.shuffle()` before `.repeat()`"
             )
+            repair = f".mix(*(other.shuffle().repeat() for other in others), weights={weights})"
         if message is not None:
-            warn(f"`{node_code(node).lstrip('.')}`: {message}", PlanWarning, node.call_site)
+            text = f"`{node_code(node).lstrip('.')}`: {message}"
+            yield Finding("fixed-weights", "warning", node.call_site, text, repair)
 
 
 def _common_schema(stage: StageView) -> pa.Schema | None:

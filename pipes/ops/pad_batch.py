@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from ..core.checks import check_int
 from ..core.code import value_code
-from ..core.operator import StageView
 from ..core.rows import Array, Column, Rows, grid, is_grid, read_only
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
 from ._shared import not_a_batch
@@ -225,9 +224,6 @@ class PadBatch(BatchMap):
     @property
     def row_function(self) -> Callable[..., object]:
         return Padding(self.value, self.names, self.to, self.multiple_of, self.lengths).batch
-
-    def remark(self, stage: StageView) -> None:
-        return None
 
     def call(self) -> str:
         values = {

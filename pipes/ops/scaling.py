@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 import numpy as np
 
 from ..core.code import step_code
+from ..core.findings import Finding
 from ..core.graph import Node, node_code, walk
 from ..core.operator import Operator, StageView
 from ..core.rows import Array, Column
-from ..errors import ArgumentError, ArgumentTypeError, PlanWarning, UnfitError, warn, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
 from ..stats.statistics import MeanStd, MinMax, spread
 from ..stats.stats import Stats
 from ._column_operator import ColumnConversion, check_column_names, map_numbers
@@ -272,12 +273,12 @@ def _warn_of_leakage(op: Operator, stage: StageView, fitted_on: str) -> None:
         here = json.loads(Fingerprint(split).pipe)
         if _division(here[-1][2]) not in divisions and _share_a_source(here, fitted):
             code = node_code(Node(split.op, split.inputs)).lstrip(".")
-            warn(
+            text = (
                 f"`{step_code(op, source=False)}`: the statistics are of the rows before `{code}`, so those of the "
-                "other parts have a share in them (leakage); fit them on the part for training, `fp.fit(train, ...)`",
-                PlanWarning,
-                stage.call_site,
+                "other parts have a share in them (leakage); fit them on the part for training, `fp.fit(train, ...)`"
             )
+            repair = f"stats = fp.fit(train, statistics)\ntrain{step_code(op, source=False)}"
+            Finding("leakage", "warning", stage.call_site, text, repair).warn()
             return
 
 

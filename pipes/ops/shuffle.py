@@ -14,11 +14,12 @@ from ..core.block import Block, join_origins, nbytes
 from ..core.checks import check_bool, check_int
 from ..core.context import Context, Generators
 from ..core.cursor import Cursor, Json, check_numbers
+from ..core.findings import Finding
 from ..core.operator import Amount, Input, Order, StageView
-from ..core.process import bytes_text, large_windows
+from ..core.process import bytes_text, large_windows, memory_budget
 from ..core.rows import BlockRows, Indices, have_one_signature, take_joined
 from ..engine.seeds import Permutation
-from ..errors import Origin, PlanError, PlanWarning, warn, with_call_site
+from ..errors import Origin, PlanError, with_call_site
 from ._shared import Rearranged
 
 if TYPE_CHECKING:
@@ -287,8 +288,10 @@ def _warn_if_large(stage: StageView, halves: list[Block], window: int, context: 
     size = sum(nbytes(block.rows) for block in halves) * window // rows * shards
     advice = large_windows(size)
     if advice is not None:
-        message = f"`shuffle(window={window})` holds about {bytes_text(size)} in {shards} windows of a rank; {advice}"
-        stage.memo("memory", lambda: warn(message, PlanWarning, stage.call_site))
+        text = f"`shuffle(window={window})` holds about {bytes_text(size)} in {shards} windows of a rank; {advice}"
+        smaller = max(1, window * (memory_budget() // 4) // size)
+        finding = Finding("memory", "warning", stage.call_site, text, f".shuffle(window={smaller})")
+        stage.memo("memory", finding.warn)
 
 
 def _leaves_at_once(random: np.random.Generator, rows: int) -> npt.NDArray[np.bool_]:

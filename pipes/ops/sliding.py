@@ -15,10 +15,11 @@ from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
+from ..core.findings import Finding
 from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.shared_rows import copier_of, shared
-from ..errors import PlanError, PlanWarning, warn, with_call_site
+from ..errors import PlanError, with_call_site
 from ._keys import Ints, Key, KeyNumbers, RowKey, check_key, check_named_key, key_numbers
 from ._shared import data_error
 
@@ -154,12 +155,11 @@ class Sliding(Operator):
             _drop_first(pending, keep)
             looked, has_changed = looked + len(block), has_changed or len(begins) > 1
             if has_changed and at == START and row == 0 and looked - len(block) < ROWS_WITHOUT_WINDOW <= looked:
-                warn(
+                text = (
                     f"`{call_code(self)}`: {ROWS_WITHOUT_WINDOW} rows give no window, because the key changes before "
-                    "there are enough rows of it; sort the rows by it, put `.load()` before, or give a smaller `size`",
-                    PlanWarning,
-                    stage.call_site,
+                    "there are enough rows of it; sort the rows by it, put `.load()` before, or give a smaller `size`"
                 )
+                Finding("no-windows", "warning", stage.call_site, text, f".load().{call_code(self)}").warn()
 
     def _spans(self, begins: Ints, rows: int, given: int) -> list[tuple[int, int]]:
         """The windows of series that begin at these rows; `given` is 1 if the first of them was given before."""

@@ -19,12 +19,13 @@ from ..core.checks import check_int
 from ..core.code import call_code, value_code
 from ..core.context import Context, mixed
 from ..core.cursor import Json
+from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.operator import Operator, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..core.skips import Skipped, SkippedRow
 from ..engine.seeds import Permutation
-from ..errors import ArgumentError, ArgumentTypeError, PlanError, PlanWarning, warn, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, PlanError, with_call_site
 from ._filter_rows import FilterResult, FilterRows
 from ._groups import Groups, put_into_parts
 from ._keys import (
@@ -568,13 +569,13 @@ class IndexedSplitPart(Rearranged, SplitPart):
         first = int((digests == groups.digests[group]).argmax())
         with closing(Context()) as context:
             keys, _ = keys_of(parted(stage.input.rows(range(first, first + 1), context)).values, self.key)
-        warn(
+        text = (
             f"`{call_code(self)}`: the group {keys[0]!r} has {groups.sizes[group]} rows, more than twice the "
             f"{goals[groups.parts[group]]:.0f} of its part; groups stay whole, so this part is too large and others "
-            "are too small",
-            PlanWarning,
-            stage.call_site,
+            "are too small"
         )
+        parts = max(2, int(len(digests) // groups.sizes[group]))
+        Finding("large-group", "warning", stage.call_site, text, f".split({parts}, key={self.key!r})").warn()
 
     def _by_class(self, stage: StageView, rows: int) -> Positions:
         """The rows class by class, in a random order within each class.

@@ -7,19 +7,14 @@ from typing import NamedTuple
 
 from ..core.block import row_width
 from ..core.checks import check_int
-from ..core.graph import Node, find_reshuffle, node_code, walk
-from ..core.operator import Columns, Order, Trait
+from ..core.graph import Node, node_code, walk
+from ..core.operator import Columns, Trait
 from ..core.process import bytes_text, large_windows
 from ..engine.run import unknown_length_reason
 from ..engine.stage import Stage
-from ..ops.slice import SliceBase
 from .division import SharedRead
+from .findings import other_rows, windows
 from .plan import Plan
-
-_OTHER_ROWS = (
-    "gives other rows in each epoch, because the rows before it are shuffled again; for fixed parts of the data use "
-    "`split`, or `shuffle(each_epoch=False)`"
-)
 
 
 class OperatorFacts(NamedTuple):
@@ -71,7 +66,7 @@ def head(plan: Plan) -> str:
 def remarks(plan: Plan, workers: int) -> list[str]:
     """What a resume runs again, the elements of the ranks, windows, and remarks of operators; each once."""
     lines = [_resume(plan), *_ranks(plan), *_windows(plan), *_remarks(plan)]
-    for read in plan.shared_reads():
+    for read in plan.shared_reads().values():
         times = _times(read, plan.world_size, workers)
         lines.append(f"several shards read: {read.reason}; it is read {times}")
     return list(dict.fromkeys(lines))
@@ -164,23 +159,15 @@ def _ranks(plan: Plan) -> list[str]:
 def _windows(plan: Plan) -> list[str]:
     """The rows that a rank holds in the windows of its shards, and their bytes if rows have one size."""
     lines: list[str] = []
-    undivided = {node for point in plan.shard_points() for node in walk(point)}  # such as what `load` reads
-    for node in walk(plan.root):
-        window = node.op.lookback()
-        if not node.inputs or node.op.order is not Order.REORDERS or node.indexed or not window:
-            continue
-        stage = plan.stage_of(node)
-        if stage.input.length is not None:
-            window = min(window, -(-stage.input.length // (1 if node in undivided else plan.shards)))
+    for node, window, shards in windows(plan):
         call = f"`{node_code(node).lstrip('.')}`"
-        if node in undivided:
-            held, line = window, f"memory: each process holds up to {window} rows for {call}, which it runs on all rows"
-        else:
-            shards = len(plan.rank_shards)
+        if shards:
             held = shards * window
             line = f"memory: a rank holds up to {held} rows for {call}, {window} in each of {shards} shard"
             line += "s" * (shards > 1)
-        width = row_width(stage.schema)
+        else:
+            held, line = window, f"memory: each process holds up to {window} rows for {call}, which it runs on all rows"
+        width = row_width(plan.stage_of(node).schema)
         if width is not None:
             size = held * width
             line = "; ".join(filter(None, [f"{line}, {bytes_text(size)} in all", large_windows(size)]))
@@ -192,13 +179,11 @@ def _remarks(plan: Plan) -> list[str]:
     """The remarks of operators, each once, with the calls that it is about."""
     calls: dict[str, list[str]] = {}
     for node in walk(plan.root):
-        remarks = [node.op.remark(plan.stage_of(node))]
-        if isinstance(node.op, SliceBase) and find_reshuffle(node.inputs[0]) is not None:
-            remarks.append(_OTHER_ROWS)
-        for remark in remarks:
-            if remark is not None:
-                calls.setdefault(remark, []).append(f"`{node_code(node).lstrip('.')}`")
-    return [f"{', '.join(dict.fromkeys(names))}: {remark}" for remark, names in calls.items()]
+        remark = node.op.remark(plan.stage_of(node))
+        if remark is not None:
+            calls.setdefault(remark, []).append(f"`{node_code(node).lstrip('.')}`")
+    said = [f"{', '.join(dict.fromkeys(names))}: {remark}" for remark, names in calls.items()]
+    return [*said, *(finding.text for finding in other_rows(plan))]
 
 
 def _times(read: SharedRead, world_size: int, workers: int) -> str:

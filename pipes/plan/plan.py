@@ -311,8 +311,8 @@ class Plan:
             path.append(path[-1].inputs[0])
         return path[::-1]
 
-    def shared_reads(self) -> list[SharedRead]:
-        """The inputs that several shards or processes read."""
+    def shared_reads(self) -> dict[Node, SharedRead]:
+        """The inputs that several shards or processes read, by the node that makes their rows."""
         if self.shards > 1:
             self.shard_stage(self.rank)
         reads = {
@@ -324,7 +324,7 @@ class Plan:
             if node.op.trait is Trait.EACH_PROCESS
         }
         reads |= {**self._sharding.shared_reads, **self._shared_units(self.shards)}
-        return [read._replace(size=self._bytes_below(node)) for node, read in reads.items()]
+        return {node: read._replace(size=self._bytes_below(node)) for node, read in reads.items()}
 
     def _shared_units(self, shards: int) -> dict[Node, SharedRead]:
         """The units that several shards would read if there were `shards`, by the nodes that expand them."""

@@ -109,7 +109,6 @@ def test_explain(capsys):
     assert "streamed, length unknown; 16 virtual shards" in said
     assert "columns become Python rows here" in said
     assert "-- divided here among 16 shards, by index --" in said
-    assert "are not keyed" not in said  # `dict` cannot draw at random
     assert "4 rows of `shuffle`, 2 rows of `batch`, one block" in said
     fp.from_iterable([1, 2]).batch(2).explain(world_size=2)
     assert "it is read 2 times" in capsys.readouterr().out

@@ -102,15 +102,6 @@ def test_an_indexed_pipe_runs_nothing_again() -> None:
     assert text[-1] == "resume: by index, runs nothing again"
 
 
-def test_a_remark_stands_once_for_all_calls_that_it_is_about() -> None:
-    pipe = streamed().map(add).map(str).map(lambda x, rng: x, rng=True).map(double).map(double)
-    remarks = [line for line in lines(pipe) if "keyed" in line]
-    assert remarks == [
-        "`map(add)`, `map(double)`: random draws of its own are not keyed, so they would differ after a resume; "
-        "see `rng=`"
-    ]
-
-
 def test_the_place_where_rows_are_divided() -> None:
     assert "  -- divided here among 4 shards, by index --" in lines(streamed(), shards=4)
     assert "  -- divided here among 1 shard, row by row --" in lines(streamed().take(3))

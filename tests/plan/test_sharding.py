@@ -182,7 +182,7 @@ def test_units_are_divided_evenly_and_few_are_shared(units, shards):
 
 def test_processes_that_share_no_unit_read_nothing_twice():
     pipe = fp.from_sequence(range(4)).flat_map(range).shuffle(window=4)
-    (shared,) = plan(pipe, workers=2).shared_reads()
+    (shared,) = plan(pipe, workers=2).shared_reads().values()
     assert sum(len(unit.shards) for unit in shared.units) == 8
     assert shared.times(1, 1) == 1 and shared.repeated(1, 1) == 0
     assert shared.times(1, 8) == 2 and shared.repeated(1, 8) == 1
@@ -204,7 +204,9 @@ def test_what_is_read_again_is_known_before(units, ranks, shards):
         parts = [list(fp.Loader(pipe, rank=rank, **options)) for rank in range(ranks)]
     assert sorted(sum(parts, [])) == list(range(units * 100))
     again = (len(reads) - units) / units
-    expected = [read.repeated(ranks, 0) for read in plan(pipe, world_size=ranks, shards=ranks * shards).shared_reads()]
+    expected = [
+        read.repeated(ranks, 0) for read in plan(pipe, world_size=ranks, shards=ranks * shards).shared_reads().values()
+    ]
     assert sum(expected) == pytest.approx(again)
     assert [f"{again:.0%} of the input is read again" in str(warning.message) for warning in caught] == [True] * (
         again > 0.1001
@@ -289,7 +291,7 @@ def test_ranges_of_text_are_cut_again_for_many_shards(tmp_path, shards, shuffled
         pipe = pipe.shuffle(window=20)
     keys = sorted(row["key"] for row in pipe)
     whole_plan = plan(pipe, shards=shards)
-    assert whole_plan.shared_reads() == []
+    assert whole_plan.shared_reads() == {}
     loader = fp.Loader(pipe, shards=shards)
     first = iter(loader)
     taken = [next(first)["key"] for _ in range(1000)]

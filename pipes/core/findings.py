@@ -1,0 +1,63 @@
+"""`Finding`: something about a pipe that costs its user, with the code that repairs it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..errors import CallSite, PlanWarning, call_site, shown
+
+Severity: TypeAlias = Literal["error", "warning", "hint"]
+"""What happens if nothing is repaired:
+
+    error    the pipe, or a loader with these arguments, fails
+    warning  other rows come than are meant, or the cost is far higher than it need be
+    hint     it would be faster
+"""
+
+
+class Finding(NamedTuple):
+    """Something about a pipe that costs its user.
+
+    Attributes:
+        rule: the name of the rule, such as `unkeyed-draws`.
+        severity: "error", "warning" or "hint".
+        where: the line of the user's code that it is about; None if it is about the whole pipe.
+        text: what it is, what it costs, and what to do.
+        repair: that as code. If it begins with a dot, it replaces the call at `where`, or follows it if that begins
+            the pipe. Otherwise `pipe` in it is the whole pipe, and `source` the pipe up to the call at `where`.
+    """
+
+    rule: str
+    severity: Severity
+    where: CallSite | None
+    text: str
+    repair: str
+
+    def __str__(self) -> str:
+        where = "" if self.where is None else f"{self.where}: "
+        repair = self.repair.replace("\n", "\n      ")
+        return shown(f"{where}{self.severity}: {self.rule}\n  {self.text}\n  repair:\n      {repair}")
+
+    def warn(self) -> None:
+        """Warn of it at the user's line."""
+        where = self.where or call_site()
+        if where is None:
+            warnings.warn(FoundWarning(self), stacklevel=2)
+        else:
+            warnings.warn_explicit(FoundWarning(self), None, where.file, where.line)
+
+
+class FoundWarning(PlanWarning):
+    """A warning of a finding.
+
+    Attributes:
+        finding: what was found.
+    """
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(shown(finding.text))
+        self.finding = finding
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.finding,)

@@ -1,0 +1,91 @@
+"""What a plan alone shows to be costly: a loader warns of it, and `explain` and `check` say it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..core.findings import Finding
+from ..core.graph import Node, find_reshuffle, node_code, walk
+from ..core.operator import Order
+from ..core.process import bytes_text
+from ..ops.shuffle import Shuffle
+from ..ops.slice import SliceBase
+from .division import SharedRead
+from .plan import Plan
+
+MAX_READ_AGAIN, MAX_BYTES_READ_AGAIN = 0.1, 2**20
+"""The part of an input, and its bytes, that may be read again in each epoch without a word."""
+
+
+def read_again(plan: Plan, workers: int) -> Iterator[Finding]:
+    """Inputs of which several processes read the same."""
+    for node, read in plan.shared_reads().items():
+        again = read.repeated(plan.world_size, workers)
+        if again <= MAX_READ_AGAIN or (read.size is not None and again * read.size <= MAX_BYTES_READ_AGAIN):
+            continue
+        cost = "" if read.size is None else f", {bytes_text(int(again * read.size))},"
+        advice, repair = _read_less(plan, node, read, workers)
+        text = f"{again:.0%} of the input{cost} is read again in each epoch, because {read.reason}; {advice}"
+        yield Finding("few-units" if read.units else "read-again", "warning", node.call_site, text, repair)
+
+
+def _read_less(plan: Plan, node: Node, read: SharedRead, workers: int) -> tuple[str, str]:
+    """How to read it less often, in words and as code."""
+    write = 'fp.write_parquet(source, "rows", rows_per_file=10_000)\npipe = fp.read_parquet("rows")'
+    if read.units is None:
+        if read.can_dispatch and workers > 1:
+            advice = f"put `dispatch()` after it, so that one process of each rank reads it, or {read.repair}"
+            return advice, f"{node_code(node) if node.inputs else ''}.dispatch()"
+        return read.repair, write
+    shards = plan.shards_for_whole_units(workers, MAX_READ_AGAIN)
+    if shards is None:
+        return "write it in smaller files or row groups", write
+    reading = f"workers={workers}, " if workers else ""
+    advice = f"give the loader `shards={shards}`, or write it in smaller files or row groups"
+    return advice, f"fp.Loader(pipe, {reading}shards={shards})"
+
+
+def other_rows(plan: Plan) -> Iterator[Finding]:
+    """Slices of rows that are shuffled again in each epoch."""
+    for node in walk(plan.root):
+        if isinstance(node.op, SliceBase) and (shuffle := find_reshuffle(node.inputs[0])) is not None:
+            text = (
+                f"`{node_code(node).lstrip('.')}`: gives other rows in each epoch, because the rows before it are "
+                "shuffled again; for fixed parts of the data use `split`, or `shuffle(each_epoch=False)`"
+            )
+            window = shuffle.op.window if isinstance(shuffle.op, Shuffle) else None
+            arguments = f"window={window}, each_epoch=False" if window else "each_epoch=False"
+            yield Finding("other-rows", "warning", shuffle.call_site, text, f".shuffle({arguments})")
+
+
+class Windows(NamedTuple):
+    """The rows that an operator holds.
+
+    Attributes:
+        node: the operator.
+        rows: in each shard.
+        shards: of a rank; 0 if each process runs the operator on all rows.
+    """
+
+    node: Node
+    rows: int
+    shards: int
+
+    @property
+    def held(self) -> int:
+        """The rows that a rank holds; or each of its processes, if they run it on all rows."""
+        return self.rows * max(1, self.shards)
+
+
+def windows(plan: Plan) -> Iterator[Windows]:
+    """The operators that hold rows to change their order."""
+    undivided = {node for point in plan.shard_points() for node in walk(point)}  # such as what `load` reads
+    for node in walk(plan.root):
+        window = node.op.lookback()
+        if not node.inputs or node.op.order is not Order.REORDERS or node.indexed or not window:
+            continue
+        length = plan.stage_of(node).input.length
+        if length is not None:
+            window = min(window, -(-length // (1 if node in undivided else plan.shards)))
+        yield Windows(node, window, 0 if node in undivided else len(plan.rank_shards))

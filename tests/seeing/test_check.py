@@ -1,0 +1,391 @@
+"""`pipe.check()`: each rule on a pipe that breaks it and on one that does not; its repair runs, and repairs.
+
+A repair that begins with a dot is chained to `source`, the pipe before the call; other code sees the whole `pipe`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, PlanWarning, SourceError
+
+from ..support import seeing
+from ..support.seeing import Finding
+
+ROWS = fp.from_sequence(range(200))
+GENERATOR = np.random.default_rng(0)
+COUNT = 0
+MADE = None
+
+
+def jitter(x: float) -> float:
+    return x + random.random()
+
+
+def numpy_jitter(x: float) -> float:
+    return x + np.random.rand() + np.random.normal(size=2).sum()
+
+
+def own_jitter(x: float, rng: Any = None) -> float:
+    return x + (rng or GENERATOR).random()
+
+
+def outer_jitter(x: float) -> float:
+    return jitter(x)
+
+
+def unseeded(x: int, rng: Any = None) -> float:
+    return x + np.random.default_rng().random()
+
+
+def seeded(x: int) -> float:
+    return x + np.random.default_rng(x).random() + random.Random(x).random()
+
+
+def counted(x: int) -> int:
+    global COUNT
+    COUNT += 1
+    return x
+
+
+def made_once(x: int) -> int:
+    global MADE
+    if MADE is None:
+        MADE = 3
+    return x + MADE
+
+
+def with_a_lock() -> Callable[[int], int]:
+    lock = threading.Lock()
+
+    def locked(x: int) -> int:
+        with lock:
+            return x
+
+    return locked
+
+
+def fails(x: int) -> float:
+    return 1 / (x - 50)
+
+
+def enlarged(row: Any) -> Any:
+    return {"id": row["id"], "image": np.full((800, 800, 3), row["id"] % 256, np.uint8)}
+
+
+def slow(row: dict[str, Any]) -> dict[str, Any]:
+    time.sleep(0.0002)
+    return {**row, "y": row["x"] + 1}
+
+
+def is_rare(row: dict[str, Any]) -> bool:
+    return row["x"] % 10 == 0
+
+
+def is_rare_later(row: dict[str, Any]) -> bool:
+    return row["y"] % 10 == 0
+
+
+def scaled(row: dict[str, Any]) -> dict[str, Any]:
+    return {"x": np.log1p(row["x"]) * 2, "y": row["y"]}
+
+
+def shifted(row: dict[str, Any]) -> dict[str, Any]:
+    return {"x": row["x"] if row["x"] > 3 else 0, "y": row["y"]}
+
+
+def random_weights(epoch: int) -> list[float]:
+    return [0.5, 0.5]
+
+
+def records(folder: Path, labels: list[int]) -> fp.Pipe[Any]:
+    """Rows of one file, in the order of their labels."""
+    path = folder / "rows.parquet"
+    pq.write_table(pa.table({"x": np.arange(len(labels)), "label": labels}), path, row_group_size=250)
+    return fp.read_parquet(path)
+
+
+def numbers() -> fp.Pipe[Any]:
+    return fp.from_arrays({"x": np.arange(400), "y": np.zeros(400)})
+
+
+def ids() -> fp.Pipe[Any]:
+    return fp.from_iterable([{"id": n} for n in range(200)])
+
+
+def few_files(folder: Path, files: int = 3) -> fp.Pipe[Any]:
+    for number in range(files):
+        pq.write_table(pa.table({"x": np.random.default_rng(number).random(60_000)}), folder / f"{number}.parquet")
+    return fp.read_parquet(folder)
+
+
+def small_groups(folder: Path, rows: int) -> fp.Pipe[Any]:
+    table = pa.table({f"c{n}": np.arange(20_000) for n in range(8)})
+    pq.write_table(table, folder / "rows.parquet", row_group_size=rows, compression="gzip")
+    return fp.read_parquet(folder / "rows.parquet")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Pipes for one rule.
+
+    Attributes:
+        source: what comes before the call that the rule is about.
+        broken, right: that breaks the rule, and that does not.
+        options: of `check`.
+        machine: what the machine is made to look like.
+        names: that the repair uses.
+        right_options: of `check` of the right pipe, beside the others.
+    """
+
+    source: Callable[[Path], fp.Pipe[Any]]
+    broken: Callable[[fp.Pipe[Any]], fp.Pipe[Any]]
+    right: Callable[[fp.Pipe[Any]], fp.Pipe[Any]]
+    severity: str = "warning"
+    options: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)
+    right_options: dict[str, Any] = field(default_factory=dict)
+
+
+def rows(_: Path) -> fp.Pipe[Any]:
+    return ROWS
+
+
+def stream(_: Path) -> fp.Pipe[Any]:
+    return fp.from_iterable(range(200))
+
+
+def by_class(folder: Path) -> fp.Pipe[Any]:
+    return records(folder, np.repeat(np.arange(10), 400).tolist())
+
+
+def lines(folder: Path) -> fp.Pipe[Any]:
+    (folder / "a.txt").write_text("a\nb\n")
+    return fp.read_lines(folder / "a.txt")
+
+
+BIG = {number: str(number) * 4 for number in range(600_000)}
+
+CASES = {
+    "unkeyed-draws": Case(rows, lambda p: p.map(jitter), lambda p: p.map(seeded)),
+    "unkeyed-draws of NumPy": Case(rows, lambda p: p.map(numpy_jitter), lambda p: p.map(numpy_jitter, rng="global")),
+    "unkeyed-draws of a call": Case(rows, lambda p: p.map(outer_jitter), lambda p: p.map(abs)),
+    "unkeyed-draws of a generator": Case(rows, lambda p: p.map(own_jitter), lambda p: p.map(own_jitter, rng=True)),
+    "unkeyed-draws without a seed": Case(rows, lambda p: p.map(unseeded), lambda p: p.map(seeded)),
+    "cache-order": Case(rows, lambda p: p.map(jitter).cache(), lambda p: p.cache().map(jitter)),
+    "cache-order of load": Case(
+        stream, lambda p: p.map(own_jitter, rng=True).load(), lambda p: p.load().map(own_jitter, rng=True)
+    ),
+    "global-state": Case(rows, lambda p: p.map(counted), lambda p: p.map(made_once)),
+    "large-captures": Case(
+        rows, lambda p: p.map(BIG.get), lambda p: p.map({1: "a"}.get), options={"workers": 2, "rows": 10}
+    ),
+    "unpicklable": Case(rows, lambda p: p.map(with_a_lock()), lambda p: p.map(abs), "error", {"workers": 2}),
+    "failing-row": Case(rows, lambda p: p.map(fails), lambda p: p.map(fails, on_error="skip"), "error"),
+    "other-rows": Case(rows, lambda p: p.shuffle().take(5), lambda p: p.shuffle(each_epoch=False).take(5)),
+    "uneven-ranks": Case(rows, lambda p: p.batch(150), lambda p: p.batch(2), "error", {"world_size": 3}),
+    "uneven-ranks of some rows": Case(rows, lambda p: p.batch(4), lambda p: p.batch(2), "warning", {"world_size": 4}),
+    "no-length": Case(
+        stream, lambda p: p.filter(bool).batch(2), lambda p: p.load().batch(2), "hint", {"world_size": 2}
+    ),
+    "read-again": Case(stream, lambda p: p.map(abs), lambda _: ROWS.map(abs), "warning", {"workers": 2, "shards": 2}),
+    "few-units": Case(
+        few_files, lambda p: p.shuffle(window=10), lambda _: ROWS.shuffle(window=10), "warning", {"world_size": 4}
+    ),
+    "fixed-weights": Case(
+        rows,
+        lambda p: p.shuffle().repeat().mix(ROWS.repeat(), weights=random_weights).take(100),
+        lambda p: p.shuffle().repeat().mix(ROWS.shuffle().repeat(), weights=random_weights).take(100),
+        names={"others": [ROWS], "random_weights": random_weights},
+    ),
+    "memory": Case(
+        lambda _: fp.from_iterable([b"x" * 1000] * 100),
+        lambda p: p.shuffle(window=1000),
+        lambda p: p.shuffle(window=2),
+        machine={"memory_budget": 2**18},
+    ),
+    "shm": Case(
+        rows,
+        lambda p: p.map(float).batch(100).map(np.array),
+        lambda p: p.batch(2),
+        "error",
+        {"workers": 2},
+        {"memory_budget": 4 * 2**9},
+    ),
+    "open-files": Case(
+        lines,
+        lambda p: p.mix(*[p] * 99),
+        lambda p: p,
+        "error",
+        {"rows": 0, "shards": 16},
+        {"open_files": 256},
+    ),
+    "workers-over-cpus": Case(
+        rows,
+        lambda p: p.map(abs),
+        lambda p: p,
+        "hint",
+        {"workers": 3},
+        {"available_cpus": 2.0},
+        right_options={"workers": 2},
+    ),
+    "sorted-classes": Case(by_class, lambda p: p.shuffle(window=100), lambda p: p.load().shuffle()),
+    "decode-before-shuffle": Case(
+        lambda _: ids(),
+        lambda p: p.map(enlarged).shuffle(window=200),
+        lambda p: p.shuffle(window=200).map(enlarged),
+        options={"rows": 16},
+    ),
+    "filter-late": Case(
+        lambda _: numbers(), lambda p: p.map(slow).filter(is_rare), lambda p: p.map(slow).filter(is_rare_later), "hint"
+    ),
+    "filter-late behind a window": Case(
+        by_class,
+        lambda p: p.shuffle(window=10_000).filter(pc.field("x") > 3900),
+        lambda p: p.filter(pc.field("x") > 3900).shuffle(window=10_000),
+        "hint",
+        names={"x": pc.field("x")},
+    ),
+    "row-map-vectorisable": Case(lambda _: numbers(), lambda p: p.map(scaled), lambda p: p.map(shifted), "hint"),
+    "slow-files": Case(lambda folder: small_groups(folder, 400), lambda p: p, lambda _: ROWS, "hint"),
+}
+
+
+def found(case: Case, pipe: fp.Pipe[Any], rule: str, **more: Any) -> list[Finding]:
+    findings = pipe.check(**{**case.options, **more})
+    return [finding for finding in findings if finding.rule == rule]
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def look(
+        memory_budget: int | None = None, available_cpus: float | None = None, open_files: int | None = None
+    ) -> None:
+        if memory_budget is not None:
+            monkeypatch.setattr(seeing.process, "memory_budget", lambda: memory_budget)
+            monkeypatch.setattr(seeing.machine, "memory_budget", lambda: memory_budget)
+        if available_cpus is not None:
+            monkeypatch.setattr(seeing.machine, "available_cpus", lambda: available_cpus)
+        if open_files is not None:
+            import resource
+
+            monkeypatch.setattr(resource, "getrlimit", lambda _: (open_files, resource.RLIM_INFINITY))
+            monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+
+    return look
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_finds_a_pipe_that_breaks_it_and_no_other(
+    name: str, tmp_path: Path, machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, rule = CASES[name], name.split()[0]
+    machine(**case.machine)
+    monkeypatch.chdir(tmp_path)
+    source = case.source(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        broken = case.broken(source)
+        (finding,) = found(case, broken, rule)
+        assert found(case, case.right(source), rule, **case.right_options) == []
+    assert finding.severity == case.severity
+    assert str(finding).splitlines()[0].endswith(f"{case.severity}: {rule}")
+    if finding.where is not None:
+        assert finding.where.file == __file__
+    repaired = run_repair(finding, case, source, broken)
+    if isinstance(repaired, fp.Pipe):
+        assert found(case, repaired, rule, **case.right_options) == []
+        repaired.head(3)
+    elif isinstance(repaired, fp.Loader):
+        with repaired:
+            next(iter(repaired))
+
+
+def run_repair(finding: Finding, case: Case, source: fp.Pipe[Any], pipe: fp.Pipe[Any]) -> object:
+    """Run the code of a repair: what it says about the pipe, a loader that it makes, or None."""
+    names: dict[str, Any] = {**globals(), **case.names, "function": scaled, "source": source, "pipe": pipe}
+    code = finding.repair
+    if code.startswith("."):
+        return eval(f"source{code}", names)
+    if finding.rule == "global-state":
+        before, names["loader"] = COUNT, fp.Loader(source)
+        exec(code, names)
+        assert COUNT - before == len(ROWS)
+        return None
+    if code.startswith("fp.Loader"):
+        return eval(code, names)
+    exec(code, names)
+    return names["pipe"] if names["pipe"] is not pipe else None
+
+
+def test_rows_0_looks_at_no_data() -> None:
+    looks: list[int] = []
+
+    def noted(x: int) -> int:
+        looks.append(x)
+        return 1 // (x - 3)
+
+    pipe = ROWS.map(noted)
+    assert [finding.rule for finding in pipe.check(rows=0)] == []
+    assert looks == []
+    assert [finding.rule for finding in pipe.check(rows=3)] == []
+    assert [finding.rule for finding in pipe.check(rows=4)] == ["failing-row"]
+
+
+def test_errors_come_first_and_a_warning_of_the_plan_is_a_finding() -> None:
+    pipe = ROWS.map(fails).map(jitter).batch(4)
+    findings = pipe.check(world_size=4)
+    assert [(finding.rule, finding.severity) for finding in findings] == [
+        ("failing-row", "error"),
+        ("unkeyed-draws", "warning"),
+        ("uneven-ranks", "warning"),
+    ]
+    assert findings[0] is next(iter(findings)) and len(findings[:2]) == 2
+    assert str(findings).count("repair:") == 3
+    assert repr(ROWS.check()) == "nothing found"
+    with pytest.warns(PlanWarning, match="of 50 elements are left out of an epoch") as caught:
+        next(iter(fp.Loader(ROWS.map(abs).batch(4), rank=0, world_size=4)))
+    assert caught[0].message.finding == findings[2]  # type: ignore[union-attr]
+
+
+def test_what_an_operator_warns_of_once_is_found_each_time() -> None:
+    pipe = fp.from_sequence([{"g": int(n > 10), "x": n} for n in range(100)]).split(4, key="g")[0]
+    with pytest.raises(fp.errors.PlanError):
+        pipe.check()
+    pipe = fp.from_sequence([{"g": n // 2 if n < 40 else 99, "x": n} for n in range(100)]).split(4, key="g")[0]
+    for _ in range(2):
+        (finding,) = pipe.check()
+        assert finding.rule == "large-group"
+        assert len(eval(f"source{finding.repair}", {"source": fp.from_sequence([{"g": 1}, {"g": 2}])})) == 2
+
+
+def test_arguments_and_a_pipe_without_a_plan() -> None:
+    for arguments in ({"world_size": 0}, {"workers": -1}, {"rows": -1}, {"shards": 0}):
+        with pytest.raises(ArgumentError, match=f"`{next(iter(arguments))}` must be >="):
+            ROWS.check(**arguments)
+    with pytest.raises(SourceError, match=r"none\.txt"):
+        fp.read_lines("none.txt").check()
+
+
+def test_a_finding_travels_with_its_warning() -> None:
+    finding = Finding("memory", "warning", None, "text", ".shuffle(window=2)")
+    with pytest.warns(PlanWarning, match="^text$") as caught:
+        finding.warn()
+    message = caught[0].message
+    assert pickle.loads(pickle.dumps(message)).finding == finding
