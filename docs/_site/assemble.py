@@ -33,7 +33,7 @@ SIDEBAR: Mapping[str, tuple[str, ...]] = {
     "Guides: training": tuple(
         f"guides/{page}"
         for page in (
-            *("slow", "pictures", "how-fast", "epochs", "resume", "refused-states", "workers", "services"),
+            *("check", "slow", "pictures", "how-fast", "epochs", "resume", "refused-states", "workers", "services"),
             *("ranks", "ranks-streams", "ranks-files", "ranks-resume", "trainers", "dataloader", "ray"),
         )
     ),

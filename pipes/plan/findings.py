@@ -48,15 +48,18 @@ def _read_less(plan: Plan, node: Node, read: SharedRead, workers: int) -> tuple[
 
 def other_rows(plan: Plan) -> Iterator[Finding]:
     """Slices of rows that are shuffled again in each epoch."""
+    slices: dict[Node, list[str]] = {}
     for node in walk(plan.root):
         if isinstance(node.op, SliceBase) and (shuffle := find_reshuffle(node.inputs[0])) is not None:
-            text = (
-                f"`{node_code(node).lstrip('.')}`: gives other rows in each epoch, because the rows before it are "
-                "shuffled again; for fixed parts of the data use `split`, or `shuffle(each_epoch=False)`"
-            )
-            window = shuffle.op.window if isinstance(shuffle.op, Shuffle) else None
-            arguments = f"window={window}, each_epoch=False" if window else "each_epoch=False"
-            yield Finding("other-rows", "warning", shuffle.call_site, text, f".shuffle({arguments})")
+            slices.setdefault(shuffle, []).append(f"`{node_code(node).lstrip('.')}`")
+    for shuffle, calls in slices.items():
+        text = (
+            f"{', '.join(dict.fromkeys(calls))}: gives other rows in each epoch, because the rows before it are "
+            "shuffled again; for fixed parts of the data use `split`, or `shuffle(each_epoch=False)`"
+        )
+        window = shuffle.op.window if isinstance(shuffle.op, Shuffle) else None
+        arguments = f"window={window}, each_epoch=False" if window else "each_epoch=False"
+        yield Finding("other-rows", "warning", shuffle.call_site, text, f".shuffle({arguments})")
 
 
 class Windows(NamedTuple):

@@ -98,6 +98,36 @@ def test_verify(run: Run) -> None:
     assert code == 1 and error.startswith("feedpipe: none.jsonl is not there")
 
 
+CHECKED = """
+import random
+
+import feedpipe as fp
+
+def jitter(x):
+    return x + random.random()
+
+fine = fp.from_sequence(range(20)).batch(5)
+draws = fp.from_sequence(range(20)).map(jitter)
+uneven = fp.from_sequence(range(20)).batch(15)
+"""
+
+
+def test_check(run: Run) -> None:
+    Path("train_checked.py").write_text(CHECKED, encoding="utf-8")
+    assert run("check", "train_checked:fine") == (0, "nothing found\n", "")
+    code, printed, errors = run("check", "train_checked:draws")
+    assert (code, errors) == (0, "")
+    assert printed.startswith("train_checked.py:10: warning: unkeyed-draws\n  `map(jitter)` draws with `random.random`")
+    assert printed.endswith('  repair:\n      .map(jitter, rng="global")\n')
+    code, strict, errors = run("check", "train_checked:draws", "--strict", "--rows", "0")
+    assert (code, strict, errors) == (1, printed, "feedpipe: 1 of 1 findings must be repaired\n")
+    code, printed, errors = run("check", "train_checked:uneven", "--world-size", "3")
+    assert (code, errors) == (1, "feedpipe: 1 of 1 findings must be repaired\n")
+    assert printed.startswith("error: uneven-ranks\n  a rank has no element at all")
+    code, printed, errors = run("check", "train_checked:fine", "--workers", "-1")
+    assert (code, printed) == (1, "") and errors.startswith("feedpipe: `workers` must be >= 0 but got: -1")
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [

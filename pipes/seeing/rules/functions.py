@@ -16,7 +16,7 @@ import numpy as np
 from ...core.code import value_code
 from ...core.findings import Finding
 from ...core.graph import Node, node_code, walk
-from ...core.operator import Boundary, Operator
+from ...core.operator import Operator, Trait
 from ...core.process import bytes_text
 from ...plan.function_values import FunctionValues, closure, global_names, global_reads, short_name
 from ...plan.plan import worker_graph
@@ -63,7 +63,7 @@ def unkeyed_draws(view: CheckedPipe) -> Iterator[Finding]:
 def early_draws(view: CheckedPipe) -> Iterator[Finding]:
     """Draws before an operator that keeps the rows of the first epoch for all."""
     for node in view.nodes:
-        if node.op.kind != "cache" and node.op.boundary is not Boundary.EACH_PROCESS:
+        if node.op.kind != "cache" and node.op.trait is not Trait.EACH_PROCESS:
             continue
         for below in walk(node.inputs[0]):
             keyed = getattr(below.op, "rng", False) is not False
@@ -121,7 +121,7 @@ def unpicklable(view: CheckedPipe) -> Iterator[Finding]:
 # Draws
 
 
-class _Draw(NamedTuple):
+class Draw(NamedTuple):
     """A draw without a key.
 
     Attributes:
@@ -133,21 +133,22 @@ class _Draw(NamedTuple):
     is_global: bool
 
 
-def _draw_of(node: Node) -> _Draw | None:
+def _draw_of(node: Node) -> Draw | None:
     if getattr(node.op, "rng", None) is not False:
         return None
-    return next((draw for function in _functions_of(node.op) if (draw := _draw_in(function)) is not None), None)
+    return next((draw for function in _functions_of(node.op) if (draw := draw_in(function)) is not None), None)
 
 
-def _draw_in(function: FunctionType) -> _Draw | None:
+def draw_in(function: FunctionType) -> Draw | None:
+    """The first draw without a key in the code of a function."""
     if "generator" in _keywords(function):
         return None  # torch takes a generator by this name
     for path in sorted(global_reads(function)):
         value, names = _value_of(path, function)
         if _draws(value) and not _gets_a_seed(function, names[-1]):
-            return _Draw(path, names[-1] not in _GENERATORS)
+            return Draw(path, names[-1] not in _GENERATORS)
     outside = {name: function.__globals__.get(name) for name in global_names(function)} | closure(function)
-    return next((_Draw(name, False) for name, value in outside.items() if isinstance(value, _generators())), None)
+    return next((Draw(name, False) for name, value in outside.items() if isinstance(value, _generators())), None)
 
 
 def _generators() -> tuple[type, ...]:
@@ -164,7 +165,7 @@ def _draws(value: object) -> bool:
         return True
     if value is random.Random:
         return True
-    if value in (np.random.default_rng, np.random.RandomState):
+    if value is np.random.default_rng or value is np.random.RandomState:
         return True
     if owner is not None and owner is getattr(np.random.mtrand, "_rand", None):
         return getattr(value, "__name__", "") not in ("seed", "get_state", "set_state")

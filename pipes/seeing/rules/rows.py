@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from itertools import pairwise
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -15,14 +16,10 @@ from ...core.graph import Node, node_code
 from ...core.operator import Order
 from ...core.process import bytes_text
 from ...engine.stage import Stage
-from ...errors import FeedpipeError, text_of
-from ...files.footers import FileUnit
-from ...files.parquet import Parquet
-from ...files.units import Parse, Units
+from ...errors import RowError, text_of
 from ...formats.expressions import is_expression
 from ...plan.findings import windows
 from ...plan.function_values import closure, global_names
-from ...storage.file import File
 from .functions import code_to_run
 
 if TYPE_CHECKING:
@@ -42,24 +39,22 @@ TIMED_ROWS = 256
 SLOW_ROW_SECONDS = 2e-5
 MUCH_FASTER = 3
 """Less is no reason to change a program."""
-SLOW_FILE, SLOW_FILE_SECONDS = 2, 0.002
-MAX_GROUPS, MAX_DECODED_BYTES = 64, 2**26
-"""What is decoded of a file for a trial."""
 
 
 def failing_row(view: CheckedPipe) -> Iterator[Finding]:
     """The first rows raise an error."""
-    root = view.plan.unsharded
-    error = view.sample(root).error
+    error = view.sample(view.plan.unsharded).error
     if error is None:
         return
-    if not isinstance(error, FeedpipeError):
-        raise error
-    failing = next((stage for stage in view.stages() if view.sample(stage).error is not None), root)
-    code = code_to_run(failing.node)
-    repair = f'{code[:-1]}{"" if code.endswith("()") else ", "}on_error="skip")'
+    failing = [stage for stage in view.stages() if view.sample(stage).error is not None]
+    if isinstance(error, RowError):
+        failing = [stage for stage in view.stages() if node_code(stage.node).lstrip(".") == error.operator.lstrip(".")]
+    repair = 'pipe.on_error("skip")'
+    if failing and any(field.name == "on_error" for field in fields(cast("Any", failing[0].op))):
+        code = code_to_run(failing[0].node)
+        repair = f'{code[:-1]}{"" if code.endswith("()") else ", "}on_error="skip")'
     text = f"the first rows fail: {' '.join(text_of(error).split())}"
-    yield Finding("failing-row", "error", failing.call_site, text, repair)
+    yield Finding("failing-row", "error", failing[0].call_site if failing else None, text, repair)
 
 
 def sorted_classes(view: CheckedPipe) -> Iterator[Finding]:
@@ -240,66 +235,12 @@ def _faster_on_columns(function: Callable[[Any], Any], rows: list[Any]) -> float
         if not isinstance(results, Mapping) or any(len(value) != len(rows) for value in results.values()):
             return None
         for name, values in results.items():
-            if not np.array_equal(np.asarray(values), np.asarray([row[name] for row in expected])):
-                return None
+            one_by_one = np.asarray([row[name] for row in expected])
+            if not np.array_equal(np.asarray(values), one_by_one) or (one_by_one == one_by_one[0]).all():
+                return None  # equal rows would hide that it mixes them
         if any(row.keys() != results.keys() for row in expected):
             return None
     except Exception:  # it needs one row
         return None
     times = (between - begin) / max(1e-9, end - between)
     return times if times >= MUCH_FASTER else None
-
-
-def slow_files(view: CheckedPipe) -> Iterator[Finding]:
-    """Parquet files that take long to decode because of how they were written."""
-    for stage in view.stages():
-        if not isinstance(stage.op, Parse) or not isinstance(stage.op.format, Parquet) or not view.rows:
-            continue
-        units = stage.input
-        while units.inputs and not isinstance(units.op, Units):
-            units = units.inputs[0]
-        first = view.sample(units, 1).rows
-        times = None
-        for unit in first:
-            if isinstance(unit, FileUnit) and unit.file.is_local():
-                times = _times_as_slow(unit.file, stage.op.format.names_to_read())
-        if times is None:
-            continue
-        text = (
-            f"`{stage.op.kind}`: {first[0].file.name} takes {times:.1f} times as long to decode as if "
-            "`fp.write_parquet` had written it, because of its compression, its encodings or its small row groups; "
-            "write the files once"
-        )
-        repair = 'fp.write_parquet(source, "rows")\npipe = fp.read_parquet("rows")'
-        yield Finding("slow-files", "hint", stage.call_site, text, repair)
-
-
-def _times_as_slow(file: File, columns: Sequence[str]) -> float | None:
-    """How many times as long the first row groups take to decode; None if they are large, or not slow."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with file.open() as stream:
-        opened: Any = pq.ParquetFile(stream)
-        groups = list(range(min(MAX_GROUPS, opened.metadata.num_row_groups)))
-        sizes = [opened.metadata.row_group(group).total_byte_size for group in groups]
-        names = [name for name in columns if name in opened.schema_arrow.names]
-        if not sizes or sum(sizes) > MAX_DECODED_BYTES or not names:
-            return None
-        seconds = _least_seconds(lambda: opened.read_row_groups(groups, columns=names, use_threads=False))
-        table = opened.read_row_groups(groups, columns=names, use_threads=False)
-    written: Any = pa.BufferOutputStream()
-    pq.write_table(table, written, compression="zstd")
-    again: Any = pq.ParquetFile(pa.BufferReader(written.getvalue()))
-    best = _least_seconds(lambda: again.read(use_threads=False))
-    return seconds / best if seconds > max(SLOW_FILE_SECONDS, SLOW_FILE * best) else None
-
-
-def _least_seconds(call: Callable[[], object]) -> float:
-    """The CPU seconds of this thread for a call, the least of three."""
-    seconds: list[float] = []
-    for _ in range(3):
-        begin = time.thread_time()
-        call()
-        seconds.append(time.thread_time() - begin)
-    return min(seconds)
