@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..check import Rule
+from .checked_pipe import Rule
 from .functions import early_draws, global_state, large_captures, unkeyed_draws, unpicklable
 from .machine import large_elements, large_windows, open_files, workers_over_cpus
 from .plan import no_length, other_rows, read_again, slow_files, uneven_ranks, weights_of_epochs

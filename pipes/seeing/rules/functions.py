@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,9 +21,7 @@ from ...core.process import bytes_text
 from ...plan.function_values import FunctionValues, closure, global_names, global_reads, short_name
 from ...plan.plan import worker_graph
 from ...services.transport.graph_file import pickled_size, sending_error
-
-if TYPE_CHECKING:
-    from ..check import CheckedPipe
+from .checked_pipe import CheckedPipe
 
 MAX_FUNCTIONS = 200
 """The most functions of one operator that are followed."""

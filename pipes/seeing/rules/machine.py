@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ...core.block import nbytes, row_width
 from ...core.findings import Finding
@@ -13,9 +12,7 @@ from ...core.process import available_cpus, bytes_text, element_memory, memory_b
 from ...core.process import large_windows as advice_on_windows
 from ...files.open_files import OpenFiles
 from ...plan.findings import windows
-
-if TYPE_CHECKING:
-    from ..check import CheckedPipe
+from .checked_pipe import CheckedPipe
 
 OTHER_FILES = 64
 """The files, sockets and libraries that a process has open besides those that it reads."""

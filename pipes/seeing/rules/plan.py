@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ...core.findings import Finding
 from ...engine.run import unknown_length_reason
@@ -14,9 +13,7 @@ from ...loading.schedule import Schedule
 from ...loading.state import Progress
 from ...ops.mix import fixed_weights
 from ...plan import findings
-
-if TYPE_CHECKING:
-    from ..check import CheckedPipe
+from .checked_pipe import CheckedPipe
 
 
 def read_again(view: CheckedPipe) -> Iterator[Finding]:

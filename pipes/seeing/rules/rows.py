@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from itertools import pairwise
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -20,10 +20,8 @@ from ...errors import RowError, text_of
 from ...formats.expressions import is_expression
 from ...plan.findings import windows
 from ...plan.function_values import closure, global_names
+from .checked_pipe import CheckedPipe, first_rows
 from .functions import code_to_run
-
-if TYPE_CHECKING:
-    from ..check import CheckedPipe
 
 Values: TypeAlias = dict[str, list[Any]]
 
@@ -178,8 +176,6 @@ def _verdicts(stage: Stage, rows: list[Any]) -> list[bool] | None:
 
 def _seconds_of(view: CheckedPipe, stage: Stage) -> float:
     """The seconds that an operator takes for a row, in this process."""
-    from ..check import first_rows
-
     count = min(view.rows, TIMED_ROWS)
     seconds: list[float] = []
     for timed in (stage, stage.input):
