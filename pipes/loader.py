@@ -6,7 +6,7 @@ import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast, overload
 
 import numpy as np
 
@@ -85,6 +85,8 @@ class Loader(Generic[T_co]):
         [0, 1, 2, 3, 4, 5]
     """
 
+    _is_users: ClassVar[bool] = True
+
     def __init__(
         self,
         pipe: Pipe[T_co],
@@ -114,6 +116,7 @@ class Loader(Generic[T_co]):
             shards=None if shards is None else check_int("shards", shards, least=1),
             steps=None if steps is None else check_int("steps", steps, least=1),
             even=even,
+            is_users=self._is_users,
         )
         if record is not None:
             from .seeing.record import Recorder
@@ -366,7 +369,7 @@ class Loader(Generic[T_co]):
         self._check_open()
         states = read_states(state)
         schedule = restored(states[0], lambda pipe: self._epochs.restore(pipe, lambda: self._schedule))
-        compare(states[0], schedule.signature, strict=strict)
+        compare(states[0], schedule.signature, strict=strict, advises=self._is_users)
         schedule = self._epochs.resume(schedule, shards_of_job(states, schedule.plan))
         progress = schedule.after_end(restore_job(states, schedule))
         # Nothing has changed up to here: a state that is refused ends no epoch.
@@ -465,6 +468,12 @@ class Loader(Generic[T_co]):
     def _check_open(self) -> None:
         if self._closed:
             raise LoaderError("this loader was closed; make a new one")
+
+
+class PassLoader(Loader[T_co]):
+    """A loader that the library makes for one pass, as of a write: no warning and no advice is about it."""
+
+    _is_users = False
 
 
 @overload

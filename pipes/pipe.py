@@ -201,9 +201,9 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         if service is None:
             with closing(Context()) as context:
                 return sum(map(len, remaining_blocks(self._stage().blocks(START, context))))
-        from .loader import Loader
+        from .loader import PassLoader
 
-        with Loader(self.batch(_COUNTED_ROWS).map(len), service, rank=0, world_size=1, even=None) as loader:
+        with PassLoader(self.batch(_COUNTED_ROWS).map(len), service, rank=0, world_size=1, even=None) as loader:
             return sum(loader)
 
     def to_table(self, limit: int | str = "1GiB") -> pa.Table:

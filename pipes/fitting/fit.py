@@ -26,7 +26,7 @@ from ..errors import (
     UnfitError,
     with_call_site,
 )
-from ..loader import Loader
+from ..loader import Loader, PassLoader
 from ..loading.ranks import RankSource
 from ..ops._shared import as_rows, existing_columns
 from ..ops.repeat import Repeat
@@ -115,9 +115,9 @@ def fit(
     path = None if resume is None else _path_of_rank(resume, rank, world_size)
     chain = _chain(pipe, statistics)
     loader: Loader[Any] = (
-        Loader(chain, service, workers=workers, rank=0, world_size=1, even=None)
+        PassLoader(chain, service, workers=workers, rank=0, world_size=1, even=None)
         if world_size == 1
-        else Loader(chain, service, workers=workers, group=group, even=None)
+        else PassLoader(chain, service, workers=workers, group=group, even=None)
     )
     summaries = ColumnSummaries(statistics)
     with loader:

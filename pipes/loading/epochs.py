@@ -65,6 +65,7 @@ class Epochs:
         shards: int | None,
         steps: int | None,
         even: Even,
+        is_users: bool = True,
     ) -> None:
         self.pipe = pipe
         self.service = service
@@ -73,6 +74,7 @@ class Epochs:
         self._seed = seed
         self.shards = shards
         self._even: Even = even
+        self._is_users = is_users
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
         self._job: Job | None = None
@@ -177,12 +179,13 @@ class Epochs:
         schedule = self._schedule_of_now(progress)
         if job is not None:
             job.compare(schedule.epoch_start(progress))
-        first_epochs.begin(schedule, progress, self._number)
+        if self._is_users:
+            first_epochs.begin(schedule, progress, self._number)
         return schedule, schedule.end(progress, warns=True)
 
     def ended(self, schedule: Schedule, progress: Progress) -> None:
         """Notes that an epoch has come to its end."""
-        if progress.epoch == 0:
+        if progress.epoch == 0 and self._is_users:
             first_epochs.end(schedule, self._number)
         if (times := self.times.epoch) is not None and log.isEnabledFor(logging.INFO):
             from ..seeing.verdict import RankView, verdict_of

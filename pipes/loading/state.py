@@ -622,7 +622,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def compare(saved: SavedState, signature: Signature, *, strict: bool) -> None:
+def compare(saved: SavedState, signature: Signature, *, strict: bool, advises: bool = True) -> None:
     """Compares the pipe and the seed of a state with those of a loader.
 
     Raises:
@@ -637,9 +637,8 @@ def compare(saved: SavedState, signature: Signature, *, strict: bool) -> None:
     if saved.seed != seed:
         lines.append(f"`seed` was {saved.seed} and is now {seed}")
     if lines and strict:
-        raise StateError(
-            "this state is of another loader: " + "; ".join(lines) + "; `strict=False` loads it in spite of that"
-        )
+        advice = "; `strict=False` loads it in spite of that" if advises else ""
+        raise StateError(f"this state is of another loader: {'; '.join(lines)}{advice}")
     for line in lines:
         warn(f"the state is loaded in spite of a difference: {line}", StateWarning)
     if saved.pipe == pipe:

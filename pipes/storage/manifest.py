@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 FORMAT = "feedpipe manifest"
 VERSION = 1
+MANIFEST = "_manifest.jsonl"
+"""The name of a manifest beside its files. It begins with `_`, so that no listing takes it for data."""
 
 _MAX_HEAD_BYTES = 2**24  # of the first line
 _BATCH_LINES = 2**14  # lines that are Python objects at the same time

@@ -21,6 +21,7 @@ from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, S
 from ..sources.list_files import ListFiles
 from ..storage.filesystem import Location, check_filesystem, describe, file_infos, locate
 from ..storage.manifest import (
+    MANIFEST,
     TEMPORARY_SUFFIX,
     Manifest,
     Output,
@@ -183,8 +184,6 @@ class OutputFile(io.RawIOBase):
         self._count_rows(rows)
 
 
-MANIFEST = "_manifest.jsonl"
-"""The name of a manifest beside its files. It begins with `_`, so that no listing takes it for data."""
 _PROGRESS = "_unfinished-"
 _LINE_BYTES = 200  # of a file in a manifest, about
 

@@ -13,7 +13,7 @@ from ..core.checks import check_int
 from ..core.progress_bar import ProgressBar
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentTypeError, StateError, with_call_site
-from ..loader import Loader
+from ..loader import PassLoader
 from ..loading.state import State
 from ..pipe import Pipe
 
@@ -144,6 +144,6 @@ class ChunkedRun:
         while len(self._chunks) > 1 and self._chunks[1][0] <= rows:
             self._chunks.popleft()
 
-    def _new_loader(self, chunk: int) -> Loader[Sequence[object]]:
+    def _new_loader(self, chunk: int) -> PassLoader[Sequence[object]]:
         pipe: Pipe[object] = Pipe(self.root.op, self.root.inputs, self.root.call_site)
-        return Loader(pipe.batch(chunk), workers=self._workers, rank=0, world_size=1)
+        return PassLoader(pipe.batch(chunk), workers=self._workers, rank=0, world_size=1)

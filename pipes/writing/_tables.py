@@ -213,9 +213,30 @@ def _try_array(values: Values, kind: pa.DataType | None) -> tuple[ArrowArray | N
     import pyarrow as pa
 
     try:
-        return _to_array(values, kind), None
+        try:
+            return _to_array(values, kind), None
+        except (pa.ArrowException, TypeError):
+            times = _with_arrow_times(values)
+            if times is values:
+                raise
+            return _to_array(cast("Values", times), kind), None
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         return None, error
+
+
+def _with_arrow_times(value: object) -> object:
+    """The value with the times of NumPy in units that Arrow has: days become dates, minutes seconds."""
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "mM":
+        unit, _ = np.datetime_data(cast("np.dtype[np.datetime64]", value.dtype))
+        if value.dtype.kind == "M" and unit in ("Y", "M", "W", "D"):
+            return value.astype("M8[D]").tolist()
+        return value.astype(f"{value.dtype.kind}8[s]") if unit in ("W", "D", "h", "m") else value
+    if isinstance(value, (list, tuple)):
+        items = [_with_arrow_times(item) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if isinstance(value, dict):
+        return {name: _with_arrow_times(item) for name, item in value.items()}
+    return value
 
 
 def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..core.checks import check_bool
 from ..core.progress_bar import ProgressBar
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
 from ..storage.file import File
-from ..storage.filesystem import check_filesystem, describe
-from ..storage.manifest import Manifest, read_manifest
+from ..storage.filesystem import check_filesystem, describe, file_infos, locate
+from ..storage.manifest import MANIFEST, Manifest, join_path, read_manifest
 from ..storage.tasks import in_threads
 
 _BATCH_FILES = 2**14  # files that are Python objects at the same time
@@ -26,7 +27,8 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None, progr
     size is looked up. The checksum is SHA-256, as `sha256sum` prints it.
 
     Args:
-        manifest: the path or URL of a manifest of `write_parquet`, `write_tar` or `list_files`.
+        manifest: the path or URL of a manifest of `write_parquet`, `write_tar` or `list_files`; or the folder that a
+            writer has filled.
         filesystem: a pyarrow or fsspec file system for the manifest and its files; without it, they are local paths or
             URLs.
         progress: on a terminal, shows the number of files.
@@ -51,7 +53,7 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None, progr
         raise ArgumentTypeError(with_call_site(f"`manifest` must be a path but got: {manifest!r}"))
     check_filesystem(filesystem)
     check_bool("progress", progress)
-    path = os.fspath(manifest)
+    path = _manifest_of(os.fspath(manifest), filesystem)
     expected = read_manifest(path, filesystem)
     first: FeedpipeError | None = None
     count = 0
@@ -64,6 +66,15 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None, progr
     if first is not None:
         kind = SourceError if isinstance(first, SourceError) else DataError
         raise kind(with_call_site(f"{count} of {len(expected.files)} files are not as {path} says: {first}")) from first
+
+
+def _manifest_of(path: str, filesystem: object) -> str:
+    """The path of a manifest, or of the one in a folder."""
+    place = locate(path, filesystem)
+    with suppress(OSError):  # reading it says what is wrong
+        if file_infos(place.filesystem, [place.path])[0].type.name == "Directory":
+            return join_path(path, MANIFEST, filesystem)
+    return path
 
 
 class _ExpectedFile(NamedTuple):

@@ -53,6 +53,14 @@ def test_a_loader_for_each_epoch_is_told_once(monkeypatch, caplog) -> None:
     assert "begins epoch 0 of a pipe" in message and "`loader.set_epoch(epoch)`" in message
 
 
+def test_a_write_is_no_loader_of_the_user(monkeypatch, caplog, tmp_path) -> None:
+    monkeypatch.setattr(epochs, "first_epochs", FirstEpochs())
+    pipe = numbers().shuffle().map(lambda x: {"x": x})
+    for name in "ab":
+        fp.write_parquet(pipe, tmp_path / name)
+    assert not caplog.messages
+
+
 class TestEpochs:
     def test_each_iter_begins_the_next_epoch(self, make):
         loader = make()

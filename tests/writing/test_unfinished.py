@@ -256,6 +256,15 @@ def test_types_stay_those_of_the_first_rows(tmp_path: Path) -> None:
         fp.write_parquet(pipe, tmp_path, rows_per_file=300)
 
 
+def test_a_call_for_another_pipe_says_what_differs(tmp_path: Path) -> None:
+    """The error of a loader has advice that no writer can follow."""
+    with mock.patch.object(DatasetWriter, "_forget_saved"), pytest.raises(DataError):
+        fp.write_parquet(INDEXED.map(with_a_value), tmp_path, rows_per_file=300)
+    with pytest.raises(ArgumentError, match=r"cannot go on with it: .* is now .*") as error:
+        fp.write_parquet(INDEXED.skip(1), tmp_path, rows_per_file=300)
+    assert "strict" not in str(error.value)
+
+
 def with_a_value(item: dict[str, Any]) -> dict[str, Any]:
     return item | {"value": "text" if item["id"] >= 512 else None if item["id"] > 300 else 1}
 

@@ -22,6 +22,12 @@ def test_files_that_are_right(manifest: str) -> None:
     fp.verify(Path(manifest))
 
 
+def test_the_folder_of_a_manifest(manifest: str, tmp_path: Path) -> None:
+    fp.verify(Path(manifest).parent)
+    with pytest.raises(MissingError, match="_manifest.jsonl is not there"):
+        fp.verify(tmp_path)
+
+
 def test_the_checksum_is_that_of_other_tools(manifest: str) -> None:
     entry = json.loads(Path(manifest).read_text().splitlines()[1])
     data = Path(manifest).with_name(entry["path"]).read_bytes()

@@ -129,6 +129,22 @@ def test_arrays_of_one_shape_come_back(tmp_path: Path, values: list[Any]) -> Non
         np.testing.assert_array_equal(row["x"], value)
 
 
+@pytest.mark.parametrize(
+    ("unit", "kind", "days"),
+    [("D", pa.date32(), 1), ("M", pa.date32(), 31), ("Y", pa.date32(), 365), ("h", pa.timestamp("ms"), 1 / 24)],
+)
+def test_times_of_numpy_that_arrow_has_no_unit_for(tmp_path: Path, unit: str, kind: Any, days: float) -> None:
+    times = [np.datetime64(0, unit), np.datetime64(1, unit), np.datetime64("NaT", unit)]
+    rows = [{"one": time, "some": [time], "array": np.array([time] * 2), "in": {"a": time}} for time in times] * 200
+    fp.write_parquet(fp.from_sequence(rows), tmp_path)
+    table = fp.read_parquet(tmp_path).to_table()
+    assert table.schema.field("one").type == kind
+    at = [datetime.datetime(1970, 1, 1), datetime.datetime(1970, 1, 1) + datetime.timedelta(days=days), None]
+    expected = [value.date() if value is not None and kind == pa.date32() else value for value in at]
+    for row, value in zip(table.to_pylist(), expected * 200, strict=True):
+        assert row == {"one": value, "some": [value], "array": [value] * 2, "in": {"a": value}}
+
+
 def test_tensors_come_back_as_arrays(tmp_path: Path) -> None:
     import torch
 
