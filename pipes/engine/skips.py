@@ -87,7 +87,7 @@ def _one_for_one(stage: _Around, at: Cursor, context: Context) -> Iterator[Block
                 yield first
                 continue
             row = block.slice(0, 1)
-            yield Block([skipped.before(next(iter(row.rows)))], row.at, row.end, row.origins)
+            yield _after(skipped, row)
             if len(block) == 1:
                 break
             block = block.slice(1, len(block))
@@ -123,9 +123,9 @@ def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
             continue
         skipped = Skipped(tuple(skips), is_row=False)
         skips.clear()
-        row = block.slice(0, 1)
+        row = _after(skipped, block.slice(0, 1))
         # A resume at its cursor comes to the skipped rows before it again.
-        yield Block([skipped.before(next(iter(row.rows)))], begin, row.end, row.origins)
+        yield Block(row.rows, begin, row.end, row.origins)
         if len(block) > 1:
             yield block.slice(1, len(block))
     if not skips:
@@ -135,6 +135,11 @@ def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
         context.leftovers[stage.name] = Block([*leftover.rows, skipped], leftover.at, leftover.end)
     else:
         yield Block([skipped], end, end.advance(1))
+
+
+def _after(skipped: Skipped, row: Block) -> Block:
+    """The block of one row, with a mark of the rows that were skipped before it; a row of a table stays one."""
+    return row.with_rows(Parted(row.rows, range(1), {0: skipped}, 1).merged(row.rows))
 
 
 def parted_cursor(at: Cursor, inputs: int) -> tuple[Cursor, list[int]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -478,3 +479,39 @@ def test_errors_of_arguments():
         fp.Retry(on=("OSError",))  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="makes a row of several rows, and some of them were skipped"):
         list(parsed().sliding(3))
+
+
+# Operators that know nothing of skipped rows.
+ON_TABLES = {
+    "filter": lambda rows: rows.filter(pc.field("x") >= 0),
+    "select": lambda rows: rows.select("x"),
+    "with_columns": lambda rows: rows.with_columns(y=pc.negate(pc.field("x"))),
+    "clip": lambda rows: rows.clip("x", high=20),
+    "drop_null": lambda rows: rows.drop_null(),
+    "split": lambda rows: rows.split({"train": 0.5, "val": 0.5})["train"],
+    "shuffle": lambda rows: rows.shuffle(window=8),
+    "take": lambda rows: rows.take(30),
+    "distinct": lambda rows: rows.distinct("x", last=5),
+    "concat": lambda rows: rows.concat(rows),
+    "mix": lambda rows: rows.mix(rows),
+    "repeat": lambda rows: rows.repeat(2),
+    "unbatch": lambda rows: rows.batch(4).unbatch(),
+    "cache": lambda rows: rows.cache("rows"),
+}
+
+
+@pytest.mark.parametrize("name", ON_TABLES)
+def test_a_skipped_row_of_a_table_leaves_the_others_columns(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{row}" for row in range(40)]
+    Path("good.csv").write_text("\n".join(["x", *lines]))
+    lines[13] = lines[27] = "thirteen"
+    Path("bad.csv").write_text("\n".join(["x", *lines]))
+    signatures = []
+    for path in ("good.csv", "bad.csv"):
+        rows = ON_TABLES[name](fp.read_csv(path, schema={"x": "int8"}, on_error="skip"))
+        batches = list(rows.batch(10).collate())
+        signatures.append({(column, values.dtype) for batch in batches for column, values in batch.items()})
+    assert signatures[0] == signatures[1]
