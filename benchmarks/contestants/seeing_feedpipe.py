@@ -21,6 +21,10 @@ from feedpipe.core import times
 MIN_PAIRS = 8
 
 
+def element(_: Path) -> fp.Pipe[Any]:
+    return fp.from_sequence(range(1))
+
+
 def rows(_: Path) -> fp.Pipe[Any]:
     return fp.from_sequence(range(100_000))
 
@@ -67,6 +71,7 @@ def jsonl(folder: Path) -> fp.Pipe[Any]:
 
 
 _PIPES: dict[str, Callable[[Path], fp.Pipe[Any]]] = {
+    "element": element,
     "rows": rows,
     "python": python,
     "columns": columns,
@@ -87,7 +92,9 @@ def measure(pipe: str, seconds: float) -> dict[str, Any]:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder, fp.Loader(_PIPES[pipe](Path(folder)), seed=1) as loader:
         _epoch(loader, seeing=True)
-        measured = [operator.measured for operator in loader.report().operators if operator.measured]
+        report = loader.report()
+        blocks = sum(table.blocks for table in report.ranks[0].tables)
+        measured = [operator.measured for operator in report.operators if operator.measured]
         ends = time.monotonic() + seconds
         turns: list[tuple[float, float, float]] = []
         while time.monotonic() < ends or len(turns) < MIN_PAIRS:
@@ -97,6 +104,7 @@ def measure(pipe: str, seconds: float) -> dict[str, Any]:
     ratios = sorted(seen / without for seen, without, _ in turns)
     return {
         "seconds": statistics.median(without for _, without, _ in turns),
+        "blocks": blocks,
         "pairs": len(turns),
         "ratio": statistics.median(ratios),
         "low": ratios[len(ratios) // 4],

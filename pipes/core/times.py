@@ -31,8 +31,8 @@ LONG_NS = 500_000
 SPANS, SPANS_SENT = 4096, 32
 """The spans that a thread keeps, and those that travel to another process with its table."""
 SEND_NS = 500_000_000
-"""The time between two tables that a thread sends."""
-BUDGET = 333
+"""The most time between two tables that a thread sends; at first there is less."""
+BUDGET = 500
 """Of so many nanoseconds of producing, one may be spent on measuring."""
 SWITCH_NS = 2000
 """The cost of a switch in a measured block, with what it drives out of the cache."""
@@ -41,7 +41,7 @@ FIRST_LOOK_NS, LOOK_NS = 10_000_000, 100_000_000
 """The least time before the first look at what the system says of a thread, and between two looks."""
 MAX_LOOKS = 8
 """The tries to read a thread that goes on; the last one may count a moment twice, or miss it."""
-STAMP_NS = 1_000_000
+STAMP_NS = 2_000_000
 """Stamps of steps are at least so far apart, if steps take less."""
 WEIGHED = 16
 """Of the measured blocks of an operator, one in so many is weighed."""
@@ -675,6 +675,7 @@ class RunTimes:
         self._threads: list[Times] = []
         self._tables: dict[tuple[int, str], Table] = {}
         self._lock = threading.Lock()
+        self._began = clock()
         self._send_at = 0
 
     def thread(self, name: str, base: State, *, starts_with_block: bool = True, credit: int | None = None) -> Times:
@@ -703,7 +704,7 @@ class RunTimes:
         now = clock()
         if now < self._send_at and not last:
             return []
-        self._send_at = now + SEND_NS
+        self._send_at = now + min(SEND_NS, now - self._began)
         return [table._replace(spans=table.spans[-SPANS_SENT:]) for table in self.tables()]
 
     def end(self) -> None:
@@ -740,13 +741,15 @@ class EpochTimes(RunTimes):
     Attributes:
         consumer: the thread that takes the elements, from its first request to the end of the epoch.
         step: the number of elements taken, when it was noted last.
+        is_told: whether the service tells what the threads do; another one only has items.
     """
 
     def __init__(self, past: StepTimes, credit: int | None = None) -> None:
         super().__init__()
         self.consumer = self.thread(CONSUMER, "loop", starts_with_block=False, credit=credit)
         self.step = self._first = 0
-        self._start_ns = 0
+        self.is_told = False
+        self._start_ns: int | None = None
         self._stride = 1
         self._stamped = self._stamped_step = self._waited = 0
         self._past = past
@@ -778,7 +781,7 @@ class EpochTimes(RunTimes):
     @property
     def steps(self) -> StepTimes:
         """The steps of this epoch and of those before."""
-        if not self._start_ns:
+        if self._start_ns is None:
             return self._past
         return StepTimes(
             self._past.steps + self.step - self._first,
@@ -787,6 +790,19 @@ class EpochTimes(RunTimes):
             tuple(self._lengths),
             tuple(self._waits),
         )
+
+    def waiting_for(self, items: Iterator[T]) -> Iterator[T]:
+        """The items of a run. If its service tells nothing, the consumer waits for workers until each has come."""
+        return items if self.is_told else self._waiting_for(items)
+
+    def _waiting_for(self, items: Iterator[T]) -> Iterator[T]:
+        while True:
+            with self.consumer.waiting("worker", "workers"):
+                item = next(items, None)
+            if item is None:
+                return
+            yield item
+            del item  # the consumer may drop the element before it asks for the next one
 
     @property
     def own_steps(self) -> int:
@@ -826,8 +842,11 @@ def opening(times: EpochTimes | None) -> Generator[None]:
 
 
 def consumer_clock() -> Clock:
-    """The clock of the thread that takes the elements of the run that begins."""
-    return Clock(None if here.run is None else here.run.consumer)
+    """The clock of the thread that takes the elements of the run that begins. Its caller tells when that waits."""
+    if here.run is None:
+        return Clock()
+    here.run.is_told = True
+    return Clock(here.run.consumer)
 
 
 class LoaderTimes:

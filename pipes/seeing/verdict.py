@@ -160,7 +160,7 @@ class RankView:
 
     @cached_property
     def waited_ns(self) -> int:
-        return 0 if self.consumer is None else self.consumer.wall_ns - self.loop_ns
+        return 0 if self.consumer is None else max(0, self.consumer.wall_ns - self.loop_ns)
 
     @property
     def waiting(self) -> float:

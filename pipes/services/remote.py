@@ -68,7 +68,8 @@ class RowServer:
         self._tail_name = plan.tail_name
         self._times = mode.times
         self._resources = ProcessResources()
-        self._stages = {part.shard: remote_stages(part.stage) for part in parts}
+        # Those before `remote`, which itself runs in the training process.
+        self._stages = {part.shard: [stage.input for stage in remote_stages(part.stage)] for part in parts}
         shards = tuple(self._stages)
         self._contexts = {part.shard: shard_context(plan, part, shards, epoch, mode, self._resources) for part in parts}
         self._streams: dict[int, StreamRequest | _RunningStream] = {}

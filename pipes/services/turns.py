@@ -91,6 +91,13 @@ def run_shards(
     return ends
 
 
+def step_count(plan: Plan, parts: Iterable[ShardRun]) -> int | None:
+    """The steps of `run_shards`, if it makes them all; None if only a run can tell."""
+    if not plan.indexed:
+        return None
+    return sum((part.stage.length or 0) - part.at.position for part in parts)
+
+
 class BeginParts(Protocol):
     """Is told what runs next: the shards of a rank, and then their tail."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -363,3 +365,70 @@ def write_noise(folder: Path) -> None:
             content = generator.integers(0, 10, shape, np.uint8)
             head = struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape)
             (folder / f"{part}-{name}-ubyte.gz").write_bytes(gzip.compress(head + content.tobytes(), 1))
+
+
+def napping(row: object) -> object:
+    time.sleep(0.002)
+    return row
+
+
+class TestCounters:
+    """What the actors of a loader tell of their work."""
+
+    def pipes(self) -> dict[str, fp.Pipe[Any]]:
+        numbers = fp.from_sequence(range(1600))
+        stream = fp.from_iterable(lambda: iter(range(1600)))
+        return {
+            "indexed": numbers.shuffle().map(napping).batch(20),
+            "prefetch": numbers.filter(lambda x: x >= 0).map(napping).prefetch(40).batch(20),
+            "remote": numbers.map(napping).remote().shuffle(window=40).batch(20),
+            "dispatch": stream.map(napping).dispatch().batch(20),
+        }
+
+    @pytest.mark.parametrize("name", ["indexed", "prefetch", "remote", "dispatch"])
+    def test_a_report_names_the_slow_map(self, name: str) -> None:
+        with fp.Loader(self.pipes()[name], fp.Ray(2, cpus=CPUS), seed=1) as loader:
+            epochs = 0
+            while True:
+                epochs += 1
+                for _ in loader:
+                    time.sleep(0.005)
+                report = loader.report()
+                if not report.verdict.startswith("Too short"):
+                    break
+        tables = [table for rank in report.ranks for table in rank.tables]
+        names = {"consumer", "worker 0", "worker 1", *(["dispatcher"] if name == "dispatch" else [])}
+        assert names <= {table.thread for table in tables}
+        assert len({table.process for table in tables}) == len(names), "each actor is a process"
+        for table in tables:
+            assert sum(slot.ns for slot in table.slots.values()) == table.wall_ns, table.thread
+        assert report.steps == epochs * 79
+        found = report.bottleneck
+        assert found is not None and found.where is not None, str(report)
+        assert found.kind in ("operator", "cpus"), str(report)
+        assert found.operator == ".map(napping)" and found.where.file == __file__
+        if name == "indexed":
+            made = sum(table.rows for table in tables if table.thread.startswith("worker"))
+            assert made == epochs * 80
+
+    def test_counts_go_on_when_an_actor_dies(self) -> None:
+        with fp.Loader(fp.from_sequence(range(4000)).map(with_place).map(napping), fp.Ray(2, cpus=CPUS)) as loader:
+            iterator = iter(loader)
+            rows = [next(iterator) for _ in range(40)]
+            os.kill(rows[0][1], signal.SIGKILL)
+            with pytest.warns(WorkerWarning, match="worker 0"):
+                rows += iterator
+            report = loader.report()
+        assert report.steps == len(rows) - 1 == 3999
+        workers = {table.thread: table for table in report.ranks[0].tables if table.thread.startswith("worker")}
+        assert workers.keys() == {"worker 0", "worker 1"}
+        assert workers["worker 1"].rows == 2000
+        assert workers["worker 0"].process != rows[0][1]
+
+    def test_progress(self, capsys: pytest.CaptureFixture[str]) -> None:
+        pipe = fp.from_sequence(range(600)).filter(lambda x: x % 2).batch(5)
+        with fp.Loader(pipe, fp.Ray(2, cpus=CPUS)) as loader:
+            places = [loader.progress for _ in fp.progress(loader, title="on Ray")]
+        assert len(places) == 60
+        assert places == sorted(places) and 0 < places[0] < 0.1 and places[-1] > 0.9
+        assert re.search(r"on Ray: 100%.* 60/60 \[.*waits \d+% for data\]", capsys.readouterr().err)

@@ -30,7 +30,7 @@ from ..base import ShardEnd, Step
 from ..remote import RowServer, StreamRequest
 from ..transport.channel import pack_error
 from ..transport.packing import PackedElement, Packer
-from ..turns import DEFAULT, Mode, run_shards
+from ..turns import DEFAULT, Mode, run_shards, step_count
 from ..workers import CrashNote, Fetcher, FetchRequest, FetchSource, PlanArguments, fetched
 from .burst import MAX_BURST_SECONDS, Burst, BurstWriter, Kind
 from .protocol import (
@@ -72,6 +72,7 @@ class RunActor:
         self._run = -1
         self._times: RunTimes | None = None
         self._clock = Clock()
+        self._steps_left: int | None = None  # of the run; None if only the run can tell
         self._notes: Any = None  # keeps notes of what runs
         self._answers = 0  # of the run
         self._items: Iterator[PackedItem] = iter(())
@@ -122,6 +123,8 @@ class RunActor:
             if not self._writer.add(*item):
                 self._waiting = item
                 break
+            if self._steps_left is not None:
+                self._steps_left -= item[0] == "step"
             del item  # its memory serves the next one
             if time.monotonic() > deadline:
                 break
@@ -200,7 +203,7 @@ class RunActor:
         if self._answers == NOTED_ANSWERS:
             self._notes = None
         heads = self._writer.heads
-        is_last = bool(heads) and heads[-1][0] != "step"
+        is_last = bool(heads) and (heads[-1][0] != "step" or self._steps_left == 0)
         return self._writer.burst([] if self._times is None else self._times.due(last=is_last))
 
     def _write_note(self, note: str) -> None:
@@ -272,7 +275,9 @@ class RunActor:
             run = DispatchRun(request.run, request.arguments, request.epoch)
             mode = mode._replace(dispatched=partial(self._dispatch.rows, run))
         leftovers = {shard: cast("BlockRows", unpack_parts(parts)) for shard, parts in request.leftovers.items()}
-        return plan, request.assignment.parts(plan, leftovers), request.epoch, mode
+        parts = request.assignment.parts(plan, leftovers)
+        self._steps_left = None if plan.has_remote else step_count(plan, parts)
+        return plan, parts, request.epoch, mode
 
     def _plan_of(self, arguments: PlanArguments) -> Plan:
         if self._plan is None or self._plan[0] != arguments:

@@ -30,7 +30,7 @@ from ..transport.channel import Channel, GoneError, pack_error
 from ..transport.graph_file import begin_worker
 from ..transport.memory import PAGE_BYTES, Arena
 from ..transport.packing import PackedElement, Packer, unpack_body
-from ..turns import DEFAULT, PrefetchLimit, run_shards
+from ..turns import DEFAULT, PrefetchLimit, run_shards, step_count
 from ..workers import CrashNote, Fetcher, FetchRequest, FetchSource, PlanArguments, fetched
 from .dispatch import DispatchClient
 from .protocol import MAX_COPIED_BYTES, ArenaPlace, FetchHead, ItemHead, ItemKind, RunRequest, TakenHead, WorkerSettings
@@ -131,7 +131,9 @@ class Worker:
             self._serve(request.run, RowServer(plan, _parts(plan, request), request.epoch, mode))
             return
         resources = ProcessResources()
-        items = run_shards(plan, _parts(plan, request), request.epoch, mode, resources)
+        parts = _parts(plan, request)
+        self._outbox.steps_left = step_count(plan, parts)
+        items = run_shards(plan, parts, request.epoch, mode, resources)
         try:
             while True:
                 if self._limit.is_full() or not self._outbox:
@@ -150,7 +152,7 @@ class Worker:
 
     def _serve(self, run: int, server: RowServer) -> None:
         """Make rows for the training process, which runs the rest of the graph."""
-        self._server = server
+        self._server, self._outbox.steps_left = server, None
         try:
             while True:
                 while not server.has_work:
@@ -305,7 +307,8 @@ class Outbox:
         wait: waits for memory that the owner frees; it returns False if that may never come.
 
     Attributes:
-        times: those of the run, which go with some bursts, and with the ends of shards.
+        times: those of the run, which go with some bursts, and with the last ones.
+        steps_left: the steps that are still to come; None if only the run can tell.
     """
 
     def __init__(self, channel: Channel, arena: Arena | None, limit: PrefetchLimit, wait: Callable[[], bool]) -> None:
@@ -314,6 +317,7 @@ class Outbox:
         self._limit = limit
         self._wait = wait
         self.times: RunTimes | None = None
+        self.steps_left: int | None = None
         self._clear()
 
     def __bool__(self) -> bool:
@@ -334,6 +338,8 @@ class Outbox:
             sizes = packed.sizes
             nbytes = sum(sizes)
             if kind == "step":
+                if self.steps_left is not None:
+                    self.steps_left -= 1
                 places = self._write_regions(packed, sizes[1:])
                 self._limit.add(nbytes)
             parts = [packed.stream] if places else packed.body()
@@ -361,7 +367,7 @@ class Outbox:
             self._arena.region(*place)[:] = b"".join(parts)
             parts = []
         run, heads = self._run, self._heads
-        tables = [] if self.times is None else self.times.due(last=heads[-1][0] != "step")
+        tables = [] if self.times is None else self.times.due(last=heads[-1][0] != "step" or self.steps_left == 0)
         self._clear()
         self._channel.send(("items", run, place, heads, tables), parts)
 

@@ -1,0 +1,158 @@
+"""Counters of worker processes, of services that know nothing of counters, and under clocks that jump."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from math import isfinite
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+
+from ..support.core import times
+from ..support.examples import examples
+from ..support.seeing import Report, Table
+
+
+def nothing(number: int) -> int:
+    return number
+
+
+def even(number: int) -> bool:
+    return number % 2 == 0
+
+
+PIPES = {
+    "indexed": fp.from_sequence(range(200)).shuffle().map(nothing).batch(5),
+    "calls": fp.from_sequence(range(200)).map(nothing, concurrency=2).batch(5),
+    "streamed": fp.from_sequence(range(400)).filter(even).map(nothing).batch(5),
+    "prefetch": fp.from_sequence(range(400)).filter(even).prefetch(20).map(nothing).batch(5),
+    "remote": fp.from_sequence(range(200)).map(nothing).remote().batch(5),
+    "dispatch": fp.from_iterable(list(range(400))).filter(even).dispatch().map(nothing).batch(5),
+}
+"""Each gives 40 batches of 5 rows."""
+
+
+def tables_of(report: Report) -> list[Table]:
+    return [table for rank in report.ranks for table in rank.tables]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PIPES)
+def test_slots_of_worker_processes_sum_to_their_time(name: str) -> None:
+    with fp.Loader(PIPES[name], workers=2) as loader:
+        for epoch in (1, 2):
+            assert sum(1 for _ in loader) == 40
+            report = loader.report()
+            tables = tables_of(report)
+            assert {"consumer", "worker 0", "worker 1"} <= {table.thread for table in tables}
+            for table in tables:
+                assert sum(slot.ns for slot in table.slots.values()) == table.wall_ns, table.thread
+            assert report.steps == epoch * 39
+    assert len({table.process for table in tables}) == (4 if name == "dispatch" else 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["indexed", "calls"])
+def test_the_rows_of_worker_processes_are_counted_to_the_last(name: str) -> None:
+    with fp.Loader(PIPES[name], workers=2) as loader:
+        for epoch in (1, 2):
+            assert sum(1 for _ in loader) == 40
+            rows = {table.thread: table.rows for table in tables_of(loader.report()) if table.rows}
+            assert rows == {"worker 0": 20 * epoch, "worker 1": 20 * epoch}
+
+
+class Now:
+    """A clock that the tests set."""
+
+    def __init__(self) -> None:
+        self.ns = 10**15
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+@dataclass(frozen=True)
+class OtherService:
+    """A service that knows nothing of counters: another thread makes the items, each in 9 ms."""
+
+    now: Now
+    workers: int = 1
+    ordered: bool = True
+    global_generators: bool = False
+
+    def start(self) -> OtherExecutor:
+        return OtherExecutor(self.now)
+
+
+class OtherExecutor:
+    def __init__(self, now: Now) -> None:
+        self.now = now
+        self.inner = fp.InProcess().start()
+
+    def open(self, *arguments: Any) -> OtherSession:
+        items: list[Any] = []
+        thread = Thread(target=lambda: items.extend(self.inner.open(*arguments)))
+        thread.start()
+        thread.join()
+        return OtherSession(items, self.now)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class OtherSession:
+    def __init__(self, items: list[Any], now: Now) -> None:
+        self.items = items
+        self.now = now
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            self.now.ns += 9_000_000
+            yield item
+
+    def close(self) -> None:
+        pass
+
+
+def test_of_a_service_without_counters_the_wait_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times, "clock", now := Now())
+    loader = fp.Loader(fp.from_sequence(range(601)).map(nothing), OtherService(now))
+    rows = []
+    for row in loader:
+        rows.append(row)
+        now.ns += 1_000_000
+    report = loader.report()
+    assert rows == list(range(601))
+    assert (report.steps, report.waiting, report.bottleneck) == (600, pytest.approx(5400 / 6001), None)
+    assert report.verdict.startswith("The training loop waits 90% for data; nothing is known of what makes them")
+    (table,) = tables_of(report)
+    assert sum(slot.ns for slot in table.slots.values()) == table.wall_ns == 6_000_000_000 + 1_000_000
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.integers(-(10**13), 10**13), min_size=1), st.sampled_from([fp.InProcess(), fp.Threads(2)]))
+def test_a_clock_that_jumps_changes_no_element(jumps: list[int], service: object) -> None:
+    turns = cycle(jumps)
+    now = Now()
+
+    def jump() -> int:
+        now.ns += next(turns)
+        return now.ns
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(times, "clock", jump)
+        with fp.Loader(fp.from_sequence(range(60)).filter(even).prefetch(4).batch(3), service) as loader:
+            assert sum(sum(batch) for _ in range(2) for batch in loader) == 2 * sum(range(0, 60, 2))
+            report = loader.report()
+    assert report.steps == 18
+    assert 0 <= report.waiting <= 1
+    assert all(0 <= operator.share <= 1 and operator.rows >= 0 for operator in report.operators)
+    assert str(report)
+    assert all(isfinite(number) for number in report.metrics().values())
