@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 
-from ..support.core import times
+from ..support.core import Table, times
 from ..support.examples import examples
-from ..support.seeing import Report, Table
+from ..support.seeing import Report
 
 
 def nothing(number: int) -> int:

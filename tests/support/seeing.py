@@ -9,6 +9,5 @@ from feedpipe.seeing import record as record
 from feedpipe.seeing.diff import compared as compared
 from feedpipe.seeing.order_digest import digest_of as digest_of
 from feedpipe.seeing.record import Record as Record
-from feedpipe.core.times import Table as Table
 from feedpipe.seeing.report import Report as Report
 from feedpipe.seeing.rules import machine as machine
