@@ -12,7 +12,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from feedpipe.errors import ArgumentTypeError, MissingError, RowError, WorkerErr
 from feedpipe.testing import same
 from feedpipe.testing.services import PARTS, Part, check_part
 
+from ..seeing.bottlenecks import napping, run
 from ..soak import SOAK
 from .ray_cluster import ENVIRONMENT, RayCluster
 
@@ -367,11 +367,6 @@ def write_noise(folder: Path) -> None:
             (folder / f"{part}-{name}-ubyte.gz").write_bytes(gzip.compress(head + content.tobytes(), 1))
 
 
-def napping(row: object) -> object:
-    time.sleep(0.002)
-    return row
-
-
 class TestCounters:
     """What the actors of a loader tell of their work."""
 
@@ -387,21 +382,14 @@ class TestCounters:
 
     @pytest.mark.parametrize("name", ["indexed", "prefetch", "remote", "dispatch"])
     def test_a_report_names_the_slow_map(self, name: str) -> None:
-        with fp.Loader(self.pipes()[name], fp.Ray(2, cpus=CPUS), seed=1) as loader:
-            epochs = 0
-            while True:
-                epochs += 1
-                for _ in loader:
-                    time.sleep(0.005)
-                report = loader.report()
-                if not report.verdict.startswith("Too short"):
-                    break
+        report = run(self.pipes()[name], fp.Ray(2, cpus=CPUS), 0.005)
         tables = [table for rank in report.ranks for table in rank.tables]
         names = {"consumer", "worker 0", "worker 1", *(["dispatcher"] if name == "dispatch" else [])}
         assert names <= {table.thread for table in tables}
         assert len({table.process for table in tables}) == len(names), "each actor is a process"
         for table in tables:
             assert sum(slot.ns for slot in table.slots.values()) == table.wall_ns, table.thread
+        epochs = report.ranks[0].steps.epochs
         assert report.steps == epochs * 79
         found = report.bottleneck
         assert found is not None and found.where is not None, str(report)
