@@ -54,7 +54,6 @@ from .sources.from_arrays import from_arrays
 from .sources.from_dataset import from_dataset
 from .sources.from_sequence import from_iterable, from_sequence
 from .sources.from_table import from_table
-from .sources.index import index
 from .sources.list_files import list_files
 from .sources.read_delta import read_delta
 from .sources.read_files import (
@@ -80,6 +79,7 @@ from .sources.read_zarr import read_zarr
 from .stats.stats import Stats
 from .storage.file import File
 from .storage.file_cache import FileCache
+from .writing.index import index
 from .writing.verify import verify
 from .writing.write_files import write_arrow, write_parquet, write_tfrecord
 from .writing.write_sql import write_sql

@@ -25,9 +25,10 @@ from ..plan.explain import explained
 from ..seeing.diff import compared
 from ..seeing.progress import progress
 from ..seeing.record import Record
-from ..sources.index import Footers, index
+from ..sources.index import Footers
 from ..storage.index.reader import Index, versions
 from ..storage.index.writer import remove_versions
+from ..writing.index import index
 from ..writing.verify import verify
 
 _TARGET = "module:pipe; the module is looked for in this folder too"
@@ -121,6 +122,7 @@ def parser() -> argparse.ArgumentParser:
     index.add_argument(
         "--statistics", action="append", default=[], metavar="COLUMN", help="keeps the bounds of a column; repeatable"
     )
+    index.add_argument("--workers", type=int, default=0, metavar="N", help="processes that read footers (default: 0)")
     index.add_argument("--check", action="store_true", help="makes nothing; reads all of the newest version")
     index.add_argument("--versions", action="store_true", help="makes nothing; lists the versions that there are")
     index.add_argument("--keep", type=int, metavar="N", help="removes all versions but the last N, after it is made")
@@ -232,6 +234,7 @@ def _made_index(options: argparse.Namespace) -> Iterator[str]:
         recursive=options.recursive,
         footers=footers,
         statistics=options.statistics,
+        workers=options.workers,
     )
     yield repr(made)
 

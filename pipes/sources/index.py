@@ -1,19 +1,17 @@
-"""`index`: an index of many files, with what their footers say."""
+"""Indexes that are a manifest: opened, made, and grown by a version."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from ..core.checks import check_choice
-from ..errors import ArgumentError, ArgumentTypeError, SourceError, shown_path, with_call_site
+from ..errors import ArgumentError, SourceError, shown_path, with_call_site
 from ..files.arrow import ArrowIpc
 from ..files.footers import CountedFormat
 from ..files.orc import Orc
@@ -32,77 +30,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Footers = Literal["infer", True, False]
+ReadFooters: TypeAlias = "Callable[[FooterReader, Iterator[pa.Table]], Iterator[FileContents]]"
+"""Reads the footers of the files of tables, in order."""
 MAX_ATTEMPTS = 8
 """The most times that another writer may write a version of the same number first."""
-
-
-def index(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    into: str | os.PathLike[str],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    footers: Footers = "infer",
-    statistics: Sequence[str] = (),
-) -> Index:
-    """Make an index of files, or the next version of one, and return it.
-
-    `list_files` and all readers of files take it as their `manifest`. A run with an index lists nothing, and reads no
-    footers but those of the files whose rows it reads. It reads some 100 kB for each 4,096 files that it needs: a rank
-    of thousands opens ten million files with a few MB. Ranks and workers exchange its address.
-
-    A version has the files that are there when it is made. The next one keeps the order of the files of the one before,
-    leaves out those that have vanished, and has new ones behind; footers of files whose size and time of change are the
-    same are not read again. Runs that have begun stay with their version; a state names it, and is resumed with it.
-    Nothing in an index is changed after it was written. Two writers may make a version at once: the second goes on from
-    that of the first.
-
-    Args:
-        paths, pattern, recursive, filesystem: as for `list_files`; `filesystem` is also that of `into`.
-        into: the path or URL of a folder, which ends with `.index`. It should not be in a folder of `paths`.
-        footers: reads what footers say: names and types of columns, the rows of each row group, record batch or stripe.
-            "infer" reads them if all files end with .parquet, with .arrow, or with .orc. False reads none, and True
-            refuses other files.
-        statistics: columns of Parquet files whose least and greatest values in each file are kept: numbers, text, dates
-            and times. With `read_parquet(filter=)` on such columns only the footers of files whose values may match are
-            read. The next version has those of the one before.
-
-    Returns:
-        the version: its `address`, `number` and `digest`; the numbers of its `files`, `units`, `rows` and `bytes`.
-
-    Raises:
-        ArgumentError: `into` does not end with `.index`, or is an index of other `paths`, `pattern`, `recursive` or
-            `statistics`; `paths` has a password; with `footers=True` or `statistics`, there are other files; the first
-            file lacks a column of `statistics`, or its values have no order.
-        SourceError: a path is missing or matches no file; the index cannot be written.
-        DataError: a file is damaged, or no file of its kind.
-
-    Example:
-        >>> import feedpipe as fp, pyarrow as pa, pyarrow.parquet
-        >>> for name in ("a", "b"):
-        ...     pa.parquet.write_table(pa.table({"x": range(100)}), f"{name}.parquet")
-        >>> fp.index("*.parquet", "files.index")
-        Index('files.index', version 1: 2 files, 2 row groups, 200 rows, ... bytes)
-        >>> len(fp.read_parquet("*.parquet", manifest="files.index").shuffle(window=50))
-        200
-    """
-    selection = Selection(cast("str", paths), pattern, bool(recursive), filesystem, os.fspath(into))
-    check_choice("footers", footers, ("infer", True, False))
-    address = cast("str", selection.manifest)
-    if not is_index(address):
-        raise ArgumentError(
-            with_call_site(f"`into` must be the path of a folder that ends with {SUFFIX!r} but got: {into!r}")
-        )
-    return make_version(selection, footers, _names(statistics))
-
-
-def _names(statistics: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(statistics, str) or not all(isinstance(name, str) for name in statistics):
-        raise ArgumentTypeError(
-            with_call_site(f"`statistics` must be a list of names of columns but got: {statistics!r}")
-        )
-    return tuple(dict.fromkeys(statistics))
 
 
 def is_index(path: str) -> bool:
@@ -126,8 +57,16 @@ def open_index(selection: Selection) -> Index:
     return opened
 
 
-def make_version(selection: Selection, footers: Footers, statistics: tuple[str, ...] = ()) -> Index:
-    """The first version of an index, or the next one; the last one if nothing has changed."""
+def make_version(
+    selection: Selection, footers: Footers, statistics: tuple[str, ...] = (), read: ReadFooters | None = None
+) -> Index:
+    """The first version of an index, or the next one; the last one if nothing has changed.
+
+    Args:
+        selection: the files, and the index as their manifest.
+        footers, statistics: as for `index`.
+        read: reads footers; by default in threads.
+    """
     address = cast("str", selection.manifest)
     for _ in range(MAX_ATTEMPTS):
         before = Index.open(address, selection.filesystem) if versions(address, selection.filesystem) else None
@@ -141,12 +80,13 @@ def make_version(selection: Selection, footers: Footers, statistics: tuple[str, 
             statistics = before.version.statistics
         listing = selection.absolute_listing(address, times=True)
         work = _Work(listing, selection.filesystem, _kind(listing, footers), statistics, before)
+        work.read = read or FooterReader.contents
         entries = work.all_new() if before is None else work.grown(before)
         if entries is None and before is not None:
             return before
         number = 1 if before is None else before.number + 1
         call, selected = selection.call(), selection.digest()
-        version = Version.begun(number, call, selected, work.root, work.kind, work.digest, tuple(work.statistics))
+        version = Version.begun(number, call, selected, work.root, work.kind, work.digest, statistics)
         written = write_version(version, address, selection.filesystem, entries or (), work.schemas, work.fields)
         if written is not None:
             return Index(address, number, written.digest, selection.filesystem)
@@ -199,6 +139,42 @@ def _kind(listing: Listing, footers: Footers) -> _Kind | None:
     return None
 
 
+@dataclass(frozen=True)
+class FooterReader:
+    """Reads the footers of files.
+
+    Attributes:
+        form: the format.
+        filesystem: that the paths are on.
+        statistics: the columns whose bounds are kept, with their types.
+    """
+
+    form: CountedFormat
+    filesystem: object
+    statistics: Mapping[str, pa.DataType]
+
+    def contents(self, files: Iterator[pa.Table] | Iterator[pa.RecordBatch]) -> Iterator[FileContents]:
+        """What the footers say, read in threads.
+
+        Args:
+            files: tables of the `path` of each file, its `size`, and the time when it was `changed`.
+        """
+        read: Callable[[File], FileContents] = self.form.footer
+        if self.statistics:
+            read = partial(cast("Parquet", self.form).footer, statistics=self.statistics)
+        return iter(in_threads(read, (self._file(**row) for table in files for row in table.to_pylist())))
+
+    def bounds(self, contents: Sequence[FileContents]) -> list[Any]:
+        """The bounds of the columns of some files, as `FileBlock` has them."""
+        import pyarrow as pa
+
+        types = (kind for kind in self.statistics.values() for _ in range(2))
+        return [pa.array([file.bounds[k] for file in contents], kind) for k, kind in enumerate(types)]
+
+    def _file(self, path: str, size: int, changed: int) -> File:
+        return File(path, filesystem=self.filesystem, listed=size if size >= 0 else None, changed=changed)
+
+
 class _Work:
     """The blocks of a version of an index.
 
@@ -208,8 +184,10 @@ class _Work:
         fields: of the units, those that states are checked against.
         schemas: of the blocks that were made.
         digest: of the listing, in the order of the blocks that were made.
-        statistics: the columns whose bounds are kept, with their types.
+        read: reads footers.
     """
+
+    read: ReadFooters
 
     def __init__(
         self,
@@ -220,22 +198,25 @@ class _Work:
         before: Index | None,
     ) -> None:
         self._listing = listing
-        self._filesystem = filesystem
-        self._form = None if kind is None else kind.form()
+        self._reader: FooterReader | None = None
         self.root = common_prefix(listing.paths).rpartition("/")[0] + "/"
-        self.kind = FILES if self._form is None else self._form.units
+        self.kind = FILES
         self.fields: tuple[str, ...] = ()
-        if self._form is not None:
-            self.fields = tuple(name for name in self._form.fields if name != "footer_bytes")
         self.schemas: list[pa.Schema] = []
         self._numbers: dict[bytes, int] = {}  # of the schemas
         self.digest = listing.digest
-        self.statistics: dict[str, pa.DataType] = {}
-        if statistics:
-            self._find_types(statistics, before)
+        form = None if kind is None else kind.form()
+        types = self._types(form, statistics, before, filesystem) if statistics else {}
+        if form is not None:
+            self.kind = form.units
+            self.fields = tuple(name for name in form.fields if name != "footer_bytes")
+            self._reader = FooterReader(form, filesystem, types)
 
-    def _find_types(self, statistics: tuple[str, ...], before: Index | None) -> None:
-        if not isinstance(self._form, Parquet):
+    def _types(
+        self, form: CountedFormat | None, statistics: tuple[str, ...], before: Index | None, filesystem: object
+    ) -> dict[str, pa.DataType]:
+        """The types of the columns whose bounds are kept."""
+        if not isinstance(form, Parquet):
             raise ArgumentError(
                 with_call_site(
                     "`statistics` are kept of Parquet files, and not all files are such, or `footers` is False; leave "
@@ -245,8 +226,8 @@ class _Work:
         if before is not None and before.schemas:
             schema = before.schemas[0]
         else:
-            (first,) = self._handles(np.zeros(1, np.int64))
-            schema = self._form.head_of(first).schema
+            schema = form.head_of(File(self._listing.path(0), filesystem=filesystem)).schema
+        types: dict[str, pa.DataType] = {}
         for name in statistics:
             if name not in schema.names:
                 raise ArgumentError(
@@ -263,7 +244,8 @@ class _Work:
                         f"type {kind}"
                     )
                 )
-            self.statistics[name] = kind
+            types[name] = kind
+        return types
 
     def all_new(self) -> Iterator[tuple[FileBlock, BlockPlace | None]]:
         """The blocks of the first version."""
@@ -349,35 +331,28 @@ class _Work:
         footers = self._footers(files)
         for start in range(0, len(files), BLOCK_FILES):
             part = files[start : start + BLOCK_FILES]
-            yield self._block(part, footers if self._form is not None else None)
+            yield self._block(part, footers if self._reader is not None else None)
 
     def _footers(self, files: Numbers) -> Iterator[FileContents]:
         """What the footers of some files say."""
-        if self._form is None:
+        if self._reader is None:
             return iter(())
-        read: Callable[[File], FileContents] = self._form.footer
-        if self.statistics:
-            read = partial(cast("Parquet", self._form).footer, statistics=self.statistics)
-        return iter(in_threads(read, self._handles(files)))
+        parts = (files[start : start + BLOCK_FILES] for start in range(0, len(files), BLOCK_FILES))
+        return self.read(self._reader, map(self._table, parts))
 
-    def _handles(self, files: Numbers) -> Iterator[File]:
-        for start in range(0, len(files), BLOCK_FILES):
-            for path in self._listing.files_at(files[start : start + BLOCK_FILES]):
-                size = path.size if path.size >= 0 else None
-                yield File(str(path), filesystem=self._filesystem, listed=size, changed=path.changed)
-
-    def _block(self, files: Numbers, footers: Iterator[FileContents] | None) -> FileBlock:
+    def _table(self, files: Numbers) -> pa.Table:
         import pyarrow as pa
 
         listing = self._listing
-        columns = (listing.paths, listing.sizes, cast("Any", listing.changed))
-        paths, sizes, changed = (cast("Any", column).take(cast("Any", files)) for column in columns)
-        if footers is None:
+        columns = {"path": listing.paths, "size": listing.sizes, "changed": listing.changed}
+        return pa.table({name: cast("Any", column).take(cast("Any", files)) for name, column in columns.items()})
+
+    def _block(self, files: Numbers, footers: Iterator[FileContents] | None) -> FileBlock:
+        paths, sizes, changed = (cast("Any", column).combine_chunks() for column in self._table(files).columns)
+        if footers is None or self._reader is None:
             return FileBlock.of_paths(paths, sizes.to_numpy(), changed.to_numpy())
         contents = [*islice(footers, len(files))]
-        units = self._numbered(FileUnits.of(contents))
-        types = [kind for kind in self.statistics.values() for _ in range(2)]
-        bounds = [pa.array([file.bounds[k] for file in contents], kind) for k, kind in enumerate(types)]
+        units, bounds = self._numbered(FileUnits.of(contents)), self._reader.bounds(contents)
         return FileBlock.of_paths(paths, sizes.to_numpy(), changed.to_numpy(), units, bounds)
 
     def _numbered(self, units: FileUnits) -> FileUnits:

@@ -18,8 +18,10 @@ from ..core.cursor import Json
 from ..core.graph import Node, walk
 from ..core.progress_bar import ProgressBar
 from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, with_call_site
+from ..sources.index import make_version
 from ..sources.list_files import ListFiles
 from ..storage.filesystem import Location, check_filesystem, describe, file_infos, locate
+from ..storage.listing import Selection
 from ..storage.manifest import (
     MANIFEST,
     TEMPORARY_SUFFIX,
@@ -133,9 +135,16 @@ class Sink(ABC, Generic[Item]):
 
 
 def write_dataset(
-    run: ChunkedRun, sink: Sink[Any], folder: object, filesystem: object, *, progress: bool, overwrite: bool
+    run: ChunkedRun,
+    sink: Sink[Any],
+    folder: object,
+    filesystem: object,
+    *,
+    progress: bool,
+    overwrite: bool,
+    index: bool = False,
 ) -> str:
-    """Write the files of a run and then their manifest; return its path.
+    """Write the files of a run, then their manifest, then perhaps their index; return the path of the manifest.
 
     Args:
         run: is written.
@@ -144,11 +153,14 @@ def write_dataset(
         filesystem: of `folder`.
         progress: shows a bar if stderr is a terminal.
         overwrite: allows removing the files of an earlier run.
+        index: makes an index of the files, or the next version of it if that of another run is left.
     """
     writer = DatasetWriter(run, sink, folder, filesystem)
     if not writer.begin(overwrite=overwrite):
         with run.progress_bar(sink.made_by, shown=progress, notes=writer.notes) as bar:
             writer.write(bar)
+    if index:
+        writer.make_index()
     return writer.manifest
 
 
@@ -184,13 +196,15 @@ class OutputFile(io.RawIOBase):
         self._count_rows(rows)
 
 
+INDEX = "_files.index"
+"""The name of an index beside its files."""
 _PROGRESS = "_unfinished-"
 _LINE_BYTES = 200  # of a file in a manifest, about
 
 # Readers keep the units of the files beside the manifest.
 _OURS = re.compile(
     rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz|index)|\..*{re.escape(TEMPORARY_SUFFIX)}"
-    rf"|{re.escape(MANIFEST)}(\.units)?|{_PROGRESS}\d{{5,}}-[0-9a-f]{{8}}\.jsonl"
+    rf"|{re.escape(MANIFEST)}(\.units)?|{re.escape(INDEX)}|{_PROGRESS}\d{{5,}}-[0-9a-f]{{8}}\.jsonl"
 )
 
 
@@ -289,6 +303,13 @@ class DatasetWriter:
         self._write_list(MANIFEST, in_order, {"run": self._identity()})
         self._forget_saved()
 
+    def make_index(self) -> None:
+        """Make an index of the files, unless there is one."""
+        has_folders = any(
+            "/" in file["path"] for file in read_manifest(self.manifest, self._filesystem).files.to_pylist()
+        )
+        make_version(Selection(self._folder, None, has_folders, self._filesystem, self._path(INDEX)), True)
+
     @contextmanager
     def next_file(self, folder: str = "") -> Generator[OutputFile]:
         """Open the next file, perhaps in a folder below. It is in the manifest if the block ends without an error."""
@@ -363,7 +384,7 @@ class DatasetWriter:
         filesystem = locate(self._folder, self._filesystem).filesystem
         for name in names:
             try:
-                filesystem.delete_file(paths[name])
+                (filesystem.delete_dir if name == INDEX else filesystem.delete_file)(paths[name])
             except OSError as error:
                 message = f"{self._folder}/{name} cannot be removed: {describe(error)}"
                 raise SourceError(with_call_site(message)) from error

@@ -40,6 +40,7 @@ def write_arrow(
     workers: int = 0,
     progress: bool = True,
     overwrite: bool = False,
+    index: bool = False,
 ) -> str:
     """Write the rows of a pipe into Arrow files `part-00000.arrow` and so on; return the path of their manifest.
 
@@ -64,6 +65,7 @@ def write_arrow(
         progress: on a terminal, shows rows, files and bytes.
         overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
             pipe gets from `list_files`.
+        index: makes an index of the files beside them, `_files.index`, for `manifest=` of the reader; see `index`.
 
     Raises:
         ArgumentError: the folder holds another run, or other files.
@@ -83,7 +85,7 @@ def write_arrow(
     check_choice("compression", compression, ("zstd", "lz4", None))
     sink = ArrowSink(Limits.of(rows_per_file, file_size), check_schema(schema), batch_rows, compression=compression)
     run = ChunkedRun(pipe, CHUNK_ROWS, workers)
-    return write_dataset(run, sink, folder, filesystem, progress=progress, overwrite=overwrite)
+    return write_dataset(run, sink, folder, filesystem, progress=progress, overwrite=overwrite, index=index)
 
 
 @dataclass
@@ -129,6 +131,7 @@ def write_parquet(
     workers: int = 0,
     progress: bool = True,
     overwrite: bool = False,
+    index: bool = False,
     partition_by: str | Sequence[str] | None = None,
 ) -> str:
     """Write the rows of a pipe into Parquet files `part-00000.parquet` and so on; return the path of their manifest.
@@ -164,6 +167,8 @@ def write_parquet(
         progress: on a terminal, shows rows, files and bytes.
         overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
             pipe gets from `list_files`.
+        index: makes an index of the files beside them, `_files.index`, for `manifest=` of the reader; see `index`. With
+            `partition_by` it is for a reader with `recursive=True`.
         partition_by: the name of a column, or of several, whose values become folders, as in `year=2024/city=007`, and
             are not in the files. They may be text, integers, booleans and dates. The rows of a folder keep their order.
             Rows of up to 256 MiB wait in memory until a row group of their folder is complete; at most 64 files are
@@ -189,7 +194,7 @@ def write_parquet(
     limits = Limits.of(rows_per_file, file_size)
     sink = ParquetSink(limits, check_schema(schema), row_group_rows, folders, compression=compression)
     run = ChunkedRun(pipe, CHUNK_ROWS, workers)
-    return write_dataset(run, sink, folder, filesystem, progress=progress, overwrite=overwrite)
+    return write_dataset(run, sink, folder, filesystem, progress=progress, overwrite=overwrite, index=index)
 
 
 @dataclass

@@ -39,6 +39,7 @@ from ..support.storage import Index
 from ..support.storage import layout as index_layout
 from ..support.storage import reader as index_reader
 from ..support.storage import writer as index_writer
+from ..support.writing import index as write_index
 
 
 @pytest.fixture
@@ -188,6 +189,33 @@ def test_above_a_number_of_units_they_are_dealt_in_granules(here: Path, monkeypa
     assert sorted(whole) == list(fp.list_files("data", recursive=True, manifest="f.index"))
 
 
+@pytest.mark.parametrize(("name", "partition"), [("parquet", None), ("parquet", "part"), ("arrow", None)])
+def test_writers_make_an_index(here: Path, name: str, partition: str | None) -> None:
+    write_rows: Any = getattr(fp, f"write_{name}")
+    read_rows: Any = getattr(fp, f"read_{name}")
+    options: dict[str, Any] = {} if partition is None else {"partition_by": partition}
+
+    def written(rows: int, **others: Any) -> list[int]:
+        pipe = fp.from_sequence([{"x": k, "part": k % 2} for k in range(rows)])
+        assert write_rows(pipe, "out", rows_per_file=3, **options, **others) == "out/_manifest.jsonl"
+        (here / "out" / "_manifest.jsonl").rename(here / "manifest")  # the index is all that is needed
+        indexed = read_rows("out", recursive=partition is not None, manifest="out/_files.index")
+        (here / "manifest").rename(here / "out" / "_manifest.jsonl")
+        return sorted(values(indexed))
+
+    fp.verify(
+        write_rows(fp.from_sequence([{"x": k, "part": k % 2} for k in range(10)]), "out", rows_per_file=3, **options)
+    )
+    assert not (here / "out" / "_files.index").exists()
+    assert written(10, index=True) == list(range(10))  # of files that were there
+    digest = Index.open("out/_files.index").digest
+    assert written(10, index=True) == list(range(10))
+    assert Index.open("out/_files.index").digest == digest and index_reader.versions("out/_files.index") == [1]
+    assert written(13, index=True, overwrite=True) == list(range(13))
+    assert index_reader.versions("out/_files.index") == [1]
+    fp.verify("out/_manifest.jsonl")
+
+
 # Statistics and filters
 
 
@@ -276,6 +304,26 @@ def test_only_footers_that_may_match_are_read(here: Path, monkeypatch: pytest.Mo
     assert values(pipe) == list(range(6005, 6010))
     assert set(read_blocks) == {1}
     assert list(read("f.index", filter=pc.field("x") < 0)) == []
+
+
+@pytest.mark.slow
+def test_footers_are_read_in_processes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BLOCK_FILES", 16)
+    monkeypatch.setattr(write_index, "CHUNK_FILES", 4)
+    times = pa.array([1, 3], pa.timestamp("ns"))
+    for number in range(21):
+        pq.write_table(pa.table({"x": [number, None], "t": times}), f"data/{number:02}.parquet")
+    alone = fp.index("data", "a.index", statistics=["x", "t"])
+    made = fp.index("data", "f.index", statistics=["x", "t"], workers=2)
+    assert made.digest == alone.digest
+    pq.write_table(pa.table({"x": [99], "t": times[:1]}), "data/00.parquet")
+    assert fp.index("data", "f.index", workers=2).digest == fp.index("data", "a.index").digest
+    (here / "data" / "13.parquet").write_bytes(b"PAR1 and nothing else PAR1")
+    with pytest.raises(DataError, match=r"13\.parquet is damaged"):
+        fp.index("data", "g.index", workers=2)
+    assert not index_reader.versions("g.index")
+    with pytest.raises(ArgumentError, match="`workers` must be >= 0 but got: -1"):
+        fp.index("data", "g.index", workers=-1)
 
 
 def test_statistics_grow_with_an_index(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
