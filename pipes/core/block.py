@@ -149,7 +149,7 @@ def split_block(block: Block, block_size: BlockSize) -> Iterator[Block]:
         start = stop
 
 
-def close(blocks: Iterator[Block]) -> None:
+def close(blocks: Iterator[object]) -> None:
     """End a run of blocks and all that runs for it. An iterator that is not a generator has nothing to end."""
     if isinstance(blocks, Generator):
         blocks.close()

@@ -15,7 +15,7 @@ from ..errors import CallSite, Origin
 from .block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from .cursor import Cursor, Json
 from .ending import ProcessResources, Running
-from .rows import Indices
+from .rows import Indices, index_list
 from .times import Clock
 
 
@@ -91,7 +91,7 @@ class Context:
         process: the process that the run is in.
         tracing: the records of the run beside its rows.
         opened: notes the open part of each stream that shards divide; None if nobody asks.
-        started: work that was started for the next row; see `take_started`.
+        started: the work of the next rows that was begun before their turn; see `take_started`.
     """
 
     seed: int = 0
@@ -133,13 +133,15 @@ class Context:
         digest = hashlib.blake2b(json.dumps(words).encode(), digest_size=16).digest()
         return np.frombuffer(digest, np.uint64)
 
-    def started_key(self, stage: object, index: int) -> StartedKey:
-        """The key in `started` of row `index` of a stage."""
-        return stage, index, self.rounds
+    def started_key(self, name: str, index: int) -> StartedKey:
+        """The key in `started` of row `index` of the stage of that name."""
+        return name, index, self.rounds
 
-    def take_started(self, stage: object, index: int) -> Work | None:
-        """The work that was started for row `index` of a stage. The caller must use its result."""
-        return self.started.pop((stage, index, self.rounds), None) if self.started else None
+    def take_started(self, name: str, indices: Indices) -> list[Work | None]:
+        """The work that was begun for the rows at `indices` of the stage of that name. The caller uses the results."""
+        if not self.started:
+            return [None] * len(indices)
+        return [self.started.pop((name, index, self.rounds), None) for index in index_list(indices)]
 
     def every_epoch(self) -> Context:
         """For draws that are the same in each epoch, and in each round of a `repeat`."""
@@ -185,15 +187,19 @@ class Context:
         return replace(self, seed=0, epoch=0, rounds=(), shard=None)
 
 
-StartedKey: TypeAlias = "tuple[object, int, tuple[int, ...]]"
-"""A row: its stage, its position there, and the rounds of the `repeat`s around."""
+StartedKey: TypeAlias = tuple[str, int, tuple[int, ...]]
+"""A row: the name of its stage, its position there, and the rounds of the `repeat`s around."""
 
 
 class Work(Protocol):
-    """Work that can start before its result is needed."""
+    """Work that can begin before its result is needed: a call of a function, or requests to storage."""
 
-    def start(self) -> None:
-        """Start the work, or continue it once memory is free."""
+    def start(self) -> bool:
+        """Start the work; return False if a part of it waits for memory, and is to be started again."""
+        ...
+
+    def is_done(self) -> bool:
+        """Whether nobody who asks for the result has to wait."""
         ...
 
     def cancel(self) -> None:
@@ -201,12 +207,17 @@ class Work(Protocol):
         ...
 
 
-class Call(Work, Protocol):
-    """A call of a function that was begun before its result is needed."""
+class NoWork:
+    """Nothing to do before the result is needed."""
+
+    def start(self) -> bool:
+        return True
 
     def is_done(self) -> bool:
-        """Whether the call has returned, failed or been cancelled."""
-        ...
+        return True
+
+    def cancel(self) -> None:
+        return
 
 
 class Tracer(Protocol):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakSet
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..errors import ArgumentTypeError, CallSite, Origin, PlanError, with_call_site
 from .block import Block
 from .code import call_code, step_code
-from .context import Call, Context, Work
+from .context import Context, Work
 from .cursor import START, Cursor, Json
 from .rows import BlockRows, Indices
 from .skips import OnError, Skipped
@@ -164,23 +164,18 @@ class Operator:
         """Those rows of `trace` that must be read now, to make row `index`; by default all of them."""
         return self.trace(stage, index, context)
 
-    def start_reading(self, stage: StageView, index: int, context: Context) -> Work | None:
-        """Work to start before row `index` of an indexed output is asked for; None if the row need not wait.
-
-        For sources on remote storage. `rows` gets the work back by `context.take_started`.
-        """
+    def ahead(self) -> Ahead | None:
+        """How far `begin` runs ahead of `rows`; None if it does not."""
         return None
 
-    def calls_ahead(self) -> int:
-        """The number of rows of an indexed output for which `start_calls` runs ahead of `rows`."""
-        return 0
+    def begin(self, stage: StageView, indices: Indices, context: Context) -> Iterable[Work | None]:
+        """The work that each row at `indices` of an indexed output waits for; None for a row that need not wait.
 
-    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[Call]:
-        """Calls of a function to begin before the rows at `indices` of an indexed output are asked for, one a row.
-
-        For functions that run several at a time. `rows` gets them back by `context.take_started`.
+        For functions that run several at a time, and for sources on remote storage. A call is begun here; requests
+        begin with `Work.start`. `rows` gets the work back by `context.take_started`. An error ends the work that is
+        begun; `rows` raises it in its turn.
         """
-        return []
+        return ()
 
     def identity(self) -> Json:
         """The part of a state's fingerprint beside the call: lengths, types, a digest of the units; plain and small."""
@@ -371,6 +366,19 @@ class Input(Protocol):
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on, in blocks."""
         ...
+
+
+class Ahead(NamedTuple):
+    """How far the work of an operator runs ahead of its consumer.
+
+    Attributes:
+        most: the pieces of work that are begun or done and not used yet, of all shards of a process.
+        together: whether the work of several rows is begun together, also if an operator such as `batch` asks for them
+            together. Else one call of `rows` makes the rows of a batch, because that costs less.
+    """
+
+    most: int
+    together: bool = False
 
 
 class Weights(NamedTuple):

@@ -274,6 +274,11 @@ def index_array(indices: Indices) -> npt.NDArray[np.int64]:
     return np.asarray(indices, np.int64)
 
 
+def index_list(indices: Indices) -> Sequence[int]:
+    """`indices` as Python's ints."""
+    return indices if isinstance(indices, range) else indices.tolist()
+
+
 def part_of(rows: BlockRows, span: range) -> BlockRows:
     """Adjacent rows; those of a table are gathered when they are needed, so short parts of it are cheap."""
     if isinstance(rows, list):

@@ -1,441 +1,303 @@
-"""Work before its turn: calls ahead, reading ahead, and a thread that makes blocks."""
+"""Work before its turn: `in_order` for the items of a stream, `rows_ahead` for rows by position."""
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
-from queue import Empty, SimpleQueue
+from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar, cast
-from weakref import ref
 
 import numpy as np
 
-from ..core.block import Block, BlockSize
-from ..core.context import Call, Context, StartedKey, Work
-from ..core.ending import RunEnded
-from ..core.operator import Input, Operator, Source, StageView, Trait
+from ..core.block import Block, BlockSize, close, nbytes
+from ..core.context import Context, StartedKey, Work
+from ..core.operator import Ahead, Input, Source, StageView, Trait
 from ..core.rows import BlockRows
-from ..core.times import Clock, times_of_input, waiting
-from ..errors import LoaderError
-from .calls import AheadLimit
 
+ITEMS_AHEAD = 16
+"""Files, parts of files or rows that a process requests ahead of their consumer."""
+REQUESTS = Ahead(ITEMS_AHEAD)
+CALLS_AHEAD = 4
+"""The calls begun or finished ahead of their consumer, for each call that may run at a time."""
+MAX_BYTES_AHEAD = 2**28
+"""The most bytes of results ahead."""
 MAX_ROWS_TRACED = 8192
-"""About the most rows that are traced ahead to find calls."""
+"""About the most rows that are traced ahead to find those with work."""
 
-
-def call_ahead(
-    stage: _Calling, indices: range, context: Context, block_size: BlockSize
-) -> Generator[Block, None, None]:
-    """The rows at `indices` of an indexed stage; the calls for the next rows are begun.
-
-    Calls are begun for several rows together, so that their inputs are read together. At least one row is prepared
-    ahead, even if it alone needs more calls than may be made ahead. A block waits only for the calls of its first row;
-    its further rows have no calls, or finished ones. These are a quarter of the calls at most, so that others still run
-    while the consumer has the block.
-    """
-    context = replace(context, started={})
-    calls = _CallsAhead(stage, indices, context)
-    start = indices.start
-    try:
-        while start < indices.stop:
-            calls.begin()
-            # No other shard gets a unit of work that this one has taken, so it comes alone.
-            stop, count, started = calls.take(start + (1 if stage.op.trait is Trait.DEALS_UNITS else block_size.rows()))
-            context.started.update(started)
-            block: list[Block] = []
-            failure: list[Exception] = []
-            try:
-                block.append(stage.block(start, stop, context))
-            except Exception as error:
-                if stop - start == 1:
-                    raise
-                failure.append(error)
-            if failure:  # not within `except`, as in `Stage`
-                context.started.update(started)  # their results serve again, so no function is called twice
-                yield from stage.one_by_one(range(start, stop), context, failure.pop())
-            context.started.clear()
-            del started  # only the consumer holds results now
-            block_size.produced(block[0].rows)
-            calls.measure(block[0].rows, count)
-            yield block.pop()
-            start = stop
-    finally:
-        calls.cancel()
-
-
-class _CallsAhead:
-    """The calls for the next of the rows at `indices`: begun for some of them, and taken with blocks of rows."""
-
-    def __init__(self, stage: _Calling, indices: range, context: Context) -> None:
-        self._stage = stage
-        self._indices = indices
-        self._context = context
-        self._limit = AheadLimit(stage.calls_ahead, context)
-        self._first = self._traced = indices.start  # the next row to take, and the next to trace
-        self._rows: deque[tuple[int, list[StartedKey]]] = deque()  # rows between them that have calls
-        self._calls: dict[StartedKey, Call] = {}
-        self._begun = 0
-
-    def begin(self) -> None:
-        """Begins the calls that may be made ahead now, if these are more than a few."""
-        first, most = self._first, self._limit.calls
-        if self._begun > most * 3 // 4 and self._traced - first > 1:
-            return
-        # Tracing takes time, so it reaches further ahead only when rows have been taken: the first block comes at once.
-        end = first + most + min(first - self._indices.start, MAX_ROWS_TRACED)
-        calls: list[_PlannedCall] = []
-        while self._traced < self._indices.stop:
-            if self._traced - first > 1 and (self._begun >= most or self._traced >= end):
-                break
-            if own := list(_calls(self._stage, self._traced, self._context)):
-                self._rows.append((self._traced, [call.key for call in own]))
-                self._begun += len(own)
-                calls += own
-            self._traced += 1
-        self._calls |= _start(calls)
-
-    def take(self, stop: int) -> tuple[int, int, dict[StartedKey, Call]]:
-        """The end of the next block, at most `stop`; the number of calls of its rows; and those that are begun."""
-        first = self._first
-        stop = min(stop, self._traced)
-        count = 0
-        taken: dict[StartedKey, Call] = {}
-        while self._rows and self._rows[0][0] < stop:
-            row, keys = self._rows[0]
-            calls = {key: self._calls[key] for key in keys if key in self._calls}
-            if row > first:
-                are_done = len(calls) == len(keys) and all(call.is_done() for call in calls.values())
-                if not are_done or count + len(keys) > self._limit.calls // 4:
-                    stop = row
-                    break
-            elif len(calls) < len(keys):
-                stop = row + 1
-            self._rows.popleft()
-            for key in calls:
-                del self._calls[key]
-            taken |= calls
-            count += len(keys)
-        self._begun -= count
-        self._first = stop
-        return stop, count, taken
-
-    def measure(self, rows: BlockRows, count: int) -> None:
-        """Adapts the limit of calls ahead to `rows`, which needed `count` calls."""
-        if count:
-            self._limit.measure(rows, count)
-
-    def cancel(self) -> None:
-        for call in self._calls.values():
-            call.cancel()
-
-
-def _calls(stage: _Calling, index: int, context: Context) -> Iterator[_PlannedCall]:
-    """The calls that row `index` of a stage needs; none if it cannot be traced, for then `rows` raises the error."""
-    if stage.op.calls_ahead():
-        yield _PlannedCall(stage, index, context)
-    elif stage.calls_ahead and not isinstance(stage.op, Source):
-        with suppress(Exception):
-            for source, row, inner in stage.op.reads(stage, index, context):
-                yield from _calls(cast("_Calling", source), row, inner)
-
-
-def _start(calls: list[_PlannedCall]) -> dict[StartedKey, Call]:
-    """Begins calls, those of one stage together. Rows that cannot be read get none: `rows` raises their error."""
-    groups: dict[tuple[object, ...], dict[int, _PlannedCall]] = {}
-    for call in calls:
-        context = call.context
-        group = call.stage, context.seed, context.epoch, context.rounds, context.shard
-        groups.setdefault(group, {})[call.row] = call
-    begun: dict[StartedKey, Call] = {}
-    for together in groups.values():
-        first = next(iter(together.values()))
-        with suppress(Exception):
-            started = first.stage.op.start_calls(first.stage, np.array(list(together)), first.context)
-            begun.update(zip((call.key for call in together.values()), started, strict=True))
-    return begun
-
-
-class _PlannedCall(NamedTuple):
-    """A row of a stage whose function is called ahead."""
-
-    stage: _Calling
-    row: int
-    context: Context
-
-    @property
-    def key(self) -> StartedKey:
-        return self.context.started_key(self.stage, self.row)
-
-
-class _Calling(Input, StageView, Protocol):
-    """The part of a stage that calling ahead uses."""
-
-    @property
-    def calls_ahead(self) -> int: ...
-
-    def block(self, start: int, stop: int, context: Context) -> Block: ...
-
-    def one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]: ...
-
-
-# Reading ahead
-
-
-FIRST_ITEMS_AHEAD, MAX_ITEMS_AHEAD = 8, 16
-"""Items whose work is started before their turn: at first, and at most; the number doubles with each item."""
-
-_runs: set[object] = set()  # of `read_ahead`: they share the threads and the memory budget of this process
-
-K = TypeVar("K")
 T = TypeVar("T")
 W = TypeVar("W", bound=Work)
 
 
-@contextmanager
-def read_ahead(
-    items: Generator[T, None, None], make_work: Callable[[T, bool], W], is_remote: Callable[[T], bool]
-) -> Generator[Iterator[tuple[T, W]], None, None]:
-    """The items in order, each with its work, which is started early if it is remote.
+class Limit:
+    """The most pieces of work that one of several windows holds.
 
     Args:
-        items: taken no further ahead than work is started. Errors of items and of work are raised in their turn.
-        make_work: makes the work of an item; the flag is True if a thread starts it before its turn.
-        is_remote: tells that the work of an item takes long.
-    """
-    run = object()
-    _runs.add(run)
-    try:
-        with closing(items), closing(_read_ahead(items, make_work, is_remote)) as reading:
-            yield reading
-    finally:
-        _runs.discard(run)
-
-
-def _read_ahead(
-    items: Iterator[T], make_work: Callable[[T, bool], W], is_remote: Callable[[T], bool]
-) -> Generator[tuple[T, W], None, None]:
-    waiting: deque[tuple[T, W, bool]] = deque()  # the flag: it was started early
-    remote = True  # the last item
-    ended = False
-    failure: Exception | None = None
-    limit = FIRST_ITEMS_AHEAD
-    try:
-        while True:
-            for _, work, early in waiting:
-                if early:
-                    work.start()
-            while not ended and len(waiting) <= limit and (remote or not waiting):
-                try:
-                    item = next(items)
-                except StopIteration:
-                    ended = True
-                    break
-                except Exception as error:
-                    ended, failure = True, error
-                    break
-                remote = is_remote(item)
-                early = remote and bool(waiting)
-                waiting.append((item, make_work(item, early), early))
-                if early:
-                    waiting[-1][1].start()
-            if waiting:
-                limit = max(1, min(2 * limit, MAX_ITEMS_AHEAD // len(_runs)))
-                yield waiting.popleft()[:2]
-            elif failure is None:
-                return
-            else:
-                raise failure
-    finally:
-        failure = None  # its traceback refers to this frame, and so to it
-        for _, work, _ in waiting:
-            work.cancel()
-
-
-class WorkGroup(dict[K, W]):
-    """Several pieces of work as one."""
-
-    def start(self) -> None:
-        for work in self.values():
-            work.start()
-
-    def cancel(self) -> None:
-        for work in self.values():
-            work.cancel()
-
-
-def rows_ahead(stage: _Readable, indices: range, context: Context) -> Generator[Block, None, tuple[int, bool]]:
-    """Rows at `indices`, a block each, up to the first row that waits for nothing; the work of the next is started.
-
-    Returns the position of that row, and True if later rows may have to wait.
-    """
-    context = replace(context, started={})
-    items = (_row_work(stage, index, context) for index in indices)
-    with read_ahead(items, lambda item, early: item.works, lambda item: bool(item.works)) as rows:
-        for (index, works, some_local), _ in rows:
-            if not works:
-                return index, not some_local
-            context.started.update(works)
-            del works, _
-            block = [stage.block(index, index + 1, context)]
-            context.started.clear()
-            yield block.pop()
-    return indices.stop, False
-
-
-class _RowWork(NamedTuple):
-    """The work that a row waits for.
-
-    Attributes:
-        row: its position.
-        some_local: some stages read the row from local storage.
+        most: for all of them together.
+        sharing: these windows, or the shards of this process.
     """
 
-    row: int
-    works: WorkGroup[StartedKey, Work]
-    some_local: bool
-
-
-def _row_work(stage: _Readable, index: int, context: Context) -> _RowWork:
-    works: dict[StartedKey, Work | None] = {}
-    with suppress(Exception):  # `rows` raises it in its turn
-        _start_reading(stage, index, context, works)
-    remote = WorkGroup({place: work for place, work in works.items() if work is not None})
-    return _RowWork(index, remote, None in works.values())
-
-
-def _start_reading(stage: _Readable, index: int, context: Context, works: dict[StartedKey, Work | None]) -> None:
-    if type(stage.op).start_reading is not Operator.start_reading:
-        works[context.started_key(stage, index)] = stage.op.start_reading(stage, index, context)
-    elif stage.reads_ahead and not isinstance(stage.op, Source):
-        for source, row, inner in stage.op.reads(stage, index, context):
-            _start_reading(cast("_Readable", source), row, inner, works)
-
-
-class _Readable(Input, StageView, Protocol):
-    """The part of a stage that reading ahead uses."""
+    def __init__(self, most: int, sharing: Collection[object] = ()) -> None:
+        self._most = self._fitting = most
+        self._sharing = sharing
 
     @property
-    def reads_ahead(self) -> bool: ...
+    def now(self) -> int:
+        """The limit, at least 1."""
+        return max(1, min(self._most, self._fitting) // max(1, len(self._sharing)))
 
-    def block(self, start: int, stop: int, context: Context) -> Block: ...
+    def measure(self, rows: BlockRows, count: int) -> None:
+        """Adapt the limit to the bytes of `rows`, which needed `count` pieces of work."""
+        if count:
+            self._fitting = MAX_BYTES_AHEAD * count // max(1, nbytes(rows))
 
 
-# Prefetching
+def in_order(
+    items: Iterator[T], begin: Callable[[T, bool], W], limit: Limit, waits: Callable[[T], bool] = lambda item: True
+) -> Generator[tuple[T, W]]:
+    """The items in order, each with its work, which is begun before its turn.
 
-
-def in_thread(
-    make: Callable[[Context], Iterator[Block]], rows: int, context: Context, operator: str
-) -> Iterator[Block]:
-    """The blocks of an operator, which `make` makes in a thread that pauses while `rows` rows are ready.
-
-    The thread starts at the first `next` and ends when the iterator is closed or dropped. If `rows` is 0 or the run
-    allows no threads, the calling thread makes the blocks.
+    Args:
+        items: taken no further ahead than work is begun. They are closed, and an error of them is raised in its turn.
+        begin: makes the work of an item; the flag is True if it is started before its turn.
+        limit: of the pieces of work ahead of the consumer's item.
+        waits: tells whether the work of an item takes long. What does not is left to its consumer.
     """
-    return _in_thread(make, rows, context, operator) if rows and context.process.threads else make(context)
-
-
-def _in_thread(
-    make: Callable[[Context], Iterator[Block]], rows: int, context: Context, operator: str
-) -> Iterator[Block]:
-    # A clock of its own does not count the time in which the thread waits.
-    clock = Clock(times_of_input(context.pacing.clock.thread, operator))
-    queue = _Queue(rows, clock)
-    inner = context.with_clock(clock)
-    context.process.resources.start("feedpipe-prefetch", partial(queue.fill, make, inner), queue.close)
+    waiting: deque[tuple[T, W]] = deque()
+    unstarted: deque[W] = deque()  # some of their work waits for memory
+    failure: Exception | None = None
     try:
-        while (block := queue.next()) is not None:
-            yield block
+        while True:
+            while unstarted and unstarted[0].start():
+                unstarted.popleft()
+            is_ready = False  # the next item may take long to come, so a result that is there is used first
+            while failure is None and not is_ready and len(waiting) <= limit.now:
+                try:
+                    item = next(items)
+                except Exception as error:
+                    failure = error
+                    break
+                takes_long = waits(item)
+                early = takes_long and bool(waiting)
+                waiting.append((item, begin(item, early)))
+                if early and not waiting[-1][1].start():
+                    unstarted.append(waiting[-1][1])
+                is_ready = not takes_long or waiting[0][1].is_done()
+                del item
+            if not waiting:
+                break
+            if unstarted and unstarted[0] is waiting[0][1]:
+                unstarted.popleft()
+            yield waiting.popleft()
+        if not isinstance(failure, StopIteration):
+            raise cast("Exception", failure)
     finally:
-        queue.close()  # the run joins its thread
+        failure = None  # its traceback refers to this frame, and so to it
+        for _, work in waiting:
+            work.cancel()
+        close(items)
 
 
-@dataclass(frozen=True)
-class _Failed:
-    error: BaseException
+_reading: set[object] = set()  # the windows of `read_ahead`: they share the threads and the memory of this process
 
 
-class _Queue:
-    """Finished blocks. The thread waits while `limit` rows are ready, and the consumer while none is.
+@contextmanager
+def read_ahead(
+    items: Iterator[T], begin: Callable[[T, bool], W], waits: Callable[[T], bool]
+) -> Generator[Iterator[tuple[T, W]]]:
+    """`in_order` for items to read, which share one limit in this process."""
+    window = object()
+    _reading.add(window)
+    try:
+        with closing(in_order(items, begin, Limit(ITEMS_AHEAD, _reading), waits)) as reading:
+            yield reading
+    finally:
+        _reading.discard(window)
 
-    It has two queues and no lock, so an interrupt leaves nothing half done.
+
+# Rows by position
+
+
+def rows_ahead(stage: _Stage, indices: range, context: Context, block_size: BlockSize) -> Generator[Block, None, int]:
+    """The rows at `indices` of an indexed stage; the work of the next rows is begun.
+
+    Work is begun for several rows together, so that their inputs are read together. At least one row is prepared ahead,
+    even if it alone needs more work than the limit. A block waits only for the work of its first row; its further rows
+    have none, or calls that have returned. These are a quarter of the limit at most, so that other calls run while the
+    consumer has the block.
+
+    Returns the position of the row from which on no row waits.
+    """
+    context = replace(context, started={})
+    window = _Rows(stage, indices, context)
+    start = indices.start
+    try:
+        while start < indices.stop and window.begin():
+            # No other shard gets a unit of work that this one has taken, so it comes alone.
+            stop, count = window.take(start + (1 if stage.op.trait is Trait.DEALS_UNITS else block_size.rows()))
+
+            def note(rows: BlockRows, count: int = count) -> None:
+                block_size.produced(rows)
+                window.limit.measure(rows, count)
+
+            yield from stage.made(start, stop, context, note)
+            start = stop
+    finally:
+        window.cancel()
+    return start
+
+
+class _Rows:
+    """The rows at `indices`, from which blocks are taken, and the work of the next of them."""
+
+    def __init__(self, stage: _Stage, indices: range, context: Context) -> None:
+        ahead = {leaf: cast("Ahead", leaf.op.ahead()) for leaf in stage.begins}
+        self.limit = Limit(max(each.most for each in ahead.values()), context.process.shards)
+        self._requests = {leaf for leaf, each in ahead.items() if not each.together}
+        self._stage = stage
+        self._indices = indices
+        self._context = context
+        self._begins = set(stage.begins)  # those whose rows wait
+        self._first = self._traced = indices.start  # the next row to take, and the next to trace
+        self._failed = indices.start  # work of rows before this one could not be begun
+        self._rows: deque[_Row] = deque()  # those of the rows between them that have work
+        self._size = 0  # the pieces of it, of the stage with most in each row
+        self._unstarted: dict[int, Work] = {}  # requests
+
+    def begin(self) -> bool:
+        """Begins the work that may be begun now, if it is more than a little; returns False if no row waits."""
+        first, most = self._first, self.limit.now
+        # The consumer may use the first row only, so requests for others start with the second block.
+        for number, work in list(self._unstarted.items()) if first > self._indices.start else ():
+            if work.start():
+                del self._unstarted[number]
+        least = most - 1 if self._requests else most * 3 // 4
+        if first < self._failed or (self._size > least and self._traced - first > 1):
+            return True
+        # Tracing takes time, so it reaches further ahead only when rows have been taken: the first block comes at once.
+        end = first + most + min(first - self._indices.start, MAX_ROWS_TRACED)
+        size = self._size
+        traced: list[tuple[int, list[_Leaf]]] = []
+        while self._traced < self._indices.stop:
+            if self._traced - first > 1 and (size >= most or self._traced >= end):
+                break
+            if leaves := list(_leaves(self._stage, self._traced, self._context, self._begins)):
+                traced.append((self._traced, leaves))
+                size += _most_of_a_stage(leaves)
+            self._traced += 1
+        self._add(traced)
+        return bool(self._begins or self._rows)
+
+    def take(self, stop: int) -> tuple[int, int]:
+        """Hands over the work of the next rows, up to `stop` at most; returns their end, and the pieces of work."""
+        first = self._first
+        stop = min(stop, self._traced)
+        count, most = 0, self.limit.now // 4
+        while self._rows and self._rows[0].number < stop:
+            number, size, works, are_begun, is_alone = self._rows[0]
+            if number > first:
+                are_done = are_begun and all(work.is_done() for work in works.values())
+                if is_alone or not are_done or count + size > most:
+                    stop = number
+                    break
+            elif is_alone or not are_begun:
+                stop = number + 1
+            self._rows.popleft()
+            for work in works.values() if is_alone else ():
+                self._unstarted.pop(id(work), None)
+            self._context.started.update(works)
+            count += size
+        self._size -= count
+        self._first = stop
+        return stop, count
+
+    def cancel(self) -> None:
+        for row in self._rows:
+            for work in row.works.values():
+                work.cancel()
+
+    def _add(self, traced: list[tuple[int, list[_Leaf]]]) -> None:
+        """Begins the work of rows, that of one stage together."""
+        groups: dict[tuple[object, ...], dict[int, _Leaf]] = {}
+        for leaf in (leaf for _, leaves in traced for leaf in leaves):
+            context = leaf.context
+            group = leaf.stage, context.seed, context.epoch, context.rounds, context.shard
+            groups.setdefault(group, {})[leaf.row] = leaf
+        begun: dict[StartedKey, Work | None] = {}
+        for together in groups.values():
+            first = next(iter(together.values()))
+            with suppress(Exception):  # `rows` raises it in its turn
+                answers = first.stage.op.begin(first.stage, np.array(list(together)), first.context)
+                begun.update(zip((leaf.key for leaf in together.values()), answers, strict=False))
+        if len(begun) < sum(map(len, groups.values())):
+            self._failed = self._traced
+        starts = self._first > self._indices.start
+        for number, leaves in traced:
+            works: dict[StartedKey, Work] = {}
+            missing = 0
+            for leaf in leaves:
+                work = begun.pop(leaf.key, leaf)
+                if work is None:
+                    self._begins.discard(leaf.stage)
+                elif isinstance(work, _Leaf):  # it could not be begun, or an earlier row has it
+                    missing += 1
+                else:
+                    works[leaf.key] = work
+            if not works and not missing:
+                continue
+            is_alone = bool(self._requests) and any(leaf.stage in self._requests for leaf in leaves)
+            self._rows.append(_Row(number, _most_of_a_stage(leaves), works, not missing, is_alone))
+            self._size += self._rows[-1].size
+            if is_alone:
+                self._unstarted.update((id(work), work) for work in works.values() if not (starts and work.start()))
+
+
+def _leaves(stage: _Stage, row: int, context: Context, begins: set[_Stage]) -> Iterator[_Leaf]:
+    """The rows with work that a row is made of; none if it cannot be traced, for then `rows` raises the error."""
+    if stage in stage.begins:
+        if stage in begins:
+            yield _Leaf(stage, row, context, context.started_key(stage.name, row))
+    elif stage.begins and not isinstance(stage.op, Source):
+        with suppress(Exception):
+            for source, index, inner in stage.op.reads(stage, row, context):
+                yield from _leaves(cast("_Stage", source), index, inner, begins)
+
+
+class _Leaf(NamedTuple):
+    """A row of a stage whose operator begins its work."""
+
+    stage: _Stage
+    row: int
+    context: Context
+    key: StartedKey
+
+
+class _Row(NamedTuple):
+    """A row that waits.
+
+    Attributes:
+        number: its position.
+        size: the pieces of its work, of the stage with most.
+        works: those that are begun.
+        are_begun: whether these are all.
+        is_alone: whether it is a block by itself, because what was requested serves once.
     """
 
-    def __init__(self, limit: int, clock: Clock) -> None:
-        self._limit = limit
-        self._clock = clock
-        self._ready: SimpleQueue[Block | _Failed | None] = SimpleQueue()  # None: the end
-        self._taken: SimpleQueue[int | None] = SimpleQueue()  # rows of each block that was taken; None: closed
-        self._done = False
-        _queues[ref(self, _queues.__delitem__)] = None
-
-    def fill(self, make: Callable[[Context], Iterator[Block]], context: Context) -> None:
-        end: _Failed | None = None
-        try:
-            rows = 0
-            blocks = make(context)  # kept until it is closed below: an iterator that is dropped runs its `finally` late
-            while (block := self._clock.next(blocks)) is not None:
-                rows += len(block)
-                self._ready.put(block)
-                del block  # it is the consumer's now
-                while (taken := self._take(wait=rows >= self._limit)) != 0:
-                    if taken is None:
-                        end = _Failed(RunEnded())
-                        return
-                    rows -= taken
-        except BaseException as error:
-            end = _Failed(error)
-        finally:
-            try:
-                context.running.close()
-            finally:
-                self._clock.end()
-                self._ready.put(end)
-
-    def _take(self, wait: bool) -> int | None:
-        """The rows of a block that was taken; 0 if none was and it need not wait; None if the consumer is gone."""
-        try:
-            return self._taken.get_nowait()
-        except Empty:
-            if not wait:
-                return 0
-        with self._clock.waiting("consumer"):
-            return self._taken.get()
-
-    def next(self) -> Block | None:
-        if self._done:
-            return None
-        if self._ready.empty():
-            with waiting("input", self._clock.name):
-                item = self._ready.get()
-        else:
-            item = self._ready.get()
-        if isinstance(item, Block):
-            self._taken.put(len(item))
-            return item
-        self._done = True
-        if item is not None:
-            raise item.error
-        return None
-
-    def close(self) -> None:
-        self._taken.put(None)
-
-    def disown(self) -> None:
-        """Ends the queue in a forked copy of its process, which does not have the thread that fills it."""
-        message = "the thread of `prefetch` belongs to the process that started it; begin a new iterator in this one"
-        self._ready = SimpleQueue()
-        self._ready.put(_Failed(LoaderError(message)))
+    number: int
+    size: int
+    works: dict[StartedKey, Work]
+    are_begun: bool
+    is_alone: bool
 
 
-def _disown() -> None:
-    for reference in list(_queues):
-        if (queue := cast("ref[_Queue]", reference)()) is not None:
-            queue.disown()
+def _most_of_a_stage(leaves: list[_Leaf]) -> int:
+    return 1 if len(leaves) == 1 else max(Counter(leaf.stage for leaf in leaves).values())
 
 
-_queues: dict[object, None] = {}
-os.register_at_fork(after_in_child=_disown)
+class _Stage(Input, StageView, Protocol):
+    """The part of a stage that this module uses."""
+
+    @property
+    def begins(self) -> frozenset[_Stage]: ...
+
+    def made(self, start: int, stop: int, context: Context, note: Callable[[BlockRows], object]) -> Iterator[Block]: ...

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock
 from types import CoroutineType
-from typing import NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-import numpy as np
-import numpy.typing as npt
-
-from ..core.block import nbytes
 from ..core.context import Context
 from ..core.ending import Ending, ProcessResources, RunEnded
-from ..core.rows import BlockRows
-from ..core.skips import Skipped
+from ..core.operator import Operator, StageView
+from ..core.rows import Indices, index_array
 from ..core.times import waiting
 from ..errors import LoaderError
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 
 def map_until_error(
@@ -74,12 +68,6 @@ def stop_iteration_error(function: object) -> Exception:
 # Concurrent calls
 
 
-CALLS_AHEAD = 4
-"""The calls begun or finished ahead of their consumer, for each call that may run at a time."""
-MAX_BYTES_AHEAD = 2**28
-"""The most bytes of results of calls ahead."""
-
-
 class CallPool(ABC):
     """Makes up to `concurrency` calls at a time."""
 
@@ -119,7 +107,7 @@ class CallPool(ABC):
             raise LoaderError(
                 "the threads of `concurrency=` belong to the process that started them; begin a new iterator here"
             )
-        if not call.done():
+        if not call.is_done():
             with waiting("calls"):
                 call.wait()
         if call.is_cancelled and self._closed:
@@ -127,51 +115,6 @@ class CallPool(ABC):
         if call.error is not None and not isinstance(call.error, Exception):
             raise call.error
         return call.value, call.error
-
-    def results(self, calls: Sequence[BegunCall]) -> tuple[list[object], Exception | None]:
-        """Return the results up to the first failure, and that failure; cancel the later calls."""
-        results: list[object] = []
-        for call in calls:
-            result, error = self.result(call.future)
-            if error is not None:
-                for later in calls[len(results) + 1 :]:
-                    later.cancel()
-                return results, error
-            results.append(result)
-        return results, None
-
-    def in_order(
-        self, function: Callable[..., object], calls: Iterator[tuple[U, Sequence[object] | None]], limit: AheadLimit
-    ) -> Generator[tuple[U, PendingCall]]:
-        """Begin calls ahead of the consumer, and give them in order.
-
-        Args:
-            function: to call.
-            calls: for each call a name, which comes back with it, and the arguments; without arguments nothing is
-                called. An error is raised in its turn.
-            limit: of the calls ahead.
-        """
-        waiting: deque[tuple[U, PendingCall]] = deque()
-        failure: Exception | None = None
-        try:
-            while True:
-                begun = False  # the next arguments may take long, so a result that is ready comes first
-                while failure is None and len(waiting) < limit.calls and not (begun and waiting[0][1].done()):
-                    try:
-                        name, arguments = next(calls)
-                    except Exception as error:
-                        failure = error
-                        break
-                    waiting.append((name, done(None) if arguments is None else self.submit(function, *arguments)))
-                    begun = True
-                if not waiting:
-                    break
-                yield waiting.popleft()
-            if failure is not None and not isinstance(failure, StopIteration):
-                raise failure
-        finally:
-            for _, call in waiting:
-                call.cancel()
 
 
 class ThreadPool(CallPool):
@@ -223,7 +166,7 @@ def _call(function: Callable[..., object], *arguments: object) -> object:
 
 
 class PendingCall:
-    """A call that may still run.
+    """A call that was begun and may still run.
 
     Only queues in C wait for it and end it: an interrupt finds no lock half released, as it does in a `Future`.
 
@@ -232,9 +175,10 @@ class PendingCall:
         stop: ends the call itself, if it can be ended while it runs.
         is_cancelled: nobody needs it any more.
         is_running: a thread runs it, so that nothing can end it early.
+        about: what its beginner needs beside the result.
     """
 
-    __slots__ = ("_ended", "_open", "error", "is_cancelled", "is_running", "stop", "value")
+    __slots__ = ("_ended", "_open", "about", "error", "is_cancelled", "is_running", "stop", "value")
 
     def __init__(self, open_calls: set[PendingCall] | None = None) -> None:
         self._ended: SimpleQueue[None] = SimpleQueue()
@@ -244,6 +188,7 @@ class PendingCall:
         self.stop: Callable[[], object] | None = None
         self.is_cancelled = False
         self.is_running = False
+        self.about: Any = None
         if open_calls is not None:
             open_calls.add(self)
 
@@ -254,14 +199,17 @@ class PendingCall:
 
     def cancel(self) -> None:
         """Release whoever waits for it; it does not begin, or is stopped. One that runs in a thread goes on."""
-        if self.is_running or (self.done() and not self.is_cancelled):
+        if self.is_running or (self.is_done() and not self.is_cancelled):
             return
         self.is_cancelled = True
         if self.stop is not None:
             self.stop()
         self._release()
 
-    def done(self) -> bool:
+    def start(self) -> bool:
+        return True
+
+    def is_done(self) -> bool:
         return not self._ended.empty()
 
     def wait(self) -> None:
@@ -281,57 +229,12 @@ def done(result: object) -> PendingCall:
     return call
 
 
-class BegunCall(NamedTuple):
-    """A call that was begun before its rows are asked for.
-
-    Attributes:
-        future: its result.
-        group: the number of its group, if a call is for several rows.
-        skipped: the rows skipped before it, or the skipped row itself.
-        row: the row, if it is needed when the call fails.
-    """
-
-    future: PendingCall
-    group: int = 0
-    skipped: Skipped | None = None
-    row: object = None
-
-    def start(self) -> None:
-        pass
-
-    def is_done(self) -> bool:
-        return self.future.done()
-
-    def cancel(self) -> None:
-        self.future.cancel()
-
-
-def begun_calls(
-    begin: Callable[[npt.NDArray[np.int64]], Sequence[BegunCall]],
-    stage: object,
-    positions: Sequence[int],
-    context: Context,
-) -> list[BegunCall]:
-    """The calls for the rows at `positions` of a stage: those begun ahead, and those that `begin` begins now."""
-    calls = [cast("BegunCall | None", context.take_started(stage, position)) for position in positions]
-    missing = [position for position, call in zip(positions, calls, strict=True) if call is None]
-    others = iter(begin(np.array(missing)) if missing else ())
-    return [next(others) if call is None else call for call in calls]
-
-
-class AheadLimit:
-    """The limit of calls that one shard begins ahead. The shards of a process share the calls and their bytes.
-
-    Attributes:
-        calls: the limit now; at least 1.
-    """
-
-    def __init__(self, calls: int, context: Context) -> None:
-        self._shards = max(1, len(context.process.shards))
-        self._most = calls
-        self.calls = max(1, calls // self._shards)
-
-    def measure(self, rows: BlockRows, calls: int) -> None:
-        """Adapt the limit to the size of the results of some calls."""
-        fitting = MAX_BYTES_AHEAD * calls // max(1, nbytes(rows))
-        self.calls = max(1, min(self._most, fitting) // self._shards)
+def begun_calls(op: Operator, stage: StageView, indices: Indices, context: Context) -> list[PendingCall]:
+    """The calls for the rows at `indices`: those begun ahead, and those that `begin` begins now."""
+    calls = context.take_started(stage.name, indices)
+    missing = [number for number, call in enumerate(calls) if call is None]
+    if missing:
+        begun = op.begin(stage, index_array(indices)[missing] if len(missing) < len(calls) else indices, context)
+        for number, call in zip(missing, begun, strict=True):
+            calls[number] = call
+    return cast("list[PendingCall]", calls)

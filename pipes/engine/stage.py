@@ -16,12 +16,13 @@ from ..core.block import AdaptiveBlockSize, Block, skip_rows
 from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, node_code, walk
-from ..core.operator import Amount, Operator, Order, Source, Trait, Weights, fill_unknown
+from ..core.operator import Ahead, Amount, Operator, Order, Source, Trait, Weights, fill_unknown
 from ..core.rows import BlockRows, Indices, concat
 from ..core.skips import Skipped, covers, skips
 from ..core.times import here, measured_blocks
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, raise_interrupt, text_of, with_call_site
-from .ahead import call_ahead, in_thread, rows_ahead
+from .ahead import rows_ahead
+from .prefetch import in_thread
 from .skips import blocks_around, code_without_policy, lost_of, parted_cursor, rows_around
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ class Stage:
         root: the end of the graph in which the node was bound first.
         inputs: the stages it reads from.
         indexed: it has rows by position.
-        reads_ahead: its rows, made one at a time by `rows`, may mostly wait for storage.
-        calls_ahead: the most calls, of its function or an input's, that begin before `rows` asks for their results.
+        begins: the stages whose work for its rows begins before `rows` asks for them: itself, or some before it.
         may_skip: a policy may leave out rows here or before.
         one_for_one: each row is made of the row of the input at the same position.
         leaves_out: skipped rows end here, because its operator does not know of them; its cursors then count them.
@@ -72,12 +72,7 @@ class Stage:
         self.main_thread: bool = op.trait is Trait.MAIN_THREAD or any(stage.main_thread for stage in inputs)
         # An operator that regroups asks for several rows, which are then fetched together.
         regroups = bool(inputs) and op.order is Order.REGROUPS
-        one_by_one = self.indexed and op.trait is not Trait.EACH_PROCESS and not regroups
-        self.reads_ahead: bool = type(op).start_reading is not Operator.start_reading or (
-            one_by_one and any(stage.reads_ahead for stage in inputs)
-        )
-        traced = [stage.calls_ahead for stage in inputs if op.trait is not Trait.EACH_PROCESS]
-        self.calls_ahead: int = max([op.calls_ahead(), *traced]) if self.indexed else 0
+        self.begins: frozenset[Stage] = self._find_begins(regroups)
         skips_rows = skips(op.on_error)
         meets_skipped = any(stage.may_skip for stage in inputs)
         self.may_skip: bool = skips_rows or meets_skipped
@@ -96,6 +91,16 @@ class Stage:
         self._schema: object = _UNASKED
         self._memos: dict[Hashable, object] = {}
         self._lock = Lock()
+
+    def _find_begins(self, regroups: bool) -> frozenset[Stage]:
+        if not self.indexed:
+            return frozenset()
+        if self.op.ahead() is not None:
+            return frozenset((self,))
+        if self.op.trait is Trait.EACH_PROCESS:
+            return frozenset()
+        begins = frozenset[Stage]().union(*(stage.begins for stage in self.inputs))
+        return frozenset(s for s in begins if cast("Ahead", s.op.ahead()).together) if regroups else begins
 
     @property
     def call_site(self) -> CallSite | None:
@@ -268,50 +273,47 @@ class Stage:
                 block_size.begin_like(source._last_size)
             source._last_size = block_size
         start = at.position
-        if self.calls_ahead and context.process.threads:
-            yield from call_ahead(self, range(start, length), context, block_size)
-            return
-        reads_ahead = self.reads_ahead and context.process.threads
+        if self.begins and context.process.threads:
+            start = yield from rows_ahead(self, range(start, length), context, block_size)
         while start < length:
-            if reads_ahead and start > at.position:  # a run of one row reads nothing ahead
-                start, reads_ahead = yield from rows_ahead(self, range(start, length), context)
-                if start == length:
-                    return
             rows = block_size.rows()
-            if reads_ahead:  # rows that wait for storage may be near, and are to be read ahead
-                rows = min(rows, start - at.position + 1)
             if self.op.trait is Trait.DEALS_UNITS:
                 rows = min(rows, 1 + (length - start) // MAX_PART_OF_UNITS)
             stop = min(start + rows, length)
-            block: list[Block] = []
-            failure: list[Exception] = []
-            try:
-                block.append(self.block(start, stop, context))
-            except Exception as error:
-                if stop - start == 1:
-                    raise
-                failure.append(error)
-            if failure:
-                # Not within `except`: the user's error, raised again, would show the first one as its context.
-                yield from self.one_by_one(range(start, stop), context, failure.pop())
-            block_size.produced(block[0].rows)
-            yield block.pop()
+            yield from self.made(start, stop, context, block_size.produced)
             start = stop
 
-    def block(self, start: int, stop: int, context: Context) -> Block:
-        """Rows `start` to `stop` (exclusive) of an indexed stage."""
+    def made(self, start: int, stop: int, context: Context, note: Callable[[BlockRows], object]) -> Iterator[Block]:
+        """Rows `start` to `stop` (exclusive) of an indexed stage, as a block; `note` looks at them first.
+
+        If one of them fails, those before it come one by one, and then its error. If none fails this time, the error
+        comes as well: nothing is repaired silently.
+        """
+        started = context.started.copy()
+        block: list[Block] = []
+        failure: list[Exception] = []
+        try:
+            block.append(self._block(start, stop, context))
+        except Exception as error:
+            if stop - start == 1:
+                raise
+            failure.append(error)
+        if failure:  # not within `except`: the user's error, raised again, would show the first one as its context
+            context.started.update(started)  # their results serve again, so no function is called twice
+            for index in range(start, stop):
+                yield self._block(index, index + 1, context)
+            raise failure.pop()
+        context.started.clear()
+        del started  # only the consumer holds results now
+        note(block[0].rows)
+        yield block.pop()
+
+    def _block(self, start: int, stop: int, context: Context) -> Block:
         rows = self.rows(range(start, stop), context)
         origins = None
         if context.tracing.origins:
             origins = [Origin.joined(self.origins(i, context)) for i in range(start, stop)]
         return Block(rows, START.advance(start), START.advance(stop), origins)
-
-    def one_by_one(self, indices: range, context: Context, error: Exception) -> Iterator[Block]:
-        """The rows before the failing one. Raises `error` if no row fails this time: nothing is repaired silently."""
-        for index in indices:
-            rows = self.rows(range(index, index + 1), context)
-            yield Block(rows, START.advance(index), START.advance(index + 1))
-        raise error
 
     def failed(self, error: Exception, at: Cursor, context: Context) -> Exception:
         """The error to raise if a function failed on the input row at `at`: names operator, line, file and row."""

@@ -175,7 +175,7 @@ class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
         super().__init__(form.open, lambda file: file.close())
         self._form = form
 
-    def start_reading(self, unit: FileUnit, early: bool) -> _Opened:
+    def begin(self, unit: FileUnit, early: bool) -> _Opened:
         return OpenTask(unit.file, WHOLE if early else None) if unit.rows == UNKNOWN else self.files.task(unit)
 
     def pieces(self, unit: FileUnit, opened: _Opened, place: Place) -> Iterator[Piece]:

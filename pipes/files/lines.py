@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import codecs
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from ..core.block import Block
-from ..core.context import Context
+from ..core.context import Context, NoWork
 from ..core.cursor import Cursor, Json
-from ..core.operator import Columns, CursorOfInput, Order, StageView
-from ..core.rows import BlockRows, Indices
+from ..core.operator import Ahead, Columns, CursorOfInput, Order, StageView
+from ..core.rows import BlockRows, Indices, index_array, index_list
 from ..core.skips import OnError
-from ..engine.ahead import WorkGroup, read_ahead
+from ..engine.ahead import REQUESTS, read_ahead
 from ..engine.calls import extend_until_error, map_until_error
 from ..errors import ArgumentError, DataError, SourceError, with_call_site
 from ..formats.text import (
@@ -141,9 +141,6 @@ class Lines(TextFormat):
         return rows
 
 
-_Part: TypeAlias = tuple[Block, WorkGroup[int, OpenTask]]
-
-
 def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:
     """Give each file whole: its path and its bytes.
 
@@ -175,22 +172,31 @@ class ParseBytes(CursorOfInput):
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
-    def start_reading(self, stage: StageView, index: int, context: Context) -> OpenTask | None:
-        (value,) = stage.input.rows(range(index, index + 1), context)
-        file = check_file(stage, self.kind, value)
-        return None if file.is_local() else OpenTask(file)
+    def ahead(self) -> Ahead:
+        return REQUESTS
+
+    def begin(self, stage: StageView, indices: Indices, context: Context) -> Iterator[OpenTask | None]:
+        for index in index_list(indices):  # one by one, so that nothing after a row that fails is made
+            (value,) = stage.input.rows(range(index, index + 1), context)
+            file = check_file(stage, self.kind, value)
+            yield None if file.is_local() else OpenTask(file)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        opened = cast("OpenTask | None", context.take_started(stage, int(indices[0])) if len(indices) == 1 else None)
-        values: Sequence[object] = stage.input.rows(indices, context) if opened is None else [opened.file]
-        return list[object](self._read(stage, values, opened, context))
+        tasks = cast("list[OpenTask | None]", context.take_started(stage.name, indices))
+        missing = [number for number, task in enumerate(tasks) if task is None]
+        if len(missing) == len(tasks):
+            values: Sequence[object] = stage.input.rows(indices, context)
+        else:
+            others = iter(stage.input.rows(index_array(indices)[missing], context) if missing else ())
+            values = [next(others) if task is None else task.file for task in tasks]
+        return list[object](self._read(stage, values, tasks, context))
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         block_size = context.block_size()
         parts = self._parts(stage, stage.input.blocks(at, context), context)
-        with read_ahead(parts, lambda part, early: part[1], lambda part: bool(part[1])) as started:
-            for (block, _), works in started:
-                reading = self._read(stage, block.rows, works.get(0), context)
+        with read_ahead(parts, lambda part, early: part[1] or NoWork(), lambda part: part[1] is not None) as started:
+            for (block, task), _ in started:
+                reading = self._read(stage, block.rows, repeat(task), context)
                 start = 0
                 while start < len(block):
                     rows: list[object] = []
@@ -202,22 +208,24 @@ class ParseBytes(CursorOfInput):
                         raise error
                     start += len(rows)
 
-    def _parts(self, stage: StageView, blocks: Iterator[Block], context: Context) -> Generator[_Part, None, None]:
+    def _parts(
+        self, stage: StageView, blocks: Iterator[Block], context: Context
+    ) -> Iterator[tuple[Block, OpenTask | None]]:
         """The blocks of local files as they are, and those of remote files one file at a time, with its task."""
         for block in blocks:
             first = block.rows[0]
             if not context.process.threads or not isinstance(first, File) or first.is_local():
-                yield block, WorkGroup()
+                yield block, None
                 continue
             for index, value in enumerate(block.rows):
-                yield block.slice(index, index + 1), WorkGroup({0: OpenTask(check_file(stage, self.kind, value))})
+                yield block.slice(index, index + 1), OpenTask(check_file(stage, self.kind, value))
 
     def _read(
-        self, stage: StageView, values: Sequence[object], opened: OpenTask | None, context: Context
+        self, stage: StageView, values: Sequence[object], tasks: Iterable[OpenTask | None], context: Context
     ) -> Iterator[dict[str, object]]:
         files, failure = map_until_error(partial(check_file, stage, self.kind), values)
         try:
-            for file, data in zip(files, read_whole_files(files, opened, threads=context.process.threads), strict=True):
+            for file, data in zip(files, read_whole_files(files, tasks, threads=context.process.threads), strict=True):
                 yield {"path": file.path, "bytes": data}
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error.__cause__

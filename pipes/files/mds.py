@@ -165,7 +165,7 @@ class _ShardFileReader(UnitReader[File, OpenTask]):
     def __init__(self, form: Mds) -> None:
         self._form = form
 
-    def start_reading(self, unit: File, early: bool) -> OpenTask:
+    def begin(self, unit: File, early: bool) -> OpenTask:
         return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
 
     def pieces(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Piece]:

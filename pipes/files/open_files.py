@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast
 
 from ..core.block import Block
@@ -17,7 +18,7 @@ from ..core.cursor import Cursor
 from ..core.graph import walk
 from ..core.operator import Columns, CursorOfInput, Operator, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices
-from ..engine.ahead import MAX_ITEMS_AHEAD
+from ..engine.ahead import ITEMS_AHEAD
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
 from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
 from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
@@ -156,12 +157,12 @@ class OpenTask(Task[Stream]):
         super().__init__(partial(file.stream, compression, part))
         self.file = file
 
-    def start(self) -> None:
+    def start(self) -> bool:
         stream = self.result_if_done
         if stream is None:
             super().start()
-        elif stream.remote is not None:
-            stream.remote.start_reading()
+            return False
+        return stream.remote is None or stream.remote.start_reading()
 
 
 class FileVersions:
@@ -246,7 +247,7 @@ class OpenFileCache(Generic[U, T]):
         if self._keeps_objects and file.is_object():
             return _MAX_OPEN_OBJECTS
         # Read-ahead opens further remote files.
-        return _MAX_OPEN_FILES if file.is_local() else _MAX_OPEN_FILES + MAX_ITEMS_AHEAD
+        return _MAX_OPEN_FILES if file.is_local() else _MAX_OPEN_FILES + ITEMS_AHEAD
 
     def _close_oldest(self) -> None:
         _, task = self._tasks.popitem(last=False)
@@ -289,19 +290,18 @@ def _read_decompressed(stream: Stream, name: str) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def read_whole_files(files: Sequence[File], task: OpenTask | None = None, *, threads: bool) -> Iterator[bytes]:
+def read_whole_files(
+    files: Sequence[File], tasks: Iterable[OpenTask | None] = repeat(None), *, threads: bool
+) -> Iterator[bytes]:
     """Read each file, in order, as `read_whole` does.
 
     Args:
         files: to read. Remote ones are fetched several at a time.
-        task: of a single file, started early.
+        tasks: those of files that were begun before their turn.
         threads: whether other threads may fetch.
     """
-    if task is not None:
-        return iter([read_whole(task.file, task)])
-    if threads and files and not files[0].is_local():
-        return in_threads(read_whole, files)
-    return in_turn(read_whole, files)
+    in_some_order = in_threads if threads and files and not files[0].is_local() else in_turn
+    return in_some_order(lambda item: read_whole(*item), zip(files, tasks, strict=False))
 
 
 def listed_files(listing: Listing, filesystem: object, cache: FileCache | None = None) -> list[File]:

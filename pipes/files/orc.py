@@ -126,7 +126,7 @@ class _StripeReader(FileUnitReader[Task["OrcFile"], "OrcFile"]):
         super().__init__(form.open, lambda file: file.close())
         self._form = form
 
-    def start_reading(self, unit: FileUnit, early: bool) -> Task[OrcFile]:
+    def begin(self, unit: FileUnit, early: bool) -> Task[OrcFile]:
         return self.files.task(unit)
 
     def pieces(self, unit: FileUnit, opened: Task[OrcFile], place: Place) -> Iterator[Piece]:

@@ -475,12 +475,12 @@ class _Source(NamedTuple):
 class _OpenSource(Task[_Source]):
     """Opens a file. `start` also requests the bytes of a row group, as soon as the budget has room for them."""
 
-    def start(self) -> None:
+    def start(self) -> bool:
         source = self.result_if_done
         if source is None:
             super().start()
-        elif isinstance(source.stream, RemoteRanges):
-            source.stream.fetch(needed=False)
+            return False
+        return not isinstance(source.stream, RemoteRanges) or source.stream.fetch(needed=False)
 
 
 class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
@@ -492,7 +492,7 @@ class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
         self._threads = threads
         self._batch_size: BatchSize | None = None
 
-    def start_reading(self, unit: FileUnit, early: bool) -> _OpenSource:
+    def begin(self, unit: FileUnit, early: bool) -> _OpenSource:
         opening = self.files.task(unit)
 
         def source() -> _Source:

@@ -177,7 +177,7 @@ class _RangeReader(UnitReader[ByteRange, OpenTask]):
         self._versions = FileVersions()
         self._chunk_size = ChunkSize()
 
-    def start_reading(self, unit: ByteRange, early: bool) -> OpenTask:
+    def begin(self, unit: ByteRange, early: bool) -> OpenTask:
         # A user may look at the first rows of a run only, so all of the first file is not requested at once. The last
         # record of a range ends after it.
         is_range = unit.start > 0 or unit.stop < unit.size

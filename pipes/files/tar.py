@@ -120,7 +120,7 @@ class _TarFileReader(UnitReader[File, OpenTask]):
         self._path_column = path_column
         self._block_size = block_size
 
-    def start_reading(self, unit: File, early: bool) -> OpenTask:
+    def begin(self, unit: File, early: bool) -> OpenTask:
         return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
 
     def pieces(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Piece]:

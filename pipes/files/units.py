@@ -325,7 +325,7 @@ class UnitReader(ABC, Generic[ParsedUnit, W]):
         return not file.is_local()
 
     @abstractmethod
-    def start_reading(self, unit: ParsedUnit, early: bool) -> W:
+    def begin(self, unit: ParsedUnit, early: bool) -> W:
         """Make the work that opens the unit, not started yet; `early` if a thread will start it before its turn."""
 
     @abstractmethod
@@ -394,7 +394,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         units = ((block, index, self.check_unit(stage, v)) for block in blocks for index, v in enumerate(block.rows))
         reading = read_ahead(
             units,
-            lambda item, early: reader.start_reading(item[2], early),
+            lambda item, early: reader.begin(item[2], early),
             lambda item: context.process.threads and reader.is_remote(item[2]),
         )
         with closing(reader), reading as started:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
@@ -16,10 +16,11 @@ from ..core.code import step_code
 from ..core.context import Context, Generators, generator
 from ..core.cursor import Cursor
 from ..core.findings import Finding
-from ..core.operator import Columns, CursorOfInput, Order, StageView, Trait
-from ..core.rows import BlockRows, Indices, Rows, index_array
+from ..core.operator import Ahead, Columns, CursorOfInput, Order, StageView, Trait
+from ..core.rows import BlockRows, Indices, Rows, index_array, index_list
 from ..core.skips import OnError, Retry, Skipped, check_on_error, check_retry, skips
-from ..engine.calls import CALLS_AHEAD, AheadLimit, BegunCall, CallPool, begun_calls, done, map_until_error
+from ..engine.ahead import CALLS_AHEAD, Limit, in_order
+from ..engine.calls import CallPool, PendingCall, begun_calls, done, map_until_error
 from ..engine.retrying import retrying, shared_call_pool
 from ..engine.seeds import global_generators
 from ..errors import ArgumentError, RowError, with_call_site
@@ -257,7 +258,7 @@ class Map(CursorOfInput):
         function = self.row_function
         if self.rng is False:
             return map_until_error(function, rows, user_function=self.function)
-        remaining = iter(positions if isinstance(positions, range) else positions.tolist())
+        remaining = iter(index_list(positions))
         generators = Generators(context.key(stage.name))
         if self.rng is True:
             return map_until_error(
@@ -297,7 +298,7 @@ class ConcurrentMap(Map):
                     "clients of servers have a timeout of their own"
                 )
             )
-        if self.rng == "global" and self.calls_ahead():
+        if self.rng == "global" and self.calls_ahead:
             raise ArgumentError(
                 with_call_site(
                     '`rng="global"` needs `concurrency=1` and no coroutine, because all threads share the global '
@@ -305,8 +306,13 @@ class ConcurrentMap(Map):
                 )
             )
 
+    @property
     def calls_ahead(self) -> int:
+        """The most calls ahead of their consumer; 0 if each is made in its turn."""
         return CALLS_AHEAD * self.concurrency if self.concurrency > 1 or is_coroutine_function(self.function) else 0
+
+    def ahead(self) -> Ahead | None:
+        return Ahead(self.calls_ahead, together=True) if self.calls_ahead else None
 
     @property
     def called(self) -> Callable[..., object]:
@@ -322,74 +328,74 @@ class ConcurrentMap(Map):
 
         return partial(complete, called)
 
-    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[BegunCall]:
-        pool = self._pool(stage, context)
-        function = self.called
-        calls: list[BegunCall] = []
-        for row, index in zip(stage.input.rows(indices, context), index_array(indices).tolist(), strict=True):
-            if isinstance(row, Skipped) and row.is_row:
-                calls.append(BegunCall(done(None), skipped=row))
-                continue
-            skipped, value = (row, row.value) if isinstance(row, Skipped) else (None, row)
-            call = pool.submit(function, *self._arguments(stage, value, index, context))
-            calls.append(BegunCall(call, skipped=skipped, row=value if skips(self.on_error) else None))
-        return calls
+    def begin(self, stage: StageView, indices: Indices, context: Context) -> Iterable[PendingCall]:
+        begin = self._begin_row(stage, context)
+        rows = zip(stage.input.rows(indices, context), index_list(indices), strict=True)
+        return (begin(row, position) for row, position in rows)
+
+    def _begin_row(self, stage: StageView, context: Context) -> Callable[[object, int], PendingCall]:
+        """A function that begins the call for a row at a position."""
+        submit, function = self._pool(stage, context).submit, self.called
+        keeps_row = skips(self.on_error)
+
+        def begin(row: object, position: int) -> PendingCall:
+            skipped = row if isinstance(row, Skipped) else None
+            value = row if skipped is None else skipped.value
+            if skipped is not None and skipped.is_row:
+                call = done(None)
+            elif self.rng is False:
+                call = submit(function, value)
+            else:
+                call = submit(function, value, generator(context.key(stage.name), position))
+            call.about = skipped, value if keeps_row else None
+            return call
+
+        return begin
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        if not self.calls_ahead() or not context.process.threads:
+        if not self.calls_ahead or not context.process.threads:
             return super().rows(stage, indices, context)
-        positions: list[int] = index_array(indices).tolist()
-        begun = begun_calls(lambda missing: self.start_calls(stage, missing, context), stage, positions, context)
+        calls = begun_calls(self, stage, indices, context)
         pool = self._pool(stage, context)
         results: list[object] = []
-        for position, call in zip(positions, begun, strict=True):
-            result, error = pool.result(call.future)
+        for position, call in zip(index_list(indices), calls, strict=True):
+            result, error = pool.result(call)
+            skipped, row = call.about
             if error is not None:
-                result = stage.skip(error, position, call.row, context)
+                result = stage.skip(error, position, row, context)
                 if result is None:
-                    for later in begun[len(results) + 1 :]:
+                    for later in calls[len(results) + 1 :]:
                         later.cancel()
                     raise stage.failed_at(error, position, context)
-            results.append(_with_skipped(call.skipped, result))
+            results.append(_with_skipped(skipped, result))
         return results
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        if not self.calls_ahead() or not context.process.threads:
+        if not self.calls_ahead or not context.process.threads:
             return super().blocks(stage, at, context)
         return self._called_ahead(stage, at, context)
 
     def _called_ahead(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        calls = (
-            ((block, index, row), self._arguments_unless_skipped(stage, row, block.at.position + index, context))
-            for block in stage.input.blocks(at, context)
-            for index, row in enumerate(block.rows)
-        )
-        limit = AheadLimit(self.calls_ahead(), context)
+        blocks = stage.input.blocks(at, context)
+        rows = ((block, index, row) for block in blocks for index, row in enumerate(block.rows))
+        begin = self._begin_row(stage, context)
+        limit = Limit(self.calls_ahead, context.process.shards)
+        calls = in_order(rows, lambda item, early: begin(item[2], item[0].at.position + item[1]), limit)
         pool = self._pool(stage, context)
-        for (block, index, row), call in context.running.add(pool.in_order(self.called, calls, limit)):
+        for (block, index, _), call in context.running.add(calls):
             result, error = pool.result(call)
             limit.measure([result], 1)
-            skipped, value = (row, row.value) if isinstance(row, Skipped) else (None, row)
+            skipped, row = call.about
             if error is not None:
-                result = stage.skip(error, block.at.advance(index), value, context)
+                result = stage.skip(error, block.at.advance(index), row, context)
                 if result is None:
                     raise stage.failed(error, block.at.advance(index), context)
             output = [block.with_row(index, _with_skipped(skipped, result))]
-            del block, row, value, skipped, result, call  # only the consumer holds them now
+            del block, row, skipped, result, call, _  # only the consumer holds them now
             yield output.pop()
 
     def _pool(self, stage: StageView, context: Context) -> CallPool:
         return shared_call_pool(stage.name, self.function, self.concurrency, context)
-
-    def _arguments_unless_skipped(
-        self, stage: StageView, row: object, position: int, context: Context
-    ) -> tuple[object, ...] | None:
-        if isinstance(row, Skipped):
-            return None if row.is_row else self._arguments(stage, row.value, position, context)
-        return self._arguments(stage, row, position, context)
-
-    def _arguments(self, stage: StageView, row: object, position: int, context: Context) -> tuple[object, ...]:
-        return (row,) if self.rng is False else (row, generator(context.key(stage.name), position))
 
 
 def _with_skipped(skipped: Skipped | None, result: object) -> object:

@@ -13,10 +13,11 @@ from ..core.block import Block, Parted, cursor_at, group_rows, join_blocks, part
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Columns, StageView, TokenOfInput
+from ..core.operator import Ahead, Columns, StageView, TokenOfInput
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take
 from ..core.skips import OnError, Retry, skips
-from ..engine.calls import AheadLimit, BegunCall, PendingCall
+from ..engine.ahead import Limit, in_order
+from ..engine.calls import PendingCall
 from ..errors import UnfitError
 from ._shared import data_error
 from .map import ConcurrentMap
@@ -194,32 +195,33 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
         convert = _on_rows if self.format == "rows" else FORMATS[self.format]
         return partial(_checked, partial(convert, self.function))
 
-    def calls_ahead(self) -> int:
-        return self.size * super().calls_ahead()
+    def ahead(self) -> Ahead | None:
+        return Ahead(self.size * self.calls_ahead, together=True) if self.calls_ahead else None
 
     def lookback(self) -> int:
         return self.size
 
-    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[BegunCall]:
+    def begin(self, stage: StageView, indices: Indices, context: Context) -> Iterable[PendingCall]:
         numbers: list[int] = (index_array(indices) // self.size).tolist()
-        groups: dict[int, BegunCall] = {}
+        groups: dict[int, PendingCall] = {}
         for number in dict.fromkeys(numbers):
-            begin = partial(self._begin, stage, number, context)
+            begin = partial(self._begin_group, stage, number, context)
             # Kept, because a later call of this method may ask for the other rows of a group.
             group = stage.memo(("begun", context.key(stage.name).tobytes(), number), begin)
-            groups[number] = begin() if group.future.is_cancelled else group
+            groups[number] = begin() if group.is_cancelled else group
         return [groups[number] for number in numbers]
 
-    def _begin(self, stage: StageView, number: int, context: Context) -> BegunCall:
+    def _begin_group(self, stage: StageView, number: int, context: Context) -> PendingCall:
         parts = parted(stage.input.rows(self._range(stage, number), context))
         call = self._pool(stage, context).submit(self._call, stage, parts.values, number, context)
-        return BegunCall(call, number, row=parts)
+        call.about = parts
+        return call
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         if not len(indices):  # the function need not return columns without rows
             first = range(1 if stage.input.length and self.format != "rows" else 0)
             return take(self.rows(stage, first, context), range(0)) if first else []
-        if self.rng is False and not self.calls_ahead():
+        if self.rng is False and not self.calls_ahead:
             parts = parted(stage.input.rows(indices, context))
             called = self._call(stage, parts.values, 0, context)
             rows, error = self._finished(stage, parts, 0, called, lambda row: int(indices[row]), context)
@@ -228,23 +230,22 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
             return rows
         length = stage.input.length or 0
         bounds = stage.memo("bounds", lambda: np.append(np.arange(0, length, self.size, dtype=np.int64), length))
-        begun: dict[int, BegunCall] = {}
-        for index in index_array(indices).tolist() if context.started else ():
-            if (group := cast("BegunCall | None", context.take_started(stage, index))) is not None:
-                begun[group.group] = group
+        groups: list[int] = (index_array(indices) // self.size).tolist() if context.started else []
+        calls = cast("list[PendingCall | None]", context.take_started(stage.name, indices))
+        begun = {group: call for group, call in zip(groups, calls, strict=False) if call is not None}
         return gather(
             indices, bounds, lambda number, places: take(self._group(stage, number, begun.get(number), context), places)
         )
 
-    def _group(self, stage: StageView, number: int, begun: BegunCall | None, context: Context) -> BlockRows:
+    def _group(self, stage: StageView, number: int, begun: PendingCall | None, context: Context) -> BlockRows:
         def make() -> BlockRows:
-            ahead = self.calls_ahead() and context.process.threads
-            call = self._begin(stage, number, context) if begun is None and ahead else begun
+            ahead = self.calls_ahead and context.process.threads
+            call = self._begin_group(stage, number, context) if begun is None and ahead else begun
             if call is None:
                 parts = parted(stage.input.rows(self._range(stage, number), context))
                 called = self._call(stage, parts.values, number, context)
             else:
-                parts, called = cast("Parted", call.row), self._result(stage, call.future, context)
+                parts, called = call.about, self._result(stage, call, context)
             first = number * self.size
             rows, error = self._finished(stage, parts, number, called, lambda row: first + row, context)
             if error is not None:
@@ -288,18 +289,18 @@ class GroupedMap(TokenOfInput, ConcurrentMap):
     ) -> Iterator[tuple[list[Block], Block, Parted, list[BlockRows], Exception | None]]:
         """Each group, as blocks, as one block and as the arguments of the calls; its results and their error."""
         parts = ((group, whole, parted(whole.rows)) for group, whole in groups)
-        calls = ((part, (stage, part[2].values, part[1].at.row // self.size, context)) for part in parts)
-        if not self.calls_ahead() or not context.process.threads:
-            for part, arguments in calls:
-                yield *part, *self._call(*arguments)
+        if not self.calls_ahead or not context.process.threads:
+            for group, whole, part in parts:
+                yield group, whole, part, *self._call(stage, part.values, whole.at.row // self.size, context)
             return
-        limit = AheadLimit(self.calls_ahead() // self.size, context)
-        begun = self._pool(stage, context).in_order(self._call, calls, limit)
-        for part, future in context.running.add(begun):
-            results, error = self._result(stage, future, context)
+        limit = Limit(self.calls_ahead, context.process.shards)
+        submit = partial(self._pool(stage, context).submit, self._call, stage)
+        calls = in_order(parts, lambda part, early: submit(part[2].values, part[1].at.row // self.size, context), limit)
+        for (group, whole, part), call in context.running.add(calls):
+            results, error = self._result(stage, call, context)
             for rows in results:
                 limit.measure(rows, 1)
-            yield *part, results, error
+            yield group, whole, part, results, error
 
     def _finished(
         self,

@@ -15,7 +15,7 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.operator import Amount, Columns, CursorOfInput, Input, Operator, Order, StageView, amount_of_inputs
-from ..core.rows import BlockRows, Indices, index_array
+from ..core.rows import BlockRows, Indices, index_array, index_list
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -253,7 +253,7 @@ class Enumerate(CursorOfInput):
         return stage.input.length
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        positions = indices if isinstance(indices, range) else indices.tolist()
+        positions = index_list(indices)
         rows = stage.input.rows(indices, context)
         return [(self.start + position, row) for position, row in builtins.zip(positions, rows, strict=True)]
 

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, Source, StageView
+from ..core.operator import Ahead, Columns, Operator, Source, StageView
 from ..core.process import PerProcess
-from ..core.rows import Array, BlockRows, Indices, Rows, gather, index_array, read_only
-from ..engine.ahead import WorkGroup
+from ..core.rows import Array, BlockRows, Indices, Rows, concat, gather, index_array, index_list, read_only
+from ..engine.ahead import REQUESTS
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
 from ..files.open_files import OpenTask, at_call_site, changed_error
 from ..storage.mapping import room_for_mappings
@@ -38,7 +38,7 @@ _PLAIN_CHUNK_BYTES = 2**16  # read at a time of an array that is not stored in c
 
 
 ReadRows: TypeAlias = "Callable[[npt.NDArray[np.int64], OpenTask | None, bool], Array]"
-"""Reads the rows at some positions: with the task of `start_reading`, and in threads if the flag allows them."""
+"""Reads the rows at some positions: with the task of `begin`, and in threads if the flag allows them."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class ArrayPart(ABC):
         """Make the function that reads rows; `memory` keeps what it reads more than once."""
         raise AssertionError("this array is read whole")
 
-    def start_reading(self, row: int) -> OpenTask | None:
-        """Work that begins to read a row; None if it does not wait."""
+    def begin(self, row: int) -> OpenTask | None:
+        """The work of reading a row, to begin before its turn; None if it does not wait."""
         return None
 
     @property
@@ -159,14 +159,21 @@ class ReadArrays(Source):
     def identity(self) -> Json:
         return {name: column.identity() for name, column in self.resolved.items()}
 
-    def start_reading(self, stage: StageView, index: int, context: Context) -> _StartedParts | None:
-        return self._columns().start_reading(index)
+    def ahead(self) -> Ahead:
+        return REQUESTS
+
+    def begin(self, stage: StageView, indices: Indices, context: Context) -> Iterable[_RowTasks | None]:
+        return map(self._columns().begin, index_list(indices))
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        started = context.take_started(stage, int(indices[0])) if len(indices) == 1 else None
+        columns, threads = self._columns(), context.process.threads
+        tasks = cast("list[_RowTasks | None]", context.take_started(stage.name, indices))
         try:
-            tasks = cast("_StartedParts | None", started) or _StartedParts()
-            rows = self._columns().rows(indices, tasks, threads=context.process.threads)
+            if any(tasks):
+                each = zip(index_list(indices), tasks, strict=True)
+                rows = concat([columns.rows(range(i, i + 1), task or {}, threads=threads) for i, task in each])
+            else:
+                rows = columns.rows(indices, {}, threads=threads)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error.__cause__
         return list[object](cast("Rows", rows).columns[UNNAMED]) if UNNAMED in self.resolved else rows
@@ -198,8 +205,18 @@ def _check_lengths(columns: Mapping[str, ArrayColumn]) -> None:
             )
 
 
-class _StartedParts(WorkGroup[str, OpenTask]):
-    """Tasks that open the files of a row and start to fetch its bytes, by column."""
+class _RowTasks(dict[str, OpenTask]):
+    """The work of a row: tasks that open files and start to fetch its bytes, by column."""
+
+    def start(self) -> bool:
+        return sum(task.start() for task in self.values()) == len(self)  # all, whatever one says
+
+    def is_done(self) -> bool:
+        return all(task.is_done() for task in self.values())
+
+    def cancel(self) -> None:
+        for task in self.values():
+            task.cancel()
 
 
 class _OpenColumns:
@@ -222,12 +239,12 @@ class _OpenColumns:
         """The rows at `indices`; if that is a single row, `started` may hold tasks for its columns."""
         return gather(indices, self._cuts, partial(self._rows, started=started, threads=threads))
 
-    def start_reading(self, row: int) -> _StartedParts | None:
+    def begin(self, row: int) -> _RowTasks | None:
         """Tasks for the columns of a row that it waits for; None if there are none."""
-        tasks = _StartedParts()
+        tasks = _RowTasks()
         for name, view in self._part(int(np.searchsorted(self._cuts, row, "right")) - 1).items():
             number, start = self._place(name, row)
-            task = self._columns[name][number].start_reading(start) if view is None else None
+            task = self._columns[name][number].begin(start) if view is None else None
             if task is not None:
                 tasks[name] = task
         return tasks or None

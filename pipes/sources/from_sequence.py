@@ -17,7 +17,7 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Operator, Source, StageView
-from ..core.rows import BlockRows, Indices
+from ..core.rows import BlockRows, Indices, index_list
 from ..core.shared_rows import shared
 from ..engine.calls import extend_until_error, map_until_error
 from ..errors import ArgumentTypeError, Origin, with_call_site
@@ -81,7 +81,7 @@ class FromSequence(Source):
             part = sequence[indices.start : indices.stop : indices.step]
             rows = part if isinstance(part, list) else list(part)
         else:
-            numbers = list(indices) if isinstance(indices, range) else indices.tolist()
+            numbers = index_list(indices)
             rows, error = map_until_error(sequence.__getitem__, numbers)
             if error is not None:
                 number = numbers[len(rows)]
@@ -292,7 +292,7 @@ class PackedList(Sequence[Any]):
                 first = number * _CHUNK_ROWS
                 rows += chunks[number].part(max(indices.start - first, 0), min(indices.stop - first, _CHUNK_ROWS))
             return rows
-        numbers = indices if isinstance(indices, range) else indices.tolist()
+        numbers = index_list(indices)
         return [chunks[i // _CHUNK_ROWS].at(i % _CHUNK_ROWS) for i in numbers]
 
 

@@ -17,7 +17,7 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView, UnitSource, Weights
 from ..core.process import PerProcess
-from ..core.rows import BlockRows, Indices, Row, index_array
+from ..core.rows import BlockRows, Indices, Row, index_list
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, text_of, with_call_site
 from ..files.open_files import at_call_site
 from ..files.parquet import Parquet
@@ -178,7 +178,7 @@ class DeltaFiles(UnitSource):
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         version = self._resolved_version()
-        return [self._file(version, place) for place in index_array(indices).tolist()]
+        return [self._file(version, place) for place in index_list(indices)]
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin(redacted(str(self._resolved_version().paths[index])), index + 1, "file")

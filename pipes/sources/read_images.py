@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from ..core.checks import check_choice, check_int
 from ..core.code import call_code
-from ..core.context import Context
+from ..core.context import Context, Work
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, Source, StageView
-from ..core.rows import BlockRows, Indices, Row, index_array
+from ..core.operator import Ahead, Columns, Operator, Source, StageView
+from ..core.rows import BlockRows, Indices, Row, index_array, index_list
 from ..core.skips import OnError, check_on_error
-from ..engine.calls import CALLS_AHEAD, BegunCall, CallPool, begun_calls
+from ..engine.ahead import CALLS_AHEAD, REQUESTS
+from ..engine.calls import CallPool, begun_calls
 from ..engine.retrying import shared_call_pool
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
 from ..files.open_files import OpenTask, at_call_site, listed_files, read_whole_files
@@ -109,9 +110,6 @@ class ReadImages(Source):
         object.__setattr__(self, "concurrency", check_int("concurrency", self.concurrency, least=1))
         check_on_error(self.on_error)
 
-    def calls_ahead(self) -> int:
-        return CALLS_AHEAD * self.concurrency if self.concurrency > 1 else 0
-
     def call(self) -> str:
         options = call_code(self).removeprefix(f"{self.kind}(").removesuffix(")")
         cache = "" if self.cache is None else f"cache={self.cache!r}"
@@ -135,25 +133,26 @@ class ReadImages(Source):
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin(str(self._resolved_listing().paths[index]), index + 1, "image")
 
-    def start_reading(self, stage: StageView, index: int, context: Context) -> OpenTask | None:
-        (file,) = self._files(range(index, index + 1))
-        return None if file.is_local() else OpenTask(file)
+    def ahead(self) -> Ahead:
+        return Ahead(CALLS_AHEAD * self.concurrency, together=True) if self.concurrency > 1 else REQUESTS
 
-    def start_calls(self, stage: StageView, indices: Indices, context: Context) -> Sequence[BegunCall]:
-        pool = self._pool(stage, context)
-        data = read_whole_files(self._files(indices), threads=True)
-        return [BegunCall(pool.submit(images.decode_array, encoded, self.mode)) for encoded in data]
+    def begin(self, stage: StageView, indices: Indices, context: Context) -> Iterable[Work | None]:
+        files = self._files(indices)
+        if self.concurrency == 1:
+            return (None if file.is_local() else OpenTask(file) for file in files)
+        submit = self._pool(stage, context).submit
+        return (submit(images.decode_array, data, self.mode) for data in read_whole_files(files, threads=True))
 
     def _pool(self, stage: StageView, context: Context) -> CallPool:
         return shared_call_pool(stage.name, images.decode_array, self.concurrency, context)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         files = self._files(indices)
-        positions: list[int] = index_array(indices).tolist()
+        positions = index_list(indices)
         rows: list[object] = []
         try:
             for position, file, (image, error) in zip(
-                positions, files, self._images(stage, positions, files, context), strict=False
+                positions, files, self._images(stage, indices, files, context), strict=False
             ):
                 row: object = None if error is not None else self._row(image, file.path)
                 if error is not None:
@@ -167,20 +166,20 @@ class ReadImages(Source):
         return rows
 
     def _images(
-        self, stage: StageView, positions: list[int], files: Sequence[File], context: Context
+        self, stage: StageView, indices: Indices, files: Sequence[File], context: Context
     ) -> Iterator[tuple[object, Exception | None]]:
         """Each image, or the error of one that cannot be decoded."""
-        if self.calls_ahead() and context.process.threads:
-            calls = begun_calls(lambda missing: self.start_calls(stage, missing, context), stage, positions, context)
+        if self.concurrency > 1 and context.process.threads:
+            calls = begun_calls(self, stage, indices, context)
             pool = self._pool(stage, context)
             try:
                 while calls:
-                    yield pool.result(calls.pop(0).future)
+                    yield pool.result(calls.pop(0))
             finally:
                 for call in calls:
                     call.cancel()
             return
-        opened = cast("OpenTask | None", context.take_started(stage, positions[0]) if len(positions) == 1 else None)
+        opened = cast("list[OpenTask | None]", context.take_started(stage.name, indices))
         for data in read_whole_files(files, opened, threads=context.process.threads):
             try:
                 yield images.decode_array(data, mode=self.mode), None

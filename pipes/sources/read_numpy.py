@@ -143,7 +143,7 @@ class NpyArray(ArrayPart):
         # In Fortran order, the items of a row are all over the file.
         return self.head.array(read_whole(self.file)[self.at :]) if self.head.fortran else None
 
-    def start_reading(self, row: int) -> OpenTask | None:
+    def begin(self, row: int) -> OpenTask | None:
         return None if self.file.is_local() else OpenTask(self.file, self._range(row, 1), None)
 
     def reader(self, memory: Memory) -> ReadRows:

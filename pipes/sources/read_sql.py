@@ -14,15 +14,15 @@ import numpy as np
 from ..core.block import Block, BlockSize
 from ..core.checks import check_choice, check_int, digest
 from ..core.code import value_code
-from ..core.context import Context
+from ..core.context import Context, NoWork
 from ..core.cursor import Cursor, Json
 from ..core.operator import Columns, Operator, StageView, UnitSource, Weights
-from ..core.rows import BlockRows, Indices, Row, Rows, index_array
+from ..core.rows import BlockRows, Indices, Row, Rows, index_list
 from ..core.times import measured_blocks
 from ..databases.connection import QueryPlan, RangeUnit, check_key_type, check_keys, key_of, plain_key
 from ..databases.database import Connected, Database, LostConnectionError, Snapshot, exported_snapshot
 from ..databases.driver import Key, SqlDriver, SqlQuery
-from ..engine.ahead import in_thread
+from ..engine.prefetch import in_thread
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ..files.open_files import at_call_site
 from ..files.units import ParseUnits, Piece, Place, UnitReader
@@ -162,7 +162,7 @@ class KeyRanges(UnitSource):
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         units = self.resolved_plan.units
-        return [units[place] for place in index_array(indices).tolist()]
+        return [units[place] for place in index_list(indices)]
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin(repr(self.database), index + 1, "range")
@@ -287,16 +287,6 @@ class ReadRanges(ParseUnits[RangeUnit]):
 # Reading, over connections that may be lost
 
 
-class NoWork:
-    """Nothing to do before the rows of a range are read."""
-
-    def start(self) -> None:
-        return
-
-    def cancel(self) -> None:
-        return
-
-
 class RangeReader(UnitReader[RangeUnit, NoWork]):
     """Reads ranges, one after the other, over one connection.
 
@@ -323,7 +313,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
     def is_remote(self, unit: RangeUnit) -> bool:
         return False
 
-    def start_reading(self, unit: RangeUnit, early: bool) -> NoWork:
+    def begin(self, unit: RangeUnit, early: bool) -> NoWork:
         return NoWork()
 
     def pieces(self, unit: RangeUnit, opened: NoWork, place: Place) -> Iterator[Piece]:

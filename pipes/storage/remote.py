@@ -196,9 +196,10 @@ class RemoteStream(_RemoteReader, io.RawIOBase):
         if part is not None:
             self.start_reading()
 
-    def start_reading(self) -> None:
-        """Start the fetch of the first range of the part, unless it runs already or the budget is used up."""
+    def start_reading(self) -> bool:
+        """Start the fetch of the first range of the part unless the budget is used up; return True if it is started."""
         self._fetch_ahead(1, reserve=REQUESTS_AHEAD * MAX_REQUEST_BYTES)  # for the stream that is read now
+        return bool(self._fetches) or self._end >= self._stop
 
     def read(self, size: int = -1, /) -> bytes:
         self._check_open()
@@ -295,11 +296,9 @@ class RemoteRanges(_RemoteReader):
         self._fetches = [Fetch(file, begin, end, self._cancellation) for begin, end in _requests(parts)]
         self._begins = [fetch.begin for fetch in self._fetches]
 
-    def fetch(self, *, needed: bool) -> None:
-        """Start the fetches of all parts; if they are not needed yet, only those that fit the budget."""
-        for fetch in self._fetches:
-            if not fetch.try_start(needed=needed):
-                break
+    def fetch(self, *, needed: bool) -> bool:
+        """Start the fetches of all parts, or only those that fit the budget; return True if all are started."""
+        return all(fetch.try_start(needed=needed) for fetch in self._fetches)
 
     def size(self) -> int:
         return self.file.size

@@ -6,10 +6,12 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from ..core.times import waiting
+from ..engine.ahead import Limit, in_order
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -37,12 +39,17 @@ class Task(Generic[T]):
         self._error: BaseException | None = None
         self._process = _process
 
-    def start(self) -> None:
-        """Put the call into the pool's queue, unless it is there or somebody has made it."""
+    def start(self) -> bool:
+        """Put the call into the pool's queue, unless it is there or somebody has made it; return True."""
         self._renew_after_fork()
         if not self._queued and not self._claim.locked():
             self._queued = True
             _pool.add(self)
+        return True
+
+    def is_done(self) -> bool:
+        """Return whether the call has been made."""
+        return self._done.is_set()
 
     def run(self) -> None:
         """Make the call, unless another thread has begun it."""
@@ -105,21 +112,13 @@ def in_turn(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
 
 
 def in_threads(function: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
-    """Work as `map` does, in order, but several calls run at the same time; an error is raised in its turn."""
-    running: deque[Task[U]] = deque()
-    try:
-        for item in items:
-            task = Task(partial(function, item))
-            if running:  # this thread makes the first call: it may be the only one
-                task.start()
-            running.append(task)
-            if len(running) > MAX_THREADS:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-    finally:
-        for task in running:
-            task.cancel()
+    """Work as `map` does, in order, but several calls run at the same time; an error is raised in its turn.
+
+    This thread makes the first call: it may be the only one.
+    """
+    with closing(in_order(iter(items), lambda item, early: Task(partial(function, item)), Limit(MAX_THREADS))) as tasks:
+        for _, task in tasks:
+            yield task.result()
 
 
 class _Pool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from feedpipe.extensions import Context
 
-from ..support.core import AdaptiveBlockSize, Clock, OneRow, ProcessContext, RowShare, RowsRequest, Tracing
+from ..support.core import AdaptiveBlockSize, Clock, NoWork, OneRow, ProcessContext, RowShare, RowsRequest, Tracing
 
 
 def key(context: Context, name: str = "map-1", *, seed: int | None = None) -> bytes:
@@ -57,14 +59,10 @@ def test_rows_for_another_process() -> None:
 
 
 def test_work_is_taken_once() -> None:
-    class Work:
-        def start(self) -> None: ...
-        def cancel(self) -> None: ...
-
-    stage, work = object(), Work()
-    context = Context(rounds=(1,), started={(stage, 3, (1,)): work})
-    assert context.take_started(stage, 4) is None
-    assert context.take_started(object(), 3) is None
-    assert context.round(0).take_started(stage, 3) is None
-    assert context.take_started(stage, 3) is work
-    assert context.take_started(stage, 3) is None
+    work = NoWork()
+    context = Context(rounds=(1,), started={("map-1", 3, (1,)): work})
+    assert context.take_started("map-1", np.array([4, 5])) == [None, None]
+    assert context.take_started("map-2", range(3, 4)) == [None]
+    assert context.round(0).take_started("map-1", range(3, 4)) == [None]
+    assert context.take_started("map-1", range(2, 5)) == [None, work, None]
+    assert context.take_started("map-1", range(3, 4)) == [None]

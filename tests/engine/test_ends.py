@@ -154,7 +154,7 @@ def test_a_closed_pool_takes_no_call_and_resolves_all(pool: Any) -> None:
     with pytest.raises(RunEnded):
         calls.submit(go.wait)
     resources.join()
-    assert all(call.done() for call in begun)
+    assert all(call.is_done() for call in begun)
     with pytest.raises(RunEnded):
         calls.result(begun[-1])
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from ..support.engine import FIRST_ITEMS_AHEAD, MAX_ITEMS_AHEAD, read_ahead
+from ..support.engine import ITEMS_AHEAD, Limit, done, in_order, read_ahead
 from ..support.engine import ahead as readahead
 from ..support.storage import Task
 
@@ -16,7 +16,7 @@ from ..support.storage import Task
 @pytest.fixture(autouse=True)
 def no_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """What another test has not closed yet, because a traceback holds it, shares nothing with these."""
-    monkeypatch.setattr(readahead, "_runs", set())
+    monkeypatch.setattr(readahead, "_reading", set())
 
 
 class Work:
@@ -47,11 +47,21 @@ class Work:
 
 
 class Noted:
-    """Work that notes what it is told."""
+    """Work that notes what it is told. It is started as soon as there is room."""
+
+    room = False
 
     def __init__(self, started: list[int], cancelled: list[int], number: int) -> None:
-        self.start = partial(started.append, number)
+        self.number = number
+        self.started = started
         self.cancel = partial(cancelled.append, number)
+
+    def start(self) -> bool:
+        self.started.append(self.number)
+        return self.room
+
+    def is_done(self) -> bool:
+        return False
 
 
 def test_in_order_and_ahead() -> None:
@@ -59,10 +69,8 @@ def test_in_order_and_ahead() -> None:
     with work.run() as run:
         for number, (item, task) in enumerate(run):
             assert (item, task.result()) == (number, number)
-            assert len(work.taken) - number - 1 == min(
-                MAX_ITEMS_AHEAD if number > 1 else FIRST_ITEMS_AHEAD * (number + 1), 99 - number
-            )
-    assert work.ahead == list(range(1, 100)) and work.closed and not readahead._runs
+            assert len(work.taken) - number - 1 == min(ITEMS_AHEAD, 99 - number)
+    assert work.ahead == list(range(1, 100)) and work.closed and not readahead._reading
 
 
 def test_what_is_near_is_not_taken_ahead() -> None:
@@ -80,8 +88,8 @@ def test_runs_of_one_process_share_its_threads() -> None:
         for _ in range(10):
             for run in runs:
                 next(run)
-        assert all(len(work.taken) == 10 + MAX_ITEMS_AHEAD // 8 for work in works)
-    assert not readahead._runs
+        assert all(len(work.taken) == 10 + ITEMS_AHEAD // 8 for work in works)
+    assert not readahead._reading
 
 
 def test_an_error_comes_in_its_turn() -> None:
@@ -95,14 +103,14 @@ def test_an_error_comes_in_its_turn() -> None:
     with pytest.raises(ZeroDivisionError), work.run() as run:
         for _, task in run:
             results.append(task.result())
-    assert results == [0] and work.closed and not readahead._runs
+    assert results == [0] and work.closed and not readahead._reading
 
 
 def test_closing_it_cancels_what_is_waiting() -> None:
     cancelled: list[int] = []
     with read_ahead(Work().items(), lambda item, ahead: Noted([], cancelled, item), lambda item: True) as run:
         next(run)
-    assert cancelled == list(range(1, FIRST_ITEMS_AHEAD + 1))
+    assert cancelled == list(range(1, ITEMS_AHEAD + 1))
 
 
 def test_closing_it_closes_all() -> None:
@@ -111,17 +119,36 @@ def test_closing_it_closes_all() -> None:
     with read_ahead(work.items(), lambda item, ahead: Task(go.wait), lambda item: True) as run:
         next(run)
     go.set()
-    assert work.closed and not readahead._runs
+    assert work.closed and not readahead._reading
     with Work(last=0).run() as run:
         assert list(run) == []
 
 
-def test_what_waits_is_told_to_go_on_at_each_step() -> None:
+def test_what_waits_for_memory_is_started_again_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     near = 6
-    work = Work(last=10)
+    work = Work(last=8)
     with read_ahead(work.items(), lambda item, ahead: Noted(told, [], item), lambda item: item != near) as run:
         next(run)
         assert told == [1, 2, 3, 4, 5]
         next(run)
-        assert told == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5]
+        assert told == [1, 2, 3, 4, 5, 1, 7]  # 1 has no room, and those behind it have none either
+        monkeypatch.setattr(Noted, "room", True)
+        next(run)
+        assert told == [1, 2, 3, 4, 5, 1, 7, 2, 3, 4, 5, 7]
+
+
+def test_a_result_that_is_ready_is_used_before_the_next_item_is_taken() -> None:
+    work = Work()
+    for number, (item, call) in enumerate(in_order(work.items(), lambda item, early: done(item), Limit(10))):
+        assert item == call.value == number and len(work.taken) == number + 1
+    assert len(work.taken) == 100 and work.closed
+
+
+def test_a_limit_is_shared_and_falls_if_results_are_long() -> None:
+    limit = Limit(16, range(4))
+    assert limit.now == 4 and Limit(16).now == 16
+    limit.measure([bytes(2**25)], 1)  # eight of these are 256 MiB
+    assert limit.now == 2
+    limit.measure([b""], 1)
+    assert limit.now == 4

@@ -25,7 +25,7 @@ from feedpipe.testing import check_operator, same
 
 from ..storage.remote_store import RemoteStore
 from ..support.core import OneRow, Pacing, ProcessContext
-from ..support.engine import FIRST_ITEMS_AHEAD, bind, resolve
+from ..support.engine import ITEMS_AHEAD, bind, resolve
 from ..support.engine import ahead as readahead
 from ..support.files import ranges as _byte_ranges
 from ..support.storage import remote, tasks
@@ -39,7 +39,7 @@ def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a failed run of another test holds until garbage is collected is not these tests' concern."""
     budget, runs = tasks.Budget(tasks.BUDGET_BYTES), set[object]()
     monkeypatch.setattr(tasks, "budget", budget)
-    monkeypatch.setattr(readahead, "_runs", runs)
+    monkeypatch.setattr(readahead, "_reading", runs)
     yield
     settle()
     assert not runs
@@ -338,7 +338,7 @@ def test_what_had_no_room_is_fetched_when_there_is(name: str, monkeypatch: pytes
         rows += len(next(blocks))
     settle()
     fetched = [path for path, begin, end in place.requests if end - begin > 2**19]
-    assert sorted(fetched) == [f"files/{n:02d}" for n in range(len(fetched))] and len(fetched) > FIRST_ITEMS_AHEAD
+    assert sorted(fetched) == [f"files/{n:02d}" for n in range(len(fetched))] and len(fetched) > ITEMS_AHEAD // 2
 
 
 @pytest.mark.parametrize("name", [*FILES, "text"])
@@ -355,7 +355,7 @@ def test_nothing_more_is_begun_by_a_run_that_has_failed(name: str) -> None:
     place.before = refuse
     with pytest.raises(SourceError, match="files/20") as caught:
         list(stage.blocks(START, Context()))
-    assert not readahead._runs, caught  # whose frames are alive
+    assert not readahead._reading, caught  # whose frames are alive
 
 
 @pytest.mark.parametrize("dropped", [False, True])

@@ -28,8 +28,8 @@ from feedpipe.extensions import (
     StageView,
 )
 
-from ..support.core import Clock, Node, Pacing, ProcessContext, Tracing, names, node_code, walk
-from ..support.engine import MAX_MEMOS, Stage, bind, resolve
+from ..support.core import Ahead, Clock, Node, Pacing, ProcessContext, Tracing, names, node_code, walk
+from ..support.engine import MAX_MEMOS, REQUESTS, Stage, bind, resolve
 
 
 @dataclass(frozen=True)
@@ -232,15 +232,17 @@ class Remote(Digits):
 
     kind: ClassVar[str] = "remote"
 
-    def start_reading(self, stage: StageView, index: int, context: Context) -> Fetch | None:
-        return None if index in self.fails else Fetch(index)
+    def ahead(self) -> Ahead:
+        return REQUESTS
+
+    def begin(self, stage: StageView, indices: Indices, context: Context) -> list[Fetch]:
+        return [Fetch(int(index)) for index in indices]
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        work = context.take_started(stage, int(indices[0])) if len(indices) == 1 else None
-        if work is None:
-            return [(int(index), False) for index in indices]
-        assert isinstance(work, Fetch)
-        return [(work.index, work.started)]
+        works = context.take_started(stage.name, indices)
+        return [
+            (int(index), isinstance(work, Fetch) and work.started) for index, work in zip(indices, works, strict=True)
+        ]
 
 
 class Fetch:
@@ -248,8 +250,12 @@ class Fetch:
         self.index = index
         self.started = False
 
-    def start(self) -> None:
+    def start(self) -> bool:
         self.started = True
+        return True
+
+    def is_done(self) -> bool:
+        return self.started
 
     def cancel(self) -> None:
         pass
@@ -257,7 +263,7 @@ class Fetch:
 
 def test_work_is_started_early_for_all_rows_but_the_first_ones() -> None:
     stage = bind(resolve(fp.Pipe.source(Remote(20)).then(Backwards())))
-    assert stage.reads_ahead
+    assert [source.op.kind for source in stage.begins] == ["remote"]
     rows = rows_of(stage)
     assert [row[0] for row in rows] == list(range(19, -1, -1))  # type: ignore[index]
     assert [row[1] for row in rows][2:] == [True] * 18  # type: ignore[index]
@@ -267,8 +273,8 @@ def test_work_is_started_early_for_all_rows_but_the_first_ones() -> None:
 
 def test_what_regroups_or_is_read_whole_reads_no_rows_ahead() -> None:
     remote: fp.Pipe[object] = fp.Pipe.source(Remote(20))
-    assert not bind(resolve(remote.batch(2))).reads_ahead and not bind(resolve(remote.load())).reads_ahead
-    assert not bind(resolve(digits())).reads_ahead
+    assert not bind(resolve(remote.batch(2))).begins and not bind(resolve(remote.load())).begins
+    assert not bind(resolve(digits())).begins
 
 
 def test_the_tracer_follows_each_row() -> None:

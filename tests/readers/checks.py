@@ -179,6 +179,5 @@ def small_requests() -> Iterator[None]:
         patch.setattr(remote, "FIRST_REQUEST_BYTES", 2**9)
         patch.setattr(remote, "MAX_REQUEST_BYTES", 2**11)
         patch.setattr(remote, "MAX_GAP_BYTES", 2**8)
-        patch.setattr(readahead, "FIRST_ITEMS_AHEAD", 1)
-        patch.setattr(readahead, "MAX_ITEMS_AHEAD", 1)
+        patch.setattr(readahead, "ITEMS_AHEAD", 1)
         yield

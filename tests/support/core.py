@@ -16,6 +16,7 @@ from feedpipe.core.block import nbytes as nbytes
 from feedpipe.core.block import parted as parted
 from feedpipe.core.block import zipped as zipped
 from feedpipe.core.checks import digest as digest
+from feedpipe.core.context import NoWork as NoWork
 from feedpipe.core.context import Opened as Opened
 from feedpipe.core.context import Pacing as Pacing
 from feedpipe.core.context import ProcessContext as ProcessContext
@@ -37,6 +38,7 @@ from feedpipe.core.graph import node_code as node_code
 from feedpipe.core.graph import sent as sent
 from feedpipe.core.graph import walk as walk
 from feedpipe.core.operator import MAX_DEPTH as MAX_DEPTH
+from feedpipe.core.operator import Ahead as Ahead
 from feedpipe.core.operator import fill_unknown as fill_unknown
 from feedpipe.core.process import PerProcess as PerProcess
 from feedpipe.core.process import raised_by_signal_handler as raised_by_signal_handler

@@ -43,7 +43,7 @@ class CountReader(UnitReader[int, Task[int]]):
     def is_remote(self, unit: int) -> bool:
         return False
 
-    def start_reading(self, unit: int, early: bool) -> Task[int]:
+    def begin(self, unit: int, early: bool) -> Task[int]:
         return Task(lambda: unit)
 
     def pieces(self, unit: int, opened: Task[int], place: Place) -> Iterator[Piece]:
