@@ -182,8 +182,16 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         return self.slice(start, stop, step)
 
     def head(self, count: int = 5) -> list[T_co]:
-        """Return the first `count` elements."""
-        return list(self.take(count))
+        """Return the first `count` elements, as a list. Printed, it shows large arrays by type and shape.
+
+        Example:
+            >>> import feedpipe as fp, numpy as np
+            >>> fp.from_arrays({"image": np.zeros((9, 28, 28), np.uint8), "label": np.arange(9)}).head(2)
+            [{'image': <uint8[28, 28]>, 'label': 0}, {'image': <uint8[28, 28]>, 'label': 1}]
+        """
+        from .pictures.values import Elements
+
+        return Elements(self.take(count))
 
     def count(self, service: ReadingService | None = None) -> int:
         """Return the number of elements. If it is not known without a run, this runs the pipe once.

@@ -20,6 +20,7 @@ from ..engine.stage import resolve
 from ..errors import FeedpipeError, RowError, call_site, with_call_site
 from ..loader import Loader
 from ..ops._methods import advice_on_name
+from ..pictures.values import short_repr
 from ..pipe import InstalledFunction, Pipe, installed_functions
 from ..plan.explain import explained
 from ..seeing.diff import compared
@@ -195,7 +196,7 @@ def _check(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _head(options: argparse.Namespace) -> Iterator[str]:
-    return map(repr, load_pipe(options.pipe).take(options.count))
+    return map(short_repr, load_pipe(options.pipe).take(options.count))
 
 
 def _verify(options: argparse.Namespace) -> Iterator[str]:

@@ -187,6 +187,11 @@ class Rows(Sequence[Row]):
     def __repr__(self) -> str:
         return f"Rows({self._length} x {column_names(self)})"
 
+    def _repr_html_(self) -> str:
+        from ..pictures.values import rows_fragment
+
+        return rows_fragment(self)
+
     @property
     def arrow(self) -> pa.RecordBatch:
         """The columns as an Arrow record batch; arrays of more than one dimension become fixed-shape tensors."""

@@ -278,6 +278,15 @@ class Profile(Mapping[str, ColumnProfile]):
         """Write the profile as a page for a browser, in one file that loads nothing."""
         Path(path).write_text(html_page(list(self._columns.values()), self.rows), encoding="utf-8")
 
+    def _repr_html_(self) -> str:
+        from ..pictures.page import fragment, table, tag
+
+        header = ["column", "type", "missing", "distinct", "min", "median", "max", "most frequent", "what looks wrong"]
+        lines = [
+            [*_cells(entry), [tag("div", remark, class_="warn") for remark in entry.remarks]] for entry in self.values()
+        ]
+        return fragment(table(header, lines, range(2, 7)), tag("small", f"{self.rows:,} rows"))
+
     def __repr__(self) -> str:
         header = ["column", "type", "missing", "distinct", "min", "median", "max", "most frequent"]
         lines = [header, *(_cells(entry) for entry in self._columns.values())]

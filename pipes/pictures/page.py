@@ -114,7 +114,7 @@ def bar(share: float, label: Content = None) -> Html:
     part = 100 * min(1.0, max(0.0, share))
     full = tag("span", style=f"display:inline-block;height:.7em;background:#4a86c5;width:{part:.1f}%")
     scale = tag("span", full, class_="bar", style="display:inline-block;width:5em")
-    return markup(scale, " ", f"{share:.0%}" if label is None else label)
+    return tag("span", scale, " ", f"{share:.0%}" if label is None else label, style="white-space:nowrap")
 
 
 def histogram(counts: Sequence[float], titles: Sequence[str], ends: tuple[str, str], label: str) -> Html:
@@ -217,7 +217,7 @@ div.fp{padding:.5em .75em}
 .fp small,.fp .soft{color:var(--soft);font-size:12.5px}
 .fp .warn{color:var(--warn)}
 .fp .wide{overflow-x:auto;max-width:100%}
-.fp table{border-collapse:collapse;margin:.3em 0;color:inherit;font-size:inherit}
+.fp table{border-collapse:collapse;width:max-content;margin:.3em 0;color:inherit;font-size:inherit}
 .fp th,.fp td{text-align:left;vertical-align:top;padding:.2em .9em .2em 0;border:0;overflow-wrap:normal;max-width:32em}
 .fp thead th{border-bottom:1px solid var(--line);font-weight:600;white-space:nowrap;vertical-align:bottom}
 .fp tbody tr{background:none;border-bottom:1px solid var(--box)}

@@ -7,18 +7,19 @@ an array is made smaller before it becomes a picture.
 from __future__ import annotations
 
 import io
+import math
 import reprlib
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.process import bytes_text
 from ..core.rows import Rows, column_names
-from .page import Html, clipped, image, markup, table, tag
+from .page import Html, clipped, fragment, image, markup, table, tag
 
 SIZE = 72
 """The longer side of a thumbnail, in pixels."""
@@ -32,10 +33,13 @@ ITEMS = 8
 """The items that are shown of a row, a list or a dict."""
 TEXT = 120
 """The characters that are shown of a text."""
+MAX_ITEMS, MAX_TEXT = 64, 1000
+"""The largest array and the longest text that a terminal shows."""
 NO_PILLOW = tag("small", "(no thumbnail)", class_="no-pillow")
 """Replaces the thumbnail of an encoded image if Pillow is not installed; a page says once what it means."""
 ABOUT_PILLOW = "Thumbnails of encoded images need Pillow: pip install 'feedpipe[images]'"
 
+T = TypeVar("T")
 Pixels = npt.NDArray[np.uint8]
 
 _ENCODED = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"RIFF", b"II*\0", b"MM\0*")
@@ -82,6 +86,14 @@ def sample(value: object) -> Html:
         return markup(tag("small", description(value)), " ", preview(value))
     lines = [(tag("b", clipped(name, 40)), tag("small", description(item)), preview(item)) for name, item in items]
     return markup(table((), lines), tag("small", f"and {left:,} more") if left else None)
+
+
+def rows_fragment(rows: Rows) -> str:
+    """The first rows for a notebook, with the type of each column."""
+    count, columns = len(rows), len(column_names(rows))
+    what = f"{count:,} row{'s' * (count != 1)} of {columns:,} column{'s' * (columns != 1)}"
+    shown_rows = f", the first {ITEMS}" if count > ITEMS else ""
+    return fragment(table_of(rows[:ITEMS]), tag("small", f"{what}{shown_rows}"))
 
 
 def table_of(rows: Sequence[Mapping[str, object]], columns: int = 20) -> Html:
@@ -133,6 +145,36 @@ def text(value: object) -> str:
         return clipped(_REPR.repr(value), TEXT)
     except Exception as error:  # of the user's `__repr__`
         return f"<{type(value).__name__}: its repr raises {type(error).__name__}>"
+
+
+class Elements(list[T]):
+    """Elements as a list that a terminal shows in short, and a notebook as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(short_repr, self))}]"
+
+    def _repr_html_(self) -> str:
+        if self and all(isinstance(element, Mapping) for element in self):
+            return fragment(table_of(cast("list[Mapping[str, object]]", self)))
+        return fragment([tag("div", sample(element)) for element in self])
+
+
+def short_repr(value: object) -> str:
+    """`repr` of an element, but of a large array, a long text or many bytes only what they are."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and hasattr(value, "dtype") and math.prod(shape) > MAX_ITEMS:
+        return f"<{description(value)}>"
+    if type(value) is dict:
+        return "{" + ", ".join(f"{key!r}: {short_repr(item)}" for key, item in value.items()) + "}"
+    if type(value) is list and len(value) <= MAX_ITEMS:
+        return f"[{', '.join(map(short_repr, value))}]"
+    if type(value) is tuple and len(value) <= MAX_ITEMS:
+        return f"({', '.join(map(short_repr, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, (str, bytes, list, tuple)) and len(value) > MAX_TEXT:
+        return f"<{description(value)}>"
+    return repr(value)
 
 
 # Thumbnails

@@ -215,7 +215,7 @@ def _counts(own: OperatorTimes) -> Html:
     each = own.seconds / own.rows if own.rows else 0.0
     lines: list[tuple[str, Content]] = [
         ("share of the work", bar(own.share)),
-        ("own time", f"{own.seconds:.2f} s, {_duration(each)} a row"),
+        ("own time", f"{own.seconds:.2f} s, {duration(each)} a row"),
         ("on a CPU", bar(own.cpu)),
         ("waits for storage or calls", bar(own.waits)),
         ("rows", f"{about}{own.rows:,}"),
@@ -226,7 +226,8 @@ def _counts(own: OperatorTimes) -> Html:
     return table((), lines)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
     for unit, scale in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * scale >= 1:
             return f"{short_number(seconds * scale)} {unit}"

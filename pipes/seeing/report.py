@@ -71,7 +71,7 @@ class ThreadTimes:
     name: str
     rank: int
     seconds: float
-    states: dict[str, float]
+    states: dict[State, float]
     cpu: float | None
     delayed: float | None
 
@@ -182,25 +182,30 @@ class Report:
         return values
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report to a file, which `Report.load` reads, or a trace for Perfetto and Chrome.
+        """Write the report to a file.
 
         Args:
-            path: ends in .json; of a trace, in .trace.json. That has the last spans of 0.1 ms or longer of each thread.
+            path: ends in .html, for a page in one file, which loads nothing; in .json, for `Report.load`; or in
+                .trace.json, for a trace for Perfetto and Chrome. Page and trace have the last spans of each thread.
 
         Raises:
             ArgumentError: it has another ending.
         """
         target = Path(path)
-        if target.suffix != ".json":
-            raise ArgumentError(with_call_site(f"`path` must end in .json but got: {os.fspath(path)!r}"))
-        if target.name.endswith(".trace.json"):
+        if target.suffix == ".html":
+            from .report_page import report_page
+
+            text = report_page(self)
+        elif target.name.endswith(".trace.json"):
             from .trace import trace_of
 
-            content = trace_of(self.ranks)
+            text = json.dumps(trace_of(self.ranks))
+        elif target.suffix == ".json":
+            text = json.dumps({"feedpipe_report": VERSION, "ranks": [_plain_rank(rank) for rank in self.ranks]})
         else:
-            content = {"feedpipe_report": VERSION, "ranks": [_plain_rank(rank) for rank in self.ranks]}
+            raise ArgumentError(with_call_site(f"`path` must end in .html or .json but got: {os.fspath(path)!r}"))
         part = target.with_name(f"{target.name}.part")
-        part.write_text(json.dumps(content))
+        part.write_text(text, encoding="utf-8")
         part.replace(target)
 
     @staticmethod
@@ -224,6 +229,11 @@ class Report:
         lines = [self.verdict, *_aligned(self._operator_lines()), *_aligned(self._thread_lines())]
         lines.append(f"{self.start_seconds:.2g} s to the first element, then {self.steps:,} steps")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from .report_page import report_fragment
+
+        return report_fragment(self)
 
     @property
     def _judged(self) -> Verdict:
@@ -278,12 +288,12 @@ class Report:
         for thread in self.threads:
             name = thread.name if len(self.ranks) == 1 else f"rank {thread.rank}, {thread.name}"
             states = sorted(thread.states.items(), key=lambda item: -item[1])
-            did = ", ".join(f"{_IN_WORDS[state]} {share:.0%}" for state, share in states if share >= 0.005)
+            did = ", ".join(f"{IN_WORDS[state]} {share:.0%}" for state, share in states if share >= 0.005)
             lines.append([name, f"{thread.seconds:.2f}", "" if thread.cpu is None else f"{thread.cpu:.0%}", did])
         return lines
 
 
-_IN_WORDS = {
+IN_WORDS: dict[State, str] = {
     "operator": "operators",
     "engine": "engine",
     "storage": "waits for storage",
@@ -298,10 +308,11 @@ _IN_WORDS = {
     "device": "copies to the device",
     "loop": "runs the loop",
 }
+"""What a thread does in each state."""
 
 
 def _thread(table: Table, rank: int) -> ThreadTimes:
-    states: dict[str, float] = {}
+    states: dict[State, float] = {}
     for (state, _), slot in table.slots.items():
         if slot.ns:
             states[state] = states.get(state, 0.0) + slot.ns / max(1, table.wall_ns)

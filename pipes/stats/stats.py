@@ -64,6 +64,16 @@ class Stats(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Stats({', '.join(f'{name}: {fitted.kind}' for name, fitted in self._columns.items())})"
 
+    def _repr_html_(self) -> str:
+        from ..pictures.page import fragment, table, tag
+        from ..pictures.values import text
+
+        lines = [
+            (tag("b", name), fitted.kind, ", ".join(f"{key} {text(value)}" for key, value in vars(fitted).items()))
+            for name, fitted in self._columns.items()
+        ]
+        return fragment(table(("column", "statistic", ""), lines), tag("small", f"{self.rows:,} rows"))
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the statistics to a file, as JSON."""
         Path(path).write_text(json.dumps(self._to_json(), indent=1) + "\n", encoding="utf-8")

@@ -248,7 +248,7 @@ class TestFile:
         assert (str(loaded), loaded.metrics()) == (str(report), report.metrics())
 
     def test_another_ending(self, tmp_path: Path) -> None:
-        with pytest.raises(ArgumentError, match=r"must end in \.json"):
+        with pytest.raises(ArgumentError, match=r"must end in \.html or \.json"):
             fp.Loader(fp.from_sequence(range(4))).report().save(tmp_path / "report.txt")
 
     @pytest.mark.parametrize(
