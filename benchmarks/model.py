@@ -162,3 +162,42 @@ def median(numbers: Sequence[float]) -> float:
     if len(ordered) % 2:
         return ordered[middle]
     return (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def limits_workload(
+    name: str,
+    title: str,
+    limits: Mapping[str, tuple[str, float | None]],
+    column: str,
+    check: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None],
+) -> Workload:
+    """A workload of ways of feedpipe, each with a limit of CPU time of its own.
+
+    `limits` has, by the name of a row, the way and the most microseconds that each may take; the first row is the
+    baseline, which has no limit.
+    """
+
+    def judge(results: Results) -> list[Verdict]:
+        verdicts = []
+        for row, (_, limit) in limits.items():
+            if limit is not None and results.have(row):
+                each = [figures["seconds_each"] * 1e6 for figures in results.summaries[row].figures]
+                verdicts.append(Verdict.at_most(limit, f"{row}: at most {limit:g} us", each))
+        return verdicts
+
+    return Workload(
+        name=name,
+        title=title,
+        contestants=[
+            Contestant(row, f"{name}_feedpipe:measure", arguments={"way": way}, ours=True)
+            for row, (way, _) in limits.items()
+        ],
+        columns=(Column(column, lambda each: f"{each.median() * 1e6:.2f}"),),
+        judge=judge,
+        baseline=next(iter(limits)),
+        metric="seconds_each",
+        rounds=5,
+        arguments={"count": 200_000},
+        quick={"count": 20_000},
+        check=check,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
 from feedpipe.testing import check_operator, same
 
+from ..loading.resumes import check_resume_in_workers, result_in_fork
 from ..support.examples import examples
 
 X, Y = np.arange(84.0).reshape(21, 2, 2), np.arange(21)
@@ -103,14 +103,7 @@ def test_workers_and_resume(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{k}.h5", {"chunks": (4, 2, 2)}, 7 * k, 7 * k + 7) for k in range(3)]
     pipe = fp.read_hdf5(paths, NAMES).shuffle().batch(4).collate()
     assert len(cloudpickle.dumps(pipe)) < 10_000
-    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe) as here:
-        whole = [batch["y"].tolist() for batch in here]
-        elements = iter(loader)
-        begun = [next(elements)["y"].tolist() for _ in range(2)]
-        state = loader.state_dict()
-    with fp.Loader(pipe, workers=2) as loader:
-        loader.load_state_dict(state)
-        assert begun + [batch["y"].tolist() for batch in loader] == whole
+    check_resume_in_workers(pipe, "y")
 
 
 def test_a_forked_process_opens_a_file_that_was_open_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,15 +114,9 @@ def test_a_forked_process_opens_a_file_that_was_open_itself(tmp_path: Path, monk
     opened: list[object] = []
     real = h5py.File
     monkeypatch.setattr(h5py, "File", lambda *args, **options: opened.append(args) or real(*args, **options))
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=lambda: sender.send(([row["x"].tolist() for row in pipe], len(opened))))
-    process.start()
-    sender.close()  # so that a child which fails ends the wait
-    assert receiver.recv() == (X.tolist(), 1)
+    in_fork = result_in_fork(lambda: ([row["x"].tolist() for row in pipe], len(opened)))
+    assert in_fork == (X.tolist(), 1)
     assert ([row["x"].tolist() for row in pipe], len(opened)) == (X.tolist(), 0)
-    process.join()
-    assert process.exitcode == 0
 
 
 def test_an_error_names_file_and_row(tmp_path: Path) -> None:

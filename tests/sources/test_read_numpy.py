@@ -17,6 +17,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
 from feedpipe.testing import check_operator, same
 
+from ..loading.resumes import check_resume_in_workers
 from ..support.examples import examples
 
 
@@ -125,14 +126,7 @@ def test_workers_and_resume(tmp_path):
     for k in range(3):
         np.save(tmp_path / f"{k}.npy", np.arange(7 * k, 7 * k + 7))
     pipe = fp.read_numpy({"x": tmp_path}).shuffle().batch(4).collate()
-    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe) as here:
-        whole = [batch["x"].tolist() for batch in here]
-        elements = iter(loader)
-        begun = [next(elements)["x"].tolist() for _ in range(2)]
-        state = loader.state_dict()
-    with fp.Loader(pipe, workers=2) as loader:
-        loader.load_state_dict(state)
-        assert begun + [batch["x"].tolist() for batch in loader] == whole
+    check_resume_in_workers(pipe, "x")
 
 
 def test_an_error_names_file_and_row(tmp_path):

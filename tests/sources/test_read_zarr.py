@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, SourceError
 from feedpipe.testing import check_operator, same
+
+from ..loading.resumes import check_resume_in_workers, result_in_fork
 
 X, Y = np.arange(84.0).reshape(21, 2, 2), np.arange(21)
 
@@ -72,27 +73,13 @@ def test_a_url() -> None:
 
 def test_workers_and_resume(tmp_path: Path) -> None:
     pipe = fp.read_zarr({"y": write(tmp_path / "y", Y, chunks=(4,))}).shuffle().batch(4).collate()
-    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe) as here:
-        whole = [batch["y"].tolist() for batch in here]
-        elements = iter(loader)
-        begun = [next(elements)["y"].tolist() for _ in range(2)]
-        state = loader.state_dict()
-    with fp.Loader(pipe, workers=2) as loader:
-        loader.load_state_dict(state)
-        assert begun + [batch["y"].tolist() for batch in loader] == whole
+    check_resume_in_workers(pipe, "y")
 
 
 def test_an_array_that_is_open_before_a_fork_is_opened_again(tmp_path: Path) -> None:
     pipe = fp.read_zarr({"y": write(tmp_path / "y", Y, chunks=(4,))})
     assert pipe[3]["y"] == 3
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=lambda: sender.send([row["y"] for row in pipe]))
-    process.start()
-    sender.close()  # so that a child which fails ends the wait
-    assert receiver.recv() == Y.tolist()
-    process.join()
-    assert process.exitcode == 0
+    assert result_in_fork(lambda: [row["y"] for row in pipe]) == Y.tolist()
 
 
 def test_a_state_belongs_to_arrays_of_this_form(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -21,6 +20,7 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError, RowError, SourceError
 
+from ..loading.resumes import status_of_fork
 from ..support.writing import MANIFEST, DatasetWriter, Output, OutputFile, _tables
 
 ROWS = 700
@@ -89,19 +89,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def in_fork(function: Callable[[], object]) -> int:
-    """Runs a function in a fork of this process, and returns the status of its end."""
-    child = os.fork()
-    if child == 0:
-        try:
-            function()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
-
-
 def killed_at(write: Callable[[], object], moment: int) -> int:
     """Kills this process at a moment: before or after bytes are written, a place is noted, or files get names or go.
 
@@ -143,7 +130,7 @@ def test_runs_that_are_killed_leave_the_files_of_one_run(tmp_path: Path, name: s
     moments = killed_at(partial(write, tmp_path / "whole"), 0)
     draw = random.Random(name)
     kills = 0
-    while status := in_fork(partial(killed_at, partial(write, tmp_path / "out"), draw.randint(1, moments // 3))):
+    while status := status_of_fork(partial(killed_at, partial(write, tmp_path / "out"), draw.randint(1, moments // 3))):
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         kills += 1
     assert kills > 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError, RowError, SourceError
 
+from ..loading.resumes import status_of_fork
 from ..support.databases import DbApiConnection, LostConnectionError
 from .sql_store import Store, square, squares
 
@@ -42,7 +42,7 @@ def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path: Path, uri: str, pi
     store = Store(f"{uri}://{tmp_path}/a.db", "dbapi" if uri == "sqlite" else None)
     moment = 0
     for moment in itertools.count():
-        status = in_fork(partial(killed_at, store, pipe, 1 + moment % 5))
+        status = status_of_fork(partial(killed_at, store, pipe, 1 + moment % 5))
         if status == 0:
             break
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
@@ -70,19 +70,6 @@ def killed_at(store: Store, pipe: fp.Pipe[Any], moment: int) -> None:
         mock.patch.object(kind, "commit_writing", count(kind.commit_writing)),
     ):
         store.write(pipe, rows_per_transaction=10)
-
-
-def in_fork(function: Callable[[], object]) -> int:
-    """Runs a function in a fork of this process, and returns the status of its end."""
-    child = os.fork()
-    if child == 0:
-        try:
-            function()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return os.waitpid(child, 0)[1]
 
 
 FAILING: set[int] = set()

@@ -20,6 +20,7 @@ from feedpipe.errors import ArgumentError, DataError, PlanError
 from feedpipe.testing import check_operator
 
 from ...loading.elastic import Job, count
+from ...loading.resumes import check_resumes_in_two_epochs, second_epoch_of_ranks
 from ...support.examples import examples
 from ..tables import variants
 
@@ -73,33 +74,14 @@ def test_law(side: Any, how: Any) -> None:
             assert [row for row in rows if row["negative"] is not None] == joined(epoch)  # type: ignore[index, call-overload]
 
 
-def test_resume_at_each_element_in_two_epochs() -> None:
-    pipe = ROWS.shuffle().join(mined_table, on="key")
-    loader = fp.Loader(pipe, seed=4)
-    elements, states = [], [json.loads(json.dumps(loader.state_dict()))]
-    for _ in range(2):
-        for element, info in loader.with_info():
-            elements.append(element)
-            states.append(json.loads(json.dumps(info.state_dict())))
-    for step in range(0, len(states) - 1, 3):
-        again = fp.Loader(pipe, seed=4)
-        again.load_state_dict(states[step])
-        rest = list(again)
-        assert rest == elements[step : step + len(rest)]
+def test_resumes_in_two_epochs() -> None:
+    check_resumes_in_two_epochs(ROWS.shuffle().join(mined_table, on="key"), every=3)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_ranks_and_workers(ranks: int) -> None:
     pipe = ROWS.shuffle().join(mined, on="key").batch(3)
-    found: Counter[str] = Counter()
-    for rank in range(ranks):
-        options: dict[str, Any] = {"seed": 2, "rank": rank, "world_size": ranks, "even": None}
-        loader = fp.Loader(pipe, **options)
-        epochs = [list(loader), list(loader)]
-        with fp.Loader(pipe, workers=2, **options) as loader:
-            assert [list(loader), list(loader)] == epochs
-        found.update(count(epochs[1]))
-    assert found == Counter(map(repr, joined(1)))
+    assert second_epoch_of_ranks(pipe, ranks) == Counter(map(repr, joined(1)))
 
 
 @settings(max_examples=examples(40))

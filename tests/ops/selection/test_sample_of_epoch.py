@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from feedpipe.errors import ArgumentError, DataError, PlanError, StateError
 from feedpipe.testing import check_operator
 
 from ...loading.elastic import Job, count
+from ...loading.resumes import check_resumes_in_two_epochs, second_epoch_of_ranks
 from ...support.examples import examples
 
 ROWS = fp.from_sequence(range(30))
@@ -50,35 +50,16 @@ def test_epochs_and_lengths() -> None:
     assert len(ROWS.sample(weights=losses, replacement=True)) == 30
 
 
-def test_resume_at_each_element_in_two_epochs() -> None:
-    pipe = ROWS.sample(12, weights=losses).batch(2)
-    loader = fp.Loader(pipe, seed=4)
-    elements, states = [], [json.loads(json.dumps(loader.state_dict()))]
-    for _ in range(2):
-        for element, info in loader.with_info():
-            elements.append(element)
-            states.append(json.loads(json.dumps(info.state_dict())))
-    for step in range(len(states) - 1):
-        again = fp.Loader(pipe, seed=4)
-        again.load_state_dict(states[step])
-        rest = list(again)
-        assert rest == elements[step : step + len(rest)] and rest
+def test_resumes_in_two_epochs() -> None:
+    check_resumes_in_two_epochs(ROWS.sample(12, weights=losses).batch(2), every=1)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_ranks_and_workers(ranks: int) -> None:
     pipe = ROWS.sample(12, weights=losses)
-    found: Counter[str] = Counter()
-    for rank in range(ranks):
-        options: dict[str, Any] = {"seed": 2, "rank": rank, "world_size": ranks, "even": None}
-        loader = fp.Loader(pipe, **options)
-        epochs = [list(loader), list(loader)]
-        with fp.Loader(pipe, workers=2, **options) as loader:
-            assert [list(loader), list(loader)] == epochs
-        found.update(count(epochs[1]))
     whole = fp.Loader(pipe, seed=2)
     list(whole)
-    assert found == count(list(whole))
+    assert second_epoch_of_ranks(pipe, ranks) == count(list(whole))
 
 
 @settings(max_examples=examples(40))
