@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -217,7 +218,7 @@ class Mixture(Operator, ABC):
         if None in lengths:
             return None
         known = cast("list[int]", lengths)
-        return sum(known) if self.leaves_out else next(self._segments(stage, known, 0)).stop
+        return sum(known) if self.leaves_out else next(self._segments(stage, known, 0))[0].stop
 
     def weights(self, stage: StageView, context: Context) -> Weights | None:
         parts = [weights for source in stage.inputs if (weights := source.weights(context)) is not None]
@@ -226,24 +227,27 @@ class Mixture(Operator, ABC):
         if not each_row(parts):
             return None
         values = np.concatenate([part.values for part in parts])
-        return Weights(values[self._layout(stage, context).places(np.arange(len(values)))], parts[0].are_rows)
+        layout = self._layout(stage, context, len(values))
+        return Weights(values[layout.places(np.arange(len(values)))], parts[0].are_rows)
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        layout = self._layout(stage, context)
+        layout = self._layout(stage, context, index + 1)
         place = int(layout.places(np.array([index]))[0])
         part = int(np.searchsorted(layout.bounds, place, "right")) - 1
         source, inner = layout.part(part, context)
         yield stage.inputs[source], place - int(layout.bounds[part]), inner
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        layout = self._layout(stage, context)
+        is_range = isinstance(indices, range) and indices.step == 1
+        last = indices[-1] if is_range and len(indices) else np.max(indices, initial=-1)
+        layout = self._layout(stage, context, int(last) + 1)
 
         def rows_of(part: int, places: Indices) -> BlockRows:
             source, inner = layout.part(part, context)
             rows = stage.inputs[source].rows(_as_range(places), inner)
             return rows if self.columnar or isinstance(rows, list) else list(rows)
 
-        if not isinstance(indices, range) or indices.step != 1 or len(indices) < MIN_STRETCH:
+        if not isinstance(indices, range) or not is_range or len(indices) < MIN_STRETCH:
             return gather(layout.places(index_array(indices)), layout.bounds, rows_of)
         stretches = [
             take(concat([rows_of(part, own) for part, own in parts]), places)
@@ -270,23 +274,32 @@ class Mixture(Operator, ABC):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return MixtureRun(self, stage, at, context).blocks()
 
-    def _layout(self, stage: StageView, context: Context) -> MixtureLayout:
-        def make() -> MixtureLayout:
-            lengths = [source.length or 0 for source in stage.inputs]
-            layout = MixtureLayout(lengths)
-            for segment in self._segments(stage, lengths, context.epoch):
+    def _layout(self, stage: StageView, context: Context, stop: int) -> MixtureLayout:
+        """The layout with all segments of the first `stop` rows."""
+        drawn = (context.seed, context.epoch, context.rounds, context.shard) if self.reshuffles() else ()
+        layout = stage.memo(("mixture", *drawn), lambda: MixtureLayout([source.length or 0 for source in stage.inputs]))
+        if layout.end.start >= stop:
+            return layout
+        with layout.lock:
+            # Made when they are needed: there are as many as inputs, and each takes time and memory.
+            segments = self._segments(stage, layout.lengths, context.epoch, layout.end)
+            while layout.end.start < stop:
+                segment, end = next(segments)
                 if self.repeats_inputs:
                     layout.repeat(segment.given_after())
-                layout.add(segment, self.random_turns(stage, segment.turns, context, segment.stop - segment.start))
-            return layout
+                turns = self.random_turns(stage, segment.turns, context, segment.stop - segment.start)
+                layout.add(segment, turns, end)
+        return layout
 
-        drawn = (context.seed, context.epoch, context.rounds, context.shard) if self.reshuffles() else ()
-        return stage.memo(("mixture", *drawn), make)
+    def _segments(
+        self, stage: StageView, lengths: Sequence[int], epoch: int, end: InputEnd | None = None
+    ) -> Iterator[tuple[MixtureSegment, InputEnd]]:
+        """The rows between the ends of inputs of these lengths, from an end on, and the end after them.
 
-    def _segments(self, stage: StageView, lengths: Sequence[int], epoch: int) -> Iterator[MixtureSegment]:
-        """The rows between the ends of inputs of these lengths; there is one segment at least."""
-        rows, rounds = np.array(lengths), np.zeros(len(lengths), np.int64)
-        given, start, first = np.zeros(len(lengths), np.int64), 0, 0
+        From the beginning on, there is one segment at least.
+        """
+        rows = np.array(lengths)
+        start, first, rounds, given = end or InputEnd.beginning(len(lengths))
         while len(sources := self.sources(stage, rounds, first, epoch)):
             turns = self.turns(stage, sources, epoch, RowNumbers(start))
             left = rows[sources] - given[sources]
@@ -298,12 +311,12 @@ class Mixture(Operator, ABC):
                 waiting = turns.idle[(turns.counts(edge) <= left)[turns.idle]]
                 raise PlanError(with_call_site(self.idle_input(int(sources[waiting[0]]), edge), stage.call_site))
             segment = MixtureSegment(start, start + stop, sources, given, turns)
-            yield segment
+            ended = int(sources[turns.at(range(stop, stop + 1))[0][0]])
+            start, first, given, rounds = segment.stop, ended + 1, segment.given_after(), rounds.copy()
+            rounds[ended] = 1
+            yield segment, InputEnd(start, first, rounds, given)
             if not self.leaves_out:
                 return
-            ended = int(sources[turns.at(range(stop, stop + 1))[0][0]])
-            given = segment.given_after()
-            start, first, rounds[ended] = start + stop, ended + 1, 1
 
     def _check_not_empty(self, stage: StageView, lengths: Sequence[int], sources: Ints) -> None:
         for number in sources.tolist():
@@ -330,8 +343,8 @@ class Mixture(Operator, ABC):
         if None in lengths:
             return None
         segments = self._segments(stage, cast("list[int]", lengths), 0)
-        first = last = next(segments)
-        for segment in segments:
+        first = last = next(segments)[0]
+        for segment, _ in segments:
             last = segment
         text = f"takes {', '.join(map(str, last.given_after().tolist()))} rows of its inputs"
         if first.stop < last.stop:
@@ -543,6 +556,26 @@ class MixtureSegment(NamedTuple):
         return given
 
 
+class InputEnd(NamedTuple):
+    """The end of an input, from which the next segment begins.
+
+    Attributes:
+        start: the position of the first row after it.
+        first: the input from which the order of turns begins.
+        rounds: the times that each input has ended.
+        given: the rows that each input has given.
+    """
+
+    start: int
+    first: int
+    rounds: Ints
+    given: Ints
+
+    @staticmethod
+    def beginning(inputs: int) -> InputEnd:
+        return InputEnd(0, 0, np.zeros(inputs, np.int64), np.zeros(inputs, np.int64))
+
+
 class _SegmentRows(NamedTuple):
     """The rows of a segment: turns, and to which inputs and from which rows on they belong."""
 
@@ -571,10 +604,16 @@ class MixtureLayout:
     """All rows of the inputs one after the other, in parts: one for each input, or for each round of an input.
 
     Attributes:
+        lengths: of the inputs.
         bounds: part k holds the places `bounds[k]` to `bounds[k + 1]`.
+        end: that of the segments that were added.
+        lock: whoever adds segments holds it.
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:
+        self.end = InputEnd.beginning(len(lengths))
+        self.lock = Lock()
+        self.lengths = lengths
         self._lengths = np.array(lengths)
         self._starts: list[int] = []  # of the segments, which are not empty
         self._segments: list[tuple[int, Turns]] = []  # their lengths, and the input and the row at each position
@@ -594,16 +633,18 @@ class MixtureLayout:
         self._repeats = True
         self._divide(np.maximum(1, -(-given // np.maximum(1, self._lengths))))
 
-    def add(self, segment: MixtureSegment, turns: Turns) -> None:
-        """Add the rows that come next, which are in the order of these turns."""
+    def add(self, segment: MixtureSegment, turns: Turns, end: InputEnd) -> None:
+        """Add the rows up to the next end, which are in the order of these turns."""
         length = segment.stop - segment.start
         if not length:
+            self.end = end
             return
         rows: Turns = _SegmentRows(segment.sources, segment.given, turns)
         if length < len(segment.sources):
             rows = _Table(*rows.at(range(length)))  # takes less memory
         self._starts.append(segment.start)
         self._segments.append((length, rows))
+        self.end = end  # last: another thread may read the layout meanwhile
 
     def part(self, number: int, context: Context) -> tuple[int, Context]:
         """The input of a part, and the context to read it in."""

@@ -19,5 +19,6 @@ from feedpipe.ops._turns import EqualTurns as EqualTurns
 from feedpipe.ops._turns import WeightedTurns as WeightedTurns
 from feedpipe.ops._turns import rounded_weights as rounded_weights
 from feedpipe.ops._turns import whole_weights as whole_weights
+from feedpipe.ops.mix import MixtureLayout as MixtureLayout
 from feedpipe.ops.pack import best_fit as best_fit
 from feedpipe.ops.pack import best_fit_columns as best_fit_columns

@@ -16,7 +16,7 @@ from feedpipe.testing import check_operator
 
 from ...support.examples import examples
 from ...support.mixtures import ReferenceTurns, reference_rows, reference_weights
-from ...support.operators import WeightedTurns, rounded_weights, whole_weights
+from ...support.operators import MixtureLayout, WeightedTurns, rounded_weights, whole_weights
 
 weight = st.one_of(st.integers(0, 7), st.floats(0, 1), st.sampled_from([1e-5, 0.25, 1e5, 2.0**20]))
 stops = st.sampled_from(["longest", "first", "all"])
@@ -166,3 +166,27 @@ def test_hundreds_of_inputs_of_different_lengths(streamed):
     inputs = [[1000 * source + row for row in range((source * 7) % 11)] for source in range(300)]
     weights = [1 + source % 5 for source in range(300)]
     assert list(mixed(inputs, weights, "longest", streamed=streamed)) == reference_rows(inputs, weights, "longest")
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(mixtures(), stops, st.booleans(), st.randoms(use_true_random=False))
+def test_rows_may_be_asked_for_in_any_order(mixture, stop, random, shuffler):
+    inputs, weights = mixture
+    if stop == "all" and not all(inputs):
+        return
+    options = {} if weights is None else {"random": random}
+    places = list(range(mixed(inputs, weights, stop, streamed=False, **options).length))
+    rows = list(mixed(inputs, weights, stop, streamed=False, **options))
+    shuffler.shuffle(places)
+    asked = mixed(inputs, weights, stop, streamed=False, **options)
+    assert [asked[place] for place in places] == [rows[place] for place in places]
+
+
+def test_the_first_row_does_not_wait_for_the_ends_of_all_inputs(monkeypatch):
+    ends = []
+    add = MixtureLayout.add
+    monkeypatch.setattr(MixtureLayout, "add", lambda layout, *arguments: (ends.append(1), add(layout, *arguments))[1])
+    inputs = [[100 * source + row for row in range(50)] for source in range(80)]
+    pipe = mixed(inputs, [1 + source % 3 for source in range(80)], "longest", streamed=False)
+    assert pipe[0] == next(iter(pipe)) and len(ends) == 1
+    assert sorted(pipe) == sum(inputs, []) and len(ends) == 80
