@@ -1,7 +1,7 @@
 """Puts the pages of the site together: those that people write, the reference from docstrings, and the sidebar.
 
-`python -m docs._site.assemble FOLDER` writes them as Markdown into FOLDER/source, for Sphinx. What the gallery gave is
-kept in FOLDER/gallery.
+`python -m docs._site.assemble FOLDER` writes them as Markdown into FOLDER/source, for Sphinx, and whole pages of HTML
+into FOLDER/extra. What the gallery gave is kept in FOLDER/gallery.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from . import gallery, operators
+from . import gallery, operators, pictures
 from .docstrings import DocstringError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,6 +67,7 @@ def main(folder: Path) -> None:
     source = folder / "source"
     shown = dict(gallery.pages(folder / "gallery"))
     pages = dict(written_pages())
+    pages[pictures.PAGE] = pictures.shown(pages[pictures.PAGE], folder / "extra" / posixpath.dirname(pictures.PAGE))
     pages |= gallery_files(shown)
     pages |= operators.pages(uses(shown))
     pages["index.md"] += toctrees(SIDEBAR)
@@ -157,5 +158,5 @@ def toctrees(parts: Mapping[str, tuple[str, ...]]) -> str:
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]))
-    except (DocstringError, gallery.GalleryError) as error:
+    except (DocstringError, gallery.GalleryError, pictures.PictureError) as error:
         sys.exit(f"make docs: {error}")

@@ -15,6 +15,7 @@ nitpicky = True
 html_theme = "furo"
 html_title = f"feedpipe {version}"
 html_static_path = ["feedpipe.css", "switch.js"]
+html_extra_path = ["../../.site/extra"]  # pages that are HTML as they are
 html_css_files = ["feedpipe.css"]
 html_js_files = ["switch.js"]
 html_show_sourcelink = False

@@ -214,7 +214,7 @@ STYLE = (
 .fp{background:var(--bg);color:var(--fg);font:14px/1.45 system-ui,sans-serif;overflow-wrap:anywhere}
 div.fp{padding:.5em .75em}
 .fp code,.fp pre{font:13px/1.5 ui-monospace,"DejaVu Sans Mono",monospace;color:inherit;background:none;padding:0}
-.fp small,.fp .soft{color:var(--soft);font-size:12.5px}
+.fp small,.fp .soft{color:var(--soft);font-size:12.5px;font-weight:400}
 .fp .warn{color:var(--warn)}
 .fp .wide{overflow-x:auto;max-width:100%}
 .fp table{border-collapse:collapse;width:max-content;margin:.3em 0;color:inherit;font-size:inherit}

@@ -219,7 +219,7 @@ def _bounds(place: int) -> str:
 
 def _edge(place: int) -> str:
     """The upper end of a place of `StepTimes`."""
-    return duration(2**place / 1e9) if place > 0 else "1 ns"
+    return duration(2**place / 1e9) if place > 0 else "0"
 
 
 def _place(counts: Sequence[int], part: float) -> int:

@@ -13,3 +13,4 @@ with pytest.MonkeyPatch.context() as patch:
     from docs._site import docstrings as docstrings
     from docs._site import gallery as gallery
     from docs._site import operators as operators
+    from docs._site import pictures as pictures
