@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
@@ -128,7 +127,6 @@ def rows_ahead(stage: _Stage, indices: range, context: Context, block_size: Bloc
 
     Returns the position of the row from which on no row waits.
     """
-    context = replace(context, started={})
     window = _Rows(stage, indices, context)
     start = indices.start
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -273,6 +274,7 @@ class Stage:
                 block_size.begin_like(source._last_size)
             source._last_size = block_size
         start = at.position
+        context = replace(context, started={})  # an operator around may run this while its own work waits
         if self.begins and context.process.threads:
             start = yield from rows_ahead(self, range(start, length), context, block_size)
         while start < length:

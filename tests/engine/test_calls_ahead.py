@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 
 import feedpipe as fp
 from feedpipe.errors import RowError
-from feedpipe.extensions import START, Block, BlockRows, Context
+from feedpipe.extensions import START, Block, BlockRows, Context, Indices, Operator, Order, StageView
 from feedpipe.testing import check_operator
 
 from ..support.core import Clock, Pacing
@@ -165,6 +166,27 @@ def test_rows_that_are_drawn_twice_are_called_twice(at_once):
     rows = [row for block in blocks(twice) for row in block.rows]
     assert rows == [[x] for x in range(8)] * 2
     assert len({id(row) for row in rows}) == 16
+
+
+@dataclass(frozen=True)
+class ReadAgain(Operator):
+    """Runs its input for each row."""
+
+    kind: ClassVar[str] = "read_again"
+    order: ClassVar[Order] = Order.GLOBAL
+
+    def length(self, stage: StageView) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        rows = [row for block in stage.input.blocks(START, context) for row in block.rows]
+        return [rows[index] for index in indices]
+
+
+def test_a_run_within_a_row_leaves_the_calls_of_others(at_once):
+    pipe = numbers(20, 100).then(ReadAgain()).zip(numbers(20).map(lambda x: x, concurrency=4))
+    assert [row for block in blocks(pipe) for row in block.rows] == [(100 + x, x) for x in range(20)]
+    assert set(at_once) == set(range(20)) and set(at_once.values()) == {1}
 
 
 @pytest.mark.parametrize("start", [0, 7, 299, 300, 305, 349, 350])

@@ -259,6 +259,19 @@ def test_functions_before_the_files_are_called_once_and_fail_in_their_turn() -> 
     assert called in ([*range(21), 20], [*range(21), 20, 20])
 
 
+def test_files_are_read_once_if_rows_before_them_were_skipped() -> None:
+    place = RemoteStore({f"{n}.txt": b"%d" % n for n in range(30)})
+
+    def path(number: int) -> str:
+        if number % 7 == 3:
+            raise ValueError("no such number")
+        return f"{number}.txt"
+
+    files = fp.from_sequence(range(30)).map(path, on_error="skip").open_files(filesystem=place.filesystem)
+    assert [row["bytes"] for row in files.parse_bytes()] == [b"%d" % n for n in range(30) if n % 7 != 3]
+    assert len(place.requests) == len({name for name, *_ in place.requests}) == 26
+
+
 def test_all_inputs_of_a_row_are_begun() -> None:
     place = RemoteStore({})
     pipe = read_bytes(place).zip(read_images(place), fp.from_sequence(range(COUNT)).filter(bool).load())
