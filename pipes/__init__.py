@@ -47,6 +47,7 @@ from .ops.generator import operator
 from .ops.split import Parts
 from .pipe import Pipe
 from .seeing.progress import progress
+from .seeing.tuning import tune
 from .services.inprocess import InProcess, Threads
 from .services.multiprocess import MultiProcess
 from .services.on_ray import Ray
@@ -97,6 +98,7 @@ __all__ = [
     "Threads",
     "Ray",
     "replay",
+    "tune",
     # sources of objects in memory
     "from_arrays",
     "from_dataset",

@@ -12,6 +12,7 @@ import numpy as np
 
 from .core.checks import check_choice, check_int, check_torch, methods_explain_wrong_arguments
 from .core.code import constructor_code
+from .core.graph import walk
 from .core.skips import Skipped
 from .core.times import here
 from .engine.run import length_of
@@ -24,7 +25,7 @@ from .loading.ranks import RankSource
 from .loading.replay import Info
 from .loading.schedule import Even, Schedule
 from .loading.state import Progress, State, compare, restored
-from .ops.mix import fixed_weights
+from .ops.mix import Mix, fixed_weights
 from .pipe import Pipe, warn_in_torch_worker
 from .plan.plan import Plan, Position
 from .services.base import Executor, ReadingService, Session, ShardEnd, Step
@@ -124,8 +125,9 @@ class Loader(Generic[T_co]):
             self._epochs.recorder = Recorder(record)
         self._epochs.check_service()
         self._epochs.check_ranks()
-        for finding in fixed_weights(pipe, by_steps=steps is not None):
-            finding.warn()
+        if any(isinstance(node.op, Mix) for node in walk(pipe)):
+            for finding in fixed_weights(pipe, by_steps=steps is not None):
+                finding.warn()
         self._progress, self._skipped = Progress(), NONE_LOST  # where the next epoch begins; of the last one
         self._current: Epoch[T_co] | None = None
         self._requested_epoch: int | None = None  # by `set_epoch`

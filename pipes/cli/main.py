@@ -26,7 +26,8 @@ from ..plan.explain import explained
 from ..seeing.diff import compared
 from ..seeing.progress import progress
 from ..seeing.record import Record
-from ..sources.index import Footers
+from ..seeing.tuning import tune
+from ..sources.index import Footers, index
 from ..storage.index.reader import Index, versions
 from ..storage.index.writer import remove_versions
 from ..writing.index import index
@@ -110,6 +111,16 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--seconds", type=float, default=30.0, metavar="SECONDS", help="to run (default: 30)")
     bench.set_defaults(run=_bench)
 
+    tuned = commands.add_parser("tune", help="find the workers with which a loop does not wait for data")
+    tuned.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
+    tuned.add_argument(
+        "--step", type=float, metavar="SECONDS", help="of a training step (default: as fast as possible)"
+    )
+    tuned.add_argument("--cpus", type=float, metavar="N", help="CPUs to use (default: those of this process)")
+    tuned.add_argument("--memory", metavar="BYTES", help="for elements, such as 4GiB (default: a quarter of all)")
+    tuned.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for all trials (default: 60)")
+    tuned.set_defaults(run=_tune)
+
     manifest = commands.add_parser("verify", help="compare files with their manifest, by size and checksum")
     manifest.add_argument("manifest", metavar="MANIFEST", help="a path or URL")
     manifest.set_defaults(run=_verify)
@@ -156,6 +167,11 @@ def _bench(options: argparse.Namespace) -> Iterator[str]:
             if not steps:
                 raise CommandError(f"`{options.pipe}` has no elements", exit_code=1)
         yield str(loader.report())
+
+
+def _tune(options: argparse.Namespace) -> Iterator[str]:
+    pipe = load_pipe(options.pipe)
+    yield str(tune(pipe, step_seconds=options.step, cpus=options.cpus, memory=options.memory, timeout=options.timeout))
 
 
 def _report(options: argparse.Namespace) -> Iterator[str]:

@@ -98,6 +98,15 @@ def test_verify(run: Run) -> None:
     assert code == 1 and error.startswith("feedpipe: none.jsonl is not there")
 
 
+def test_tune(run: Run) -> None:
+    code, printed, errors = run("tune", "train:pipe", "--step", "0.01", "--timeout", "0.1", "--memory", "1GiB")
+    assert (code, errors) == (0, "")
+    assert printed.startswith("a step of the loop takes 10 ms, and its data ")
+    assert printed.endswith("fp.Loader(pipe, fp.InProcess())\n")
+    code, printed, errors = run("tune", "train:pipe", "--cpus", "0")
+    assert (code, printed) == (1, "") and errors.startswith("feedpipe: `cpus` must be > 0 but got: 0.0")
+
+
 CHECKED = """
 import random
 

@@ -13,3 +13,5 @@ from feedpipe.seeing.order_digest import digest_of as digest_of
 from feedpipe.seeing.record import Record as Record
 from feedpipe.seeing.report import Report as Report
 from feedpipe.seeing.rules import machine as machine
+from feedpipe.seeing.tuning import Tuning as Tuning
+from feedpipe.seeing.tuning import with_concurrency as with_concurrency

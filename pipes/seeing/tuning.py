@@ -1,0 +1,302 @@
+"""`tune`: the service, the workers and the calls with which a loop does not wait for data, found by trials."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ..core.block import nbytes
+from ..core.checks import check_bytes, check_seconds
+from ..core.code import constructor_code
+from ..core.graph import Node, names, node_code, walk
+from ..core.process import available_cpus, bytes_text, memory_budget
+from ..engine.stage import resolve
+from ..errors import ArgumentTypeError, FeedpipeError, PlanError, text_of, with_call_site
+from ..loader import Loader
+from ..pipe import Pipe
+from ..plan.plan import Plan
+from ..services.base import ReadingService
+from ..services.inprocess import InProcess, Threads
+from ..services.multiprocess import MultiProcess
+from .report import Report
+from .verdict import MAX_ADVISED, MIN_STEPS, MIN_WAITING, UNEVEN, KnownOperator, OperatorWork, RankView
+
+LONGEST_TRIAL, SHORTEST_TRIAL = 5.0, 0.5
+"""Seconds from the first element on."""
+KEPT = 3
+"""The elements that a worker holds: two that are ready, and the one that it makes."""
+
+
+def tune(
+    pipe: Pipe[Any],
+    *,
+    step_seconds: float | Report | None = None,
+    cpus: float | None = None,
+    memory: int | str | None = None,
+    timeout: float = 60.0,
+) -> Tuning:
+    """Find the reading service, its workers and the calls at a time with which a training loop does not wait for data.
+
+    It runs the pipe in this process to see how much work an element is, computes what is needed, and tries that, the
+    cheapest first, with a loop that sleeps for `step_seconds`. The first that lets the loop wait at most 5% of its time
+    is the result; else the one with the shortest wait, and what is missing. Elements and their order stay those of
+    `Loader(pipe)`: the number of shards is a part of the result.
+
+    Args:
+        pipe: what the loader gets.
+        step_seconds: seconds that the loop takes for a step without the wait for data, or the report of a loader that
+            ran it. None looks for the shortest time of an element.
+        cpus: the CPUs that the loader may use; by default those of this process, divided by `LOCAL_WORLD_SIZE`.
+        memory: bytes that its elements may take; by default a quarter of the memory of the rank.
+        timeout: seconds for all trials; one that has begun takes up to five more.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
+        PlanError: the pipe has no elements.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> tuning = fp.tune(fp.from_sequence(range(1000)).map(abs).batch(10), step_seconds=0.01, timeout=1)
+        >>> tuning.service, tuning.shards, tuning.concurrency
+        (InProcess(), None, {})
+        >>> print(str(tuning).splitlines()[-1])
+        fp.Loader(pipe, fp.InProcess())
+    """
+    if not isinstance(pipe, Pipe):
+        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r:.200}"))
+    step = step_seconds.step_seconds if isinstance(step_seconds, Report) else step_seconds
+    for name, value in (("step_seconds", step), ("cpus", cpus), ("timeout", timeout)):
+        if value is not None:
+            check_seconds(name, value)
+    held = memory_budget() // 4 if memory is None else check_bytes("memory", memory)
+    return _Search(pipe, step or 0.0, available_cpus() if cpus is None else cpus, held, timeout).result()
+
+
+class Trial(NamedTuple):
+    """A setting, and what came of it.
+
+    Attributes:
+        service: the reading service.
+        concurrency: calls at a time, by the name of the operator.
+        waiting: the part of its time that the loop waited.
+        seconds: of a step, with the wait.
+        problem: why it cannot run; None if it can.
+    """
+
+    service: ReadingService
+    concurrency: dict[str, int]
+    waiting: float = 1.0
+    seconds: float = math.inf
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The setting of a loader that `tune` has found. Printed, it says why, and ends with the code that pins it.
+
+    Attributes:
+        service: the reading service.
+        shards: the number of shards, which decides the order of a streamed pipe; None if the pipe is indexed.
+        prefetch: finished elements that each worker keeps ready; None for the choice of the service.
+        concurrency: calls at a time of operators, by their names.
+        waiting: the part of its time that the loop waited in the trial.
+        enough: whether that is at most 5%; False also without `step_seconds`.
+        trials: all of them, in their order.
+        lines: the explanation.
+    """
+
+    service: ReadingService
+    shards: int | None
+    prefetch: int | None
+    concurrency: dict[str, int]
+    waiting: float
+    enough: bool
+    trials: tuple[Trial, ...]
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+class _Search:
+    """The trials of one pipe."""
+
+    def __init__(self, pipe: Pipe[Any], step: float, cpus: float, memory: int, timeout: float) -> None:
+        self._pipe = pipe
+        self._step = step
+        self._cpus = max(1, math.floor(cpus))
+        self._memory = memory
+        self._end = time.monotonic() + timeout
+        self._trial_seconds = min(LONGEST_TRIAL, max(SHORTEST_TRIAL, timeout / 8))
+        plan = Plan(resolve(pipe), seed=0, rank=0, world_size=1, workers=0, shards=None)
+        self._shards = None if plan.indexed else plan.shards
+        self._element_bytes = 0
+        self._trials: list[Trial] = []
+
+    def result(self) -> Tuning:
+        view = RankView(self._run(InProcess(), self._pipe, 0.0).ranks[0])
+        work = view.made_ns / 1e9
+        lines = [*self._introduction(view, work), "tried"]
+        for service, concurrency in self._settings(view, work):
+            if self._trials and time.monotonic() > self._end:
+                break
+            trial = self._tried(service, concurrency)
+            self._trials.append(trial)
+            calls = "".join(f", {name} with concurrency={calls}" for name, calls in concurrency.items())
+            came = f"waits {trial.waiting:.0%}" if self._step else f"{1e3 * trial.seconds:.3g} ms an element"
+            lines.append(f"  {constructor_code(service)}{calls}: {trial.problem or came}")
+            if self._step and trial.problem is None and trial.waiting <= MIN_WAITING:
+                break
+        best = min(self._trials, key=lambda trial: (trial.waiting, trial.seconds) if self._step else (trial.seconds, 0))
+        if not self._step:  # the cheapest of those that are about as fast
+            best = next(trial for trial in self._trials if trial.seconds <= 1.1 * best.seconds)
+        enough = bool(self._step) and best.waiting <= MIN_WAITING
+        if self._step and not enough:
+            lines.append(self._missing(view, work))
+        lines += self._code(best)
+        prefetch = getattr(best.service, "prefetch", None)
+        trials = tuple(self._trials)
+        return Tuning(
+            best.service, self._shards, prefetch, best.concurrency, best.waiting, enough, trials, tuple(lines)
+        )
+
+    def _settings(self, view: RankView, work: float) -> Iterator[tuple[ReadingService, dict[str, int]]]:
+        """What to try, the cheapest first."""
+        yield InProcess(), {}
+        calls = self._calls(view)
+        if calls:
+            yield InProcess(), calls
+        most = self._most_workers(view)
+        lanes = math.ceil(work / (UNEVEN * self._step)) if self._step else most
+        for workers in dict.fromkeys((min(max(1, lanes), most), min(2 * max(1, lanes), most))):
+            yield Threads(workers), {}
+            yield MultiProcess(workers), {}
+            if calls:
+                yield Threads(workers), calls
+        yield MultiProcess(most, prefetch=8), calls
+
+    def _calls(self, view: RankView) -> dict[str, int]:
+        """The calls at a time of the operator with most of the work, if it mostly waits."""
+        top = view.top
+        if top is None or top[0].concurrency is None or _needs_cpu(view):
+            return {}
+        work = top[1].total / max(1, view.steps) / 1e9
+        needed = math.ceil(work / (UNEVEN * self._step)) if self._step else MAX_ADVISED
+        calls = min(MAX_ADVISED, 2 ** math.ceil(math.log2(max(2, needed))))
+        return {top[0].name: calls} if calls > top[0].concurrency else {}
+
+    def _most_workers(self, view: RankView) -> int:
+        """The most workers that CPUs, shards and memory allow."""
+        limits = [self._cpus if _needs_cpu(view) else MAX_ADVISED]
+        limits += [] if self._shards is None else [self._shards]
+        limits += [self._memory // (KEPT * self._element_bytes)] if self._element_bytes else []
+        return max(1, min(limits))
+
+    def _tried(self, service: ReadingService, concurrency: dict[str, int]) -> Trial:
+        try:
+            report = self._run(service, with_concurrency(self._pipe, concurrency), self._step)
+        except FeedpipeError as error:
+            problem, _, _ = text_of(error).partition("\n")
+            return Trial(service, concurrency, problem=problem)
+        view = RankView(report.ranks[0])
+        seconds = (view.waited_ns + view.loop_ns) / max(1, view.steps) / 1e9
+        return Trial(service, concurrency, report.waiting, seconds)
+
+    def _run(self, service: ReadingService, pipe: Pipe[Any], step: float) -> Report:
+        """The report of a loop that sleeps for each element, over as many epochs as fit into a trial."""
+        with Loader(pipe, service, shards=self._shards, rank=0, world_size=1) as loader:
+            end, steps = math.inf, 0
+            while time.monotonic() < end:
+                before = steps
+                for element in loader:
+                    if not steps:
+                        self._element_bytes = max(self._element_bytes, nbytes([element]))
+                        end = time.monotonic() + self._trial_seconds
+                    steps += 1
+                    if step:
+                        time.sleep(step)
+                    if time.monotonic() >= end and (steps > MIN_STEPS or time.monotonic() >= end + LONGEST_TRIAL):
+                        break
+                if steps == before:
+                    raise PlanError(with_call_site("`tune` needs a pipe with elements, and this one has none"))
+            return loader.report()
+
+    # The explanation
+
+    def _introduction(self, view: RankView, work: float) -> list[str]:
+        head = f"an element is {_ms(work)} of work"
+        if self._step:
+            head = f"a step of the loop takes {_ms(self._step)}, and its data {_ms(work)} of work"
+        if view.top is not None:
+            operator, own, share = view.top
+            head += f", {share:.0%} of it in {operator}, {own.cpu_share:.0%} of that on a CPU"
+        limits = f"there are {self._cpus} CPUs, and {bytes_text(self._memory)} for elements of "
+        limits += bytes_text(self._element_bytes)
+        if self._shards is None:
+            return [head, f"{limits}; the pipe is indexed, so any number of workers keeps its order"]
+        many = f"{self._shards} shard{'s' * (self._shards > 1)}"
+        return [head, f"{limits}; the order of the pipe is that of {many}, which at most as many workers divide"]
+
+    def _missing(self, view: RankView, work: float) -> str:
+        """What would let the loop not wait."""
+        lanes, most = math.ceil(work / (UNEVEN * self._step)), self._most_workers(view)
+        top = view.top
+        if lanes > most and self._shards == most:
+            return (
+                f"missing: about {lanes} workers, and the order of the pipe has {most} shard{'s' * (most > 1)}; "
+                f"`shards={lanes}` is another order, which the loader then keeps"
+            )
+        if view.lacks_cpus:
+            return f"missing: free CPUs; threads waited {view.delayed:.0%} of their work for one"
+        if lanes > most and most == self._cpus:
+            return f"missing: about {lanes} CPUs, and there are {self._cpus}; or {_faster(top)}"
+        if lanes > most:
+            return f"missing: memory for the elements of {lanes} workers; smaller batches or dtypes need less"
+        return f"missing: a faster pipe, because more workers do not help; {_faster(top)}"
+
+    def _code(self, best: Trial) -> list[str]:
+        lines: list[str] = []
+        by_name = {name: node for node, name in names(self._pipe).items()}
+        for name, calls in best.concurrency.items():
+            node = by_name[name]
+            tuned = node_code(Node(_concurrent(node, calls), node.inputs))
+            lines.append(f"{tuned}{'' if node.call_site is None else f'  # at {node.call_site}'}")
+        shards = "" if self._shards is None else f", shards={self._shards}"
+        return [*lines, f"fp.Loader(pipe, fp.{constructor_code(best.service)}{shards})"]
+
+
+def _needs_cpu(view: RankView) -> bool:
+    """Whether most of the work needs a CPU, also if it had to wait for one."""
+    return view.top is None or view.lacks_cpus or view.top[1].cpu_share >= 0.5
+
+
+def _faster(top: tuple[KnownOperator, OperatorWork, float] | None) -> str:
+    return "a faster source" if top is None else f"a faster {top[0]}, which is {top[2]:.0%} of the work"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms"
+
+
+def with_concurrency(pipe: Pipe[Any], calls: Mapping[str, int]) -> Pipe[Any]:
+    """The pipe with other numbers of calls at a time; its elements and their order stay.
+
+    Args:
+        calls: by the name of the operator.
+    """
+    copies: dict[Node, Node] = {}
+    by_node = names(pipe)
+    for node in walk(pipe):
+        op = _concurrent(node, calls[by_node[node]]) if by_node[node] in calls else node.op
+        copies[node] = type(node)(op, tuple(copies[source] for source in node.inputs), node.call_site)
+    copy = copies[pipe]
+    assert isinstance(copy, Pipe)
+    return copy
+
+
+def _concurrent(node: Node, calls: int) -> Any:
+    op: Any = node.op
+    return replace(op, concurrency=calls)
