@@ -27,7 +27,7 @@ from ..seeing.diff import compared
 from ..seeing.progress import progress
 from ..seeing.record import Record
 from ..seeing.tuning import tune
-from ..sources.index import Footers, index
+from ..sources.index import Footers
 from ..storage.index.reader import Index, versions
 from ..storage.index.writer import remove_versions
 from ..writing.index import index
