@@ -28,7 +28,10 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "gallery"
 
 # The pages in the order of the gallery. A file that is missing here ends the build.
-ORDER = ("image_folders", "pretraining_mix", "time_series", "parquet_table", "k_fold", "spot_instance")
+ORDER = (
+    *("image_folders", "pretraining_mix", "instruction_tuning", "time_series", "parquet_table", "click_log"),
+    *("recommender", "k_fold", "curriculum", "spot_instance"),
+)
 
 MOST_LINES = 120  # of code
 MOST_SECONDS = 10  # of CPU

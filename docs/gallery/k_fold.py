@@ -32,22 +32,18 @@ rows = fp.from_arrays(
 # %% [markdown]
 # ## Folds
 #
-# `split` with `key=` puts the rows of a patient into one part. A digest of the key decides, so rows that are added later
-# move no other row. The training part of a fold is the other four, one after the other.
+# `split` with `key=` puts the rows of a patient into one fold, and `stratify=` makes the shares of the ill patients alike.
+# `others(k)` is the training part of fold k: all rows but its own.
 
 # %%
-folds = rows.split(dict.fromkeys(range(5), 0.2), key="patient")
+folds = rows.split(5, key="patient", stratify="y")
 
-
-def others(k):
-    first, *rest = (fold for number, fold in folds.items() if number != k)
-    return first.concat(*rest)
-
-
-for k, fold in folds.items():
-    held = {row["patient"] for row in fold}
-    shared = held & {row["patient"] for row in others(k)}
-    print(f"fold {k}: {len(fold)} rows of {len(held)} patients, {len(shared)} shared")
+for k in range(5):
+    held = {row["patient"] for row in folds[k]}
+    shared = held & {row["patient"] for row in folds.others(k)}
+    share = np.mean([row["y"] for row in folds[k]])
+    print(f"fold {k}: {len(folds[k])} rows of {len(held)} patients,", end=" ")
+    print(f"{share:.0%} of them ill; {len(shared)} patients shared")
 
 # %% [markdown]
 # ## Train a model for each fold
@@ -62,7 +58,7 @@ def trained(k):
     model = torch.nn.Linear(8, 1)
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     losses = []
-    loader = fp.Loader(others(k).shuffle().batch(50).collate(), seed=k)
+    loader = fp.Loader(folds.others(k).shuffle().batch(50).collate(), seed=k)
     for _ in range(4):
         for batch in loader:
             loss = F.binary_cross_entropy_with_logits(
@@ -121,14 +117,14 @@ assert count == len(folds[0]) and abs(total / count - shares[0]) < 1e-6
 # Save the number of the fold beside the state of the loader.
 
 # %%
-pipe = others(3).shuffle().batch(50).collate()
+pipe = folds.others(3).shuffle().batch(50).collate()
 stopped = fp.Loader(pipe, seed=3)
 batches = iter(stopped)
 next(batches)
 saved = {"fold": 3, "loader": stopped.state_dict()}
 expected = next(batches)
 
-pipe = others(saved["fold"]).shuffle().batch(50).collate()
+pipe = folds.others(saved["fold"]).shuffle().batch(50).collate()
 resumed = fp.Loader(pipe, seed=3)
 resumed.load_state_dict(saved["loader"])
 assert torch.equal(next(iter(resumed))["x"], expected["x"])
@@ -136,5 +132,5 @@ assert torch.equal(next(iter(resumed))["x"], expected["x"])
 # %% [markdown]
 # ## Next
 #
-# - Shares of classes in each part: `split(..., stratify="y")`, see [`split`](../reference/operators/split.md).
+# - Parts by share instead of folds: [`split`](../reference/operators/split.md).
 # - What `even=` may be: [even ranks](../guides/ranks.md#even-ranks).
