@@ -686,12 +686,17 @@ class RunTimes:
         return times
 
     def add(self, tables: Iterable[Table]) -> None:
-        """Take the tables of another process, each instead of an earlier one of the same process."""
+        """Take the tables of another process, each instead of an earlier one of the same process, whose spans stay."""
         with self._lock:
             for table in tables:
                 key = table.process, table.thread
-                if key not in self._tables or self._tables[key].until < table.until:
+                before = self._tables.get(key)
+                if before is None:
                     self._tables[key] = table
+                elif before.until < table.until:
+                    first = table.spans[0].since if table.spans else table.until
+                    earlier = [span for span in before.spans if span.since < first]
+                    self._tables[key] = table._replace(spans=[*earlier, *table.spans][-SPANS:])
 
     def tables(self) -> list[Table]:
         """The tables of all threads, one for each name in each process."""

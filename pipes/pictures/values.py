@@ -33,6 +33,8 @@ ITEMS = 8
 """The items that are shown of a row, a list or a dict."""
 TEXT = 120
 """The characters that are shown of a text."""
+MAX_TENSOR = 4096
+"""The numbers of the largest tensor of which some are shown: it may have to come from a GPU."""
 MAX_ITEMS, MAX_TEXT = 64, 1000
 """The largest array and the longest text that a terminal shows."""
 NO_PILLOW = tag("small", "(no thumbnail)", class_="no-pillow")
@@ -140,8 +142,11 @@ _REPR = _ShortRepr()
 def text(value: object) -> str:
     """The value on one line, cut; arrays in a list or a dict by type and shape."""
     try:
-        if isinstance(value, np.ndarray):
-            return clipped(np.array2string(value, threshold=12, edgeitems=3), TEXT)
+        shape = getattr(value, "shape", None)
+        small = isinstance(shape, tuple) and math.prod(shape) <= MAX_TENSOR
+        array = value if isinstance(value, np.ndarray) else _array(value) if small else None
+        if array is not None:
+            return clipped(np.array2string(array, threshold=12, edgeitems=3), TEXT)
         return clipped(_REPR.repr(value), TEXT)
     except Exception as error:  # of the user's `__repr__`
         return f"<{type(value).__name__}: its repr raises {type(error).__name__}>"

@@ -121,7 +121,7 @@ def _timeline(ranks: Sequence[RankTimes], names: dict[str, str]) -> Html:
     tracks = [(rank, one) for rank in ranks for one in rank.tables if one.spans]
     if not tracks:
         return tag("p", "no thread did one thing for half a millisecond or longer")
-    begin = min(one.clock + span.since for _, one in tracks for span in one.spans)
+    begin = _begin(ranks)
     spans = sorted((span.ns for _, one in tracks for span in one.spans), reverse=True)
     least = spans[MAX_SPANS] if len(spans) > MAX_SPANS else 0
     of = {name: place for place, name in enumerate(dict.fromkeys(s.of for _, one in tracks for s in one.spans))}
@@ -153,6 +153,11 @@ def _timeline(ranks: Sequence[RankTimes], names: dict[str, str]) -> Html:
     )
 
 
+def _begin(ranks: Sequence[RankTimes]) -> int:
+    """The begin of the first span, in nanoseconds since 1970."""
+    return min(one.clock + span.since for rank in ranks for one in rank.tables for span in one.spans)
+
+
 def _numbers(span: TimeSpan, one: Table, begin: int, of: dict[str, int]) -> tuple[int, int, int, int]:
     """Begin and length in microseconds, the state, and what it is about."""
     return (one.clock + span.since - begin) // 1000, span.ns // 1000, _STATES.index(span.state), of[span.of]
@@ -169,7 +174,7 @@ def _longest(ranks: Sequence[RankTimes], names: dict[str, str]) -> Html:
     ]
     if not found:
         return tag("p", "no thread worked at one thing for half a millisecond or longer")
-    begin = min(one.clock + one.began for rank in ranks for one in rank.tables)
+    begin = _begin(ranks)
     lines = [
         (
             duration(span.ns / 1e9),

@@ -252,6 +252,24 @@ def test_tables_are_sent_now_and_then_and_at_the_end(now: Now) -> None:
     assert run.due()
 
 
+def test_spans_that_were_sent_stay(now: Now, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, other = RunTimes(), RunTimes()
+    times = run.thread("worker 0", "send")
+    for _ in range(3):
+        for _ in range(core_times.SPANS_SENT + 8):
+            with times.waiting("consumer"):
+                now.ns += 1_000_000
+        now.ns += core_times.SEND_NS  # the thread sends; the next table has it whole
+        other.add(run.due())
+    (table,) = other.tables()
+    since = [span.since for span in table.spans]
+    assert since == sorted(set(since)) and len(since) == 3 * core_times.SPANS_SENT
+    monkeypatch.setattr(core_times, "SPANS", 40)
+    now.ns += core_times.SEND_NS
+    other.add(run.due())
+    assert len(other.tables()[0].spans) == 40
+
+
 def test_steps_have_stamps_that_are_far_apart_if_they_are_fast(now: Now) -> None:
     epoch = EpochTimes(StepTimes())
     now.ns += 1000

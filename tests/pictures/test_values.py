@@ -118,6 +118,7 @@ def test_tensors() -> None:
     import torch
 
     assert values.description(torch.zeros(2, 3)) == "float32[2, 3]"
+    assert values.text(torch.arange(64)) == "[ 0 1 2 ... 61 62 63]"
     assert len(pictures(values.preview(torch.zeros(8, 3, 32, 32, dtype=torch.bfloat16)))) == values.IMAGES
 
 
