@@ -17,7 +17,7 @@ from ..formats.columns import FlatHead
 from ..formats.table_format import TableFormat
 from ..storage.file import File
 from ..storage.file_units import UNKNOWN, FileContents, FileUnits, Numbers, UnitTable
-from ..storage.index.layout import BLOCK_FILES
+from ..storage.index.layout import BLOCK_FILES, Folders
 from ..storage.index.reader import Bounds, Index, IndexedUnits
 from ..storage.tasks import in_threads
 from .open_files import OpenFileCache, OpenFiles
@@ -80,8 +80,8 @@ class CountedFormat(TableFormat, UnitFormat):
         """Whether `contents` leaves out units, by statistics that only footers have."""
         return False
 
-    def matching_files(self, bounds: Mapping[str, Bounds]) -> npt.NDArray[np.bool_]:
-        """Which of several files may have units that `contents` selects, by the bounds of some of their columns."""
+    def matching_files(self, bounds: Mapping[str, Bounds], folders: Folders) -> npt.NDArray[np.bool_]:
+        """Which of several files may have units that `contents` selects, by bounds of some columns and by folders."""
         raise NotImplementedError("this format selects no units")
 
     def find_units(self, files: Iterable[File]) -> UnitTable:
@@ -126,13 +126,11 @@ class CountedFormat(TableFormat, UnitFormat):
     def _with_index(self: F, files: InputFiles, index: Index) -> tuple[F, UnitTable | None]:
         """The units of an index. No file is opened, if the index says all that is needed of the files.
 
-        If statistics select units, the footers of those files are read whose bounds do not leave them out.
+        If statistics select units, the footers of those files are read whose bounds and folders do not leave them out.
         """
         has_units = index.kind == self.units and cast("OpenFiles", files.source).compression == "infer"
         selects = self.selects_units()
         if not has_units or not self.can_use(index.schemas, knows_rows=index.rows is not None):
-            return super().resolved(files)
-        if selects and not index.version.statistics:
             return super().resolved(files)
         heads = {number: FlatHead(path, schema) for number, path, schema in index.first_files()}
         first = next(iter(heads.values())).name

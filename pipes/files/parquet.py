@@ -19,8 +19,10 @@ from ..core.rows import Row, Rows, RowSignature, sharing
 from ..errors import DataError, FeedpipeError
 from ..formats.columns import TableHead, UnifiedSchema, arrow_errors, read_error, to_column
 from ..formats.expressions import filter_problem, matching_rows, used_columns
+from ..formats.table_format import folder_columns
 from ..storage.file import File, Stream, TableFile
 from ..storage.file_units import FileContents, UnitTable
+from ..storage.index.layout import Folders
 from ..storage.index.reader import Bounds
 from ..storage.mapping import open_object, open_version
 from ..storage.remote import RemoteFile, RemoteRanges, RemoteStream
@@ -250,8 +252,12 @@ class Parquet(CountedFormat):
     def selects_units(self) -> bool:
         return self.filter is not None or bool(self.later_filters)
 
-    def matching_files(self, bounds: Mapping[str, Bounds]) -> npt.NDArray[np.bool_]:
-        matches = [matching_bounds(expression, types, bounds) for expression, types in self.filters()]
+    def matching_files(self, bounds: Mapping[str, Bounds], folders: Folders) -> npt.NDArray[np.bool_]:
+        values = folder_columns(folders.names, self.require_fixed_schema(self.kind).folder_types)
+        columns = {name: column.take(cast("Any", folders.numbers)) for name, column in values.items()}
+        bounds = {**bounds, **{name: Bounds(column, column) for name, column in columns.items()}}
+        count = len(folders.numbers)
+        matches = [matching_bounds(expression, types, bounds, count) for expression, types in self.filters()]
         return cast("npt.NDArray[np.bool_]", np.all(matches, axis=0))
 
     def length(self, units: UnitTable) -> int | None:

@@ -491,7 +491,7 @@ def has_bounds(kind: pa.DataType) -> bool:
 
 
 def matching_bounds(
-    expression: Any, types: Mapping[str, pa.DataType], bounds: Mapping[str, Bounds]
+    expression: Any, types: Mapping[str, pa.DataType], bounds: Mapping[str, Bounds], count: int
 ) -> npt.NDArray[np.bool_]:
     """Which of several files may have rows that match a filter.
 
@@ -499,10 +499,10 @@ def matching_bounds(
         expression: the filter.
         types: of the columns in it, in the rows.
         bounds: of some columns.
+        count: the number of files.
     """
     import pyarrow as pa
 
-    count = len(next(iter(bounds.values())).low)
     usable = {name: bound for name, bound in bounds.items() if name in types and types[name] == bound.low.type}
     for name in [*usable]:
         # A null and NaN lie outside of bounds. If the filter may be true of one, those of this column tell nothing.

@@ -626,6 +626,23 @@ def folder_values(path: str, types: Mapping[str, pa.DataType], first: str, *, un
     return values
 
 
+def folder_columns(folders: Iterable[str], types: Mapping[str, pa.DataType]) -> dict[str, pa.Array[Any]]:
+    """The values of these columns in the names of folders; null if one has none, or none of that type."""
+    import pyarrow as pa
+
+    texts = [parse_folders(folder) for folder in folders]
+    return {
+        name: pa.array([_scalar_or_null(each.get(name), kind) for each in texts], kind) for name, kind in types.items()
+    }
+
+
+def _scalar_or_null(text: str | None, kind: Any) -> Any:
+    try:
+        return _scalar(text, kind)
+    except (ValueError, NotImplementedError):
+        return _scalar(None, kind)
+
+
 def _is_int64(text: str) -> bool:
     return _INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 

@@ -252,6 +252,11 @@ FILTERS: list[Any] = [
     (pc.field("n") == -5) & (pc.field("x") > 2),
     pc.field("n") == -5,
     pc.field("x") + 1 > 40,
+    pc.field("k") == 2,
+    (pc.field("k") != 1) & (pc.field("x") > 8),
+    pc.field("k").is_null(),
+    pc.field("c") == "b c",
+    (pc.field("c") > "a") | (pc.field("x") == 0),
 ]
 
 
@@ -262,23 +267,30 @@ FILTERS: list[Any] = [
     ),
     st.sampled_from(FILTERS),
     st.booleans(),
+    st.lists(st.tuples(st.sampled_from(["1", "2", "__HIVE_DEFAULT_PARTITION__"]), st.sampled_from(["a", "b%20c"]))),
 )
 def test_filters_on_bounds_leave_out_no_row(
-    tmp_path_factory: pytest.TempPathFactory, files: list[list[int | None]], expression: Any, later: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    files: list[list[int | None]],
+    expression: Any,
+    later: bool,
+    folders: list[tuple[str, str]],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("index"))
         patch.setattr(index_module, "BLOCK_FILES", 2)
         os.mkdir("data")
         for number, column in enumerate(files):
-            pq.write_table(some_table(column), f"data/{number}.parquet", row_group_size=2)
-        made = fp.index("data", "f.index", statistics=["x", "f", "s", "t", "d"])
+            k, c = folders[number] if number < len(folders) else ("2", "a")
+            os.makedirs(f"data/k={k}/c={c}", exist_ok=True)
+            pq.write_table(some_table(column), f"data/k={k}/c={c}/{number}.parquet", row_group_size=2)
+        made = fp.index("data", "f.index", recursive=True, statistics=["x", "f", "s", "t", "d"])
         made.check()
 
         def filtered(manifest: str | None) -> fp.Pipe[Any]:
             if later:
-                return fp.read_parquet("data", manifest=manifest).filter(expression)
-            return fp.read_parquet("data", manifest=manifest, filter=expression)
+                return read(manifest).filter(expression)
+            return read(manifest, filter=expression)
 
         pipes = [filtered("f.index"), filtered(None)]
         assert repr(list(pipes[0])) == repr(list(pipes[1]))  # NaN is no NaN
@@ -304,6 +316,16 @@ def test_only_footers_that_may_match_are_read(here: Path, monkeypatch: pytest.Mo
     assert values(pipe) == list(range(6005, 6010))
     assert set(read_blocks) == {1}
     assert list(read("f.index", filter=pc.field("x") < 0)) == []
+    assert values(read("f.index", filter=(pc.field("day") == 2) & (pc.field("x") < 7000))) == list(range(6000, 6010))
+
+
+def test_folders_leave_out_files(here: Path) -> None:
+    write_some([10] * 12)
+    fp.index("data", "f.index", recursive=True)  # without statistics
+    for path in here.glob("data/day=[013]/*.parquet"):
+        path.unlink()
+    assert values(read("f.index", filter=pc.field("day") == 2)) == [1000 * k + j for k in (6, 7, 8) for j in range(10)]
+    assert list(read("f.index", filter=pc.field("day") > 7)) == []
 
 
 @pytest.mark.slow

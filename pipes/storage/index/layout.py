@@ -18,7 +18,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -154,6 +154,13 @@ def version_number(name: str) -> int | None:
     return int(digits) if is_version else None
 
 
+class Folders(NamedTuple):
+    """The folders of files: the beginnings of their paths, each once, and the number of that of each file."""
+
+    names: Sequence[str]
+    numbers: Numbers
+
+
 @dataclass(frozen=True, eq=False)
 class FileBlock:
     """Some neighbouring files of an index.
@@ -205,6 +212,15 @@ class FileBlock:
         text = pa.large_string()
         joined = call.binary_join_element_wise(pa.scalar(self.prefix, text), self.names.cast(text), pa.scalar("", text))
         return cast("pa.LargeStringArray", joined)
+
+    def folders(self) -> Folders:
+        """The folders of the files."""
+        import pyarrow.compute as pc
+
+        call: Any = pc
+        folders = call.replace_substring_regex(self.names, "[^/]*$", "").dictionary_encode()
+        names = [self.prefix + name for name in folders.dictionary.to_pylist()]
+        return Folders(names, folders.indices.to_numpy().astype(np.int64))
 
     def path(self, place: int) -> str:
         """The path of a file."""

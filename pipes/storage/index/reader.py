@@ -23,6 +23,7 @@ from .layout import (
     FILES,
     Content,
     FileBlock,
+    Folders,
     Version,
     block_schema,
     bounds_fields,
@@ -282,18 +283,20 @@ class Index:
                 self._kept.popitem(last=False)
         return block
 
-    def files_where(self, may_match: Callable[[Mapping[str, Bounds]], npt.NDArray[np.bool_]]) -> Numbers:
+    def files_where(self, may_match: Callable[[Mapping[str, Bounds], Folders], npt.NDArray[np.bool_]]) -> Numbers:
         """The numbers of the files that may have certain rows.
 
         Args:
-            may_match: tells by the bounds of the columns of `statistics`, of several blocks or files each, which of
-                these may have such rows.
+            may_match: tells by the bounds of the columns of `statistics` and by the folders, of several blocks or files
+                each, which of these may have such rows.
         """
         names, table = self.version.statistics, self._table
+        folders = Folders(table.prefixes.to_pylist(), np.arange(len(table.first)))
         files = [np.zeros(0, np.int64)]
-        for number in np.flatnonzero(may_match(_by_column(names, table.bounds))).tolist():
-            bounds = self._read_block(number).bounds
-            files.append(table.first[number] + np.flatnonzero(may_match(_by_column(names, bounds))))
+        for number in np.flatnonzero(may_match(_by_column(names, table.bounds), folders)).tolist():
+            block = self._read_block(number)
+            matches = may_match(_by_column(names, block.bounds), block.folders())
+            files.append(table.first[number] + np.flatnonzero(matches))
         return np.concatenate(files)
 
     @cached_property

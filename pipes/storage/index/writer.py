@@ -235,17 +235,12 @@ class _VersionTables:
         self.units += len(weights)
 
     def _add_folders(self, block: FileBlock) -> None:
-        import pyarrow.compute as pc
-
-        call: Any = pc
-        folders = call.replace_substring_regex(block.names, "[^/]*$", "").dictionary_encode()
-        codes = folders.indices.to_numpy().astype(np.int64)
+        names, codes = block.folders()
         schemas = np.zeros(len(block), np.int64) if block.units is None else block.units.schema_numbers
         firsts = np.unique(codes * (int(schemas.max()) + 1) + schemas, return_index=True)[1]
-        names = folders.dictionary.to_pylist()
         for first in firsts.tolist():
             schema = int(schemas[first])
-            self.folders.setdefault((block.prefix + names[codes[first]], schema), block.path(first))
+            self.folders.setdefault((names[int(codes[first])], schema), block.path(first))
             if block.units is not None:
                 self.schema_files.setdefault(schema, block.path(first))
 
