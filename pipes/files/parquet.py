@@ -17,7 +17,17 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.rows import Row, Rows, RowSignature, sharing
 from ..errors import DataError, FeedpipeError
-from ..formats.columns import TableHead, UnifiedSchema, arrow_errors, read_error, to_column
+from ..formats.columns import (
+    TableHead,
+    UnifiedSchema,
+    arrow_errors,
+    check_names,
+    is_text,
+    plain_values,
+    read_error,
+    to_column,
+    value_type,
+)
 from ..formats.expressions import filter_problem, matching_rows, used_columns
 from ..formats.table_format import folder_columns
 from ..storage.file import File, Stream, TableFile
@@ -65,6 +75,7 @@ def parse_parquet(
     path_column: str | None = None,
     row_column: str | None = None,
     unify_schemas: bool = False,
+    dictionaries: Sequence[str] | None = None,
 ) -> Pipe[Row]:
     """Give the rows of each Parquet file, as a table.
 
@@ -83,7 +94,8 @@ def parse_parquet(
     one has nulls there; types are the narrowest that hold the values of all files, as Arrow computes them: float64 for
     int64 and float64, and for structs one with the fields of both. The footers of all files are then read before the
     first row. Folders named as in `year=2024` give columns too, int64 if all values are such integers, string
-    otherwise, unless the files have a column of that name. Dictionaries are read as their values.
+    otherwise, unless the files have a column of that name. Dictionaries are read as their values, unless `dictionaries`
+    names them.
 
     Memory: a row group is read in batches of about 4 MiB, and 4 KiB for each column, whatever its size. A remote row
     group of up to 64 MiB is fetched whole. Each process keeps up to 256 MiB of footers, so that row groups in any order
@@ -96,6 +108,9 @@ def parse_parquet(
         path_column: the name of an added column with the path of the file.
         row_column: the name of an added column with the number of the row in its file, from 0.
         unify_schemas: takes the columns of all files and folders together.
+        dictionaries: the names of columns of text or bytes that stay codes of a dictionary: rows have the same values,
+            columns are Arrow arrays of dictionaries, and `collate(codes=True)` makes tensors of the codes. Text that
+            repeats is then read several times as fast.
 
     Raises:
         SourceError: a file is missing, cannot be read, or has changed since its footer was read.
@@ -110,7 +125,12 @@ def parse_parquet(
         [{'id': 2, 'said': 'yes', 'row': 1}, {'id': 3, 'said': None, 'row': 2}]
     """
     form = Parquet(
-        columns=columns, filter=filter, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas
+        columns=columns,
+        filter=filter,
+        path_column=path_column,
+        row_column=row_column,
+        unify_schemas=unify_schemas,
+        dictionaries=dictionaries,
     )
     return parse(pipe, form)
 
@@ -134,13 +154,21 @@ class Parquet(CountedFormat):
     """The arguments of `parse_parquet`."""
 
     kind: ClassVar[str] = "parse_parquet"
-    arguments: ClassVar[tuple[str, ...]] = ("columns", "filter", "path_column", "row_column", "unify_schemas")
+    arguments: ClassVar[tuple[str, ...]] = (
+        "columns",
+        "filter",
+        "path_column",
+        "row_column",
+        "unify_schemas",
+        "dictionaries",
+    )
     units: ClassVar[str] = "row_groups"
     fields: ClassVar[tuple[str, ...]] = ("file", "number", "rows", "first", "seal", "footer_bytes")
     int96_unit: ClassVar[str | None] = None
     """The unit of timestamps of 96 bits; None for nanoseconds."""
 
     filter: Any = None
+    dictionaries: Sequence[str] | None = None
     later_filters: tuple[LaterFilter, ...] = ()
     """Filters that follow in the chain; once names and types are fixed, those that fit the columns."""
     later_choice: LaterChoice | None = None
@@ -153,6 +181,7 @@ class Parquet(CountedFormat):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_filter(self.filter)
+        object.__setattr__(self, "dictionaries", check_names("dictionaries", self.dictionaries))
 
     def argument_code(self, name: str) -> str | None:
         if name != "filter":
@@ -167,7 +196,7 @@ class Parquet(CountedFormat):
         fixed = self.require_fixed_schema(self.kind)
         own = [] if self.filter is None else [LaterFilter(self.filter, fixed.filter_columns)]
         for expression, columns in [*own, *self.later_filters]:
-            yield expression, {name: fixed.types[name] for name in columns}
+            yield expression, {name: value_type(fixed.types[name]) for name in columns}
 
     def with_later_filter(self, expression: Any) -> Parquet:
         """With a further filter that follows in the chain."""
@@ -213,7 +242,8 @@ class Parquet(CountedFormat):
         types = fixed.fixed_schema.row_types
         fitting = (later for later in self.later_filters if filter_problem(later.expression, types) is None)
         filters = tuple(LaterFilter(later.expression, (*used_columns(later.expression, types),)) for later in fitting)
-        fixed = replace(fixed, later_filters=filters, used_names=self._used_names(types))
+        coded = fixed.fixed_schema.with_dictionaries(self.dictionaries or ())
+        fixed = replace(fixed, fixed_schema=coded, later_filters=filters, used_names=self._used_names(types))
         read = fixed.columns_to_read()
         return replace(fixed, slow=slow_file(first, read) if isinstance(first, ParquetFooter) else None)
 
@@ -335,6 +365,11 @@ class ParquetFile:
         read = options.columns_to_read()
         self._read = None if read is None else footer.existing(read)
         self._constants = self._fixed.constants(footer.name, columns, values)
+        self._dictionaries = [
+            field.name
+            for field in (footer.schema.field(name) for name in options.dictionaries or () if name in columns)
+            if is_text(field.type)
+        ]
         self._signature = RowSignature()
 
     def matching_row_groups(self, footer: ParquetFooter) -> Sequence[int]:
@@ -416,6 +451,7 @@ class ParquetFile:
                 buffer_size=buffer,
                 page_checksum_verification=True,
                 coerce_int96_timestamp_unit=self._options.int96_unit,
+                read_dictionary=self._dictionaries,
             )
             # A single thread of Arrow's would do the same work, but in the cache of another core.
             use_threads = threads and pa.cpu_count() > 1
@@ -439,10 +475,12 @@ class ParquetFile:
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
             arrays[name] = fixed.cast(array, name, self._name)
         for name, value in self._constants.items():
-            arrays[name] = pa.repeat(value, length)
+            constant: Any = pa.repeat(value, length)
+            arrays[name] = fixed.cast(constant, name, self._name) if name in fixed.file_types else constant
         numbers: npt.NDArray[np.int64] | range = range(first, first + length)
         if self._options.filter is not None:
-            matches = matching_rows(self._options.filter, {n: arrays[n] for n in fixed.filter_columns}, length)
+            tested = {name: plain_values(arrays[name]) for name in fixed.filter_columns}
+            matches = matching_rows(self._options.filter, tested, length)
             if not matches.all():
                 places = np.flatnonzero(matches)
                 arrays = {name: arrays[name].take(places) for name in self._names}

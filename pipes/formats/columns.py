@@ -34,6 +34,38 @@ def decoded_type(kind: Any) -> Any:
     return with_fields(kind, lambda field: field.with_type(decoded_type(field.type)).with_nullable(True))
 
 
+def value_type(kind: Any) -> Any:
+    """The type of the values, if it is one of dictionaries; else the type itself."""
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def is_text(kind: Any) -> bool:
+    """Whether values are text or bytes of any length, or codes of such."""
+    import pyarrow as pa
+
+    types: Any = pa.types
+    tests = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
+    return any(test(value_type(kind)) for test in tests)
+
+
+def plain_values(array: Any) -> Any:
+    """The values of an array of dictionaries; any other array as it is."""
+    import pyarrow as pa
+
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def with_codes(array: Any, kind: Any) -> Any:
+    """Values of text as codes, of the type `kind`, which is one of dictionaries."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(array.type):
+        array = array.cast(kind.value_type).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(array.indices.cast(kind.index_type), array.dictionary.cast(kind.value_type))
+
+
 def storage_type(kind: Any) -> Any:
     """The type without extensions of Python packages: a process that has not imported the package knows none."""
     import pyarrow as pa

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
 from urllib.parse import unquote
 
 import numpy as np
@@ -28,13 +28,16 @@ from .columns import (
     decoded_type,
     first_duplicate,
     format_names,
+    is_text,
     missing_column_error,
     plain_types,
     suggest_name,
     text_for,
     to_column,
     unexpected_column_error,
+    value_type,
     widens_to,
+    with_codes,
 )
 from .text import Chunk, ParseChunk, ParsedPart
 
@@ -414,6 +417,28 @@ class FixedSchema:
         """Where names and types come from, for errors."""
         return "all files" if self.unified else self.source
 
+    def with_dictionaries(self, names: Iterable[str]) -> FixedSchema:
+        """With codes of dictionaries in columns of text or bytes.
+
+        Raises:
+            DataError: there is no such column.
+        """
+        import pyarrow as pa
+
+        coded: dict[str, pa.DataType] = {}
+        for name in names:
+            kind = self.file_types.get(name)
+            if kind is None:
+                hint = suggest_name(name, self.file_types)
+                raise DataError(f"{self.origin} has no column {name!r}, which `dictionaries` names; {hint}")
+            if not is_text(kind):
+                raise DataError(
+                    f"{self.origin}, column {name!r}: its type is {kind}, and only text and bytes can be codes of a "
+                    "dictionary; leave it out of `dictionaries`"
+                )
+            coded[name] = pa.dictionary(pa.int32(), cast("Any", kind))
+        return replace(self, file_types={**self.file_types, **coded}) if coded else self
+
     def columns_in(self, head: TableHead) -> list[str]:
         """The columns that are read from a file.
 
@@ -432,7 +457,7 @@ class FixedSchema:
         for name, kind in types.items():
             if name not in self.file_types:
                 raise unexpected_column_error(head.name, name, self.source, unified=self.unified)
-            fixed = self.file_types[name]
+            fixed = value_type(self.file_types[name])
             repair = "" if self.unified else "`unify_schemas=True` looks for a type that can, or "
             if not (common_type(fixed, kind) == fixed if self.unified else widens_to(kind, fixed)):
                 raise DataError(
@@ -453,7 +478,7 @@ class FixedSchema:
             DataError: a folder is missing, or its value does not fit.
         """
         existing = frozenset(columns)
-        types = {name: kind for name, kind in self.types.items() if name not in existing}
+        types = {name: value_type(kind) for name, kind in self.types.items() if name not in existing}
         if values is None:
             return folder_values(path, types, self.source, unify=self.unified)
         import pyarrow as pa
@@ -466,7 +491,9 @@ class FixedSchema:
 
         kind = self.file_types[name]
         try:
-            return array if array.type == kind else array.cast(kind)
+            if array.type == kind:
+                return array
+            return with_codes(array, kind) if pa.types.is_dictionary(kind) else array.cast(kind)
         except pa.ArrowException as error:
             raise DataError(
                 f"{file}, column {name!r}: values of type {array.type} cannot become {kind}, the type "

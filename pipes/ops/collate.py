@@ -152,7 +152,8 @@ def collate(
             fields that become nested, as in `{"boxes": "nested"}`. Columns of a table have one form for all rows if
             their type is an array or a list of one size; these are never nested.
         codes: True leaves a dictionary column its codes and makes no text of them: `{"codes": tensor, "vocabulary":
-            array}`, where code k stands for value k of a `pyarrow.Array`. Each batch has a vocabulary of its own.
+            array}`, where code k stands for value k of a `pyarrow.Array`. Each batch has a vocabulary of its own. See
+            `read_parquet(dictionaries=)`.
         format: "numpy" gives NumPy arrays in place of tensors, by the same rules, and needs no torch. Only dtypes that
             differ within a batch are promoted by NumPy's rules.
 

@@ -437,6 +437,7 @@ def read_parquet(
     path_column: str | None = None,
     row_column: str | None = None,
     unify_schemas: bool = False,
+    dictionaries: Sequence[str] | None = None,
 ) -> Pipe[Row]:
     """Begin a pipe with the rows of Parquet files: `list_files`, `open_files` and `parse_parquet` in one call.
 
@@ -449,7 +450,7 @@ def read_parquet(
     Args:
         paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
         cache: how they are opened; see `open_files`.
-        columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_parquet`.
+        columns, path_column, row_column, unify_schemas, dictionaries: the columns of the rows; see `parse_parquet`.
         filter: the rows to read; see `parse_parquet`.
 
     Raises:
@@ -470,6 +471,7 @@ def read_parquet(
         path_column=path_column,
         row_column=row_column,
         unify_schemas=unify_schemas,
+        dictionaries=dictionaries,
     )
 
 
