@@ -26,7 +26,7 @@ SIDEBAR: Mapping[str, tuple[str, ...]] = {
     "Guides: data": tuple(
         f"guides/{page}"
         for page in (
-            *("elements", "recipes", "recipes-training", "statistics", "rows-that-fail"),
+            *("elements", "recipes", "recipes-training", "recipes-layouts", "statistics", "rows-that-fail"),
             *("remote", "cache", "files-that-change", "databases", "tfrecord-mds-delta", "writing", "fast-files"),
         )
     ),
