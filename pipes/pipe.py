@@ -325,8 +325,8 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
 
         Args:
             path: a file to write: a page that ends in .html, or a picture that ends in .svg.
-            samples: the number of first elements to show of each operator. They are made in this process, and are those
-                of epoch 0; an operator that needs many rows for an element reads them. 0 runs nothing.
+            samples: the number of first elements to show of each operator. They are made in this process, within ten
+                seconds, and are those of epoch 0. 0 runs nothing.
             world_size, workers, shards: as for `Loader`; the ranks and workers need not exist.
 
         Raises:

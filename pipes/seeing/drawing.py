@@ -5,19 +5,25 @@ from __future__ import annotations
 import linecache
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from ..core.block import Block
 from ..core.checks import check_int
 from ..core.context import Context
-from ..core.graph import Node
+from ..core.cursor import Cursor
+from ..core.graph import Node, walk, with_inputs
+from ..core.operator import Order, StageView
 from ..core.process import bytes_text
+from ..core.rows import BlockRows, Indices
 from ..core.times import CONSUMER
 from ..engine.run import elements
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, CallSite, text_of, with_call_site
+from ..ops._shared import PassThrough
 from ..ops.slice import Take
 from ..pictures.graph import EXPLORER_STYLE, SCRIPT, Box, Graph
 from ..pictures.page import Content, Html, bar, fragment, markup, page, prose, short_number, table, tag
@@ -29,8 +35,8 @@ from .verdict import KnownOperator, known_operators
 if TYPE_CHECKING:
     from .report import OperatorTimes, Report
 
-SAMPLE_SECONDS = 20.0
-"""After this time, no more operators are run for samples."""
+SAMPLE_SECONDS = 10.0
+"""For the samples of all operators; an operator whose turn comes later is not run."""
 LINES_AROUND = 2
 """The lines that are shown before and after the user's line."""
 MEMBERS = 20
@@ -249,10 +255,15 @@ class _Sampler:
     """Runs a plan up to each operator, for its first elements, in this process and as epoch 0."""
 
     def __init__(self, plan: Plan, count: int) -> None:
-        self._plan = plan
         self._count = count
-        self._nodes = {name: node for node, name in plan.names.items()}
         self._end = time.monotonic() + SAMPLE_SECONDS
+        self._nodes: dict[str, Node] = {}
+        self._names: dict[Node, str] = {}
+        limited: dict[Node, Node] = {}
+        for node in walk(plan.root):
+            copy = with_inputs(node, tuple(limited[child] for child in node.inputs))
+            limited[node] = copy if node.inputs else Node(_TimeLimit(self._end), (copy,))
+            self._nodes[plan.names[node]], self._names[copy] = limited[node], plan.names[node]
 
     def of(self, name: str) -> Html:
         """The first elements of an operator, or the error that came instead."""
@@ -262,11 +273,37 @@ class _Sampler:
         try:
             with closing(Context()) as context:
                 first = Node(Take(self._count), (self._nodes[name],))
-                for element in elements(bind(first, self._plan.names), context):
+                for element in elements(bind(first, self._names), context):
                     parts.append(tag("div", sample(element), class_="sample"))
         except Exception as error:
             parts.append(tag("p", _in_words(error), class_="warn"))
         return markup(*parts) if parts else tag("p", "there are none")
+
+
+@dataclass(frozen=True)
+class _TimeLimit(PassThrough):
+    """Ends a run that reads on and on, such as that of a `filter` without a hit over an endless source."""
+
+    kind: ClassVar[str] = "time_limit"
+    order: ClassVar[Order] = Order.ROW_LOCAL
+
+    until: float
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        self._check()
+        return super().rows(stage, indices, context)
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        held: list[Block] = []
+        for block in super().blocks(stage, at, context):
+            self._check()
+            held.append(block)
+            del block
+            yield held.pop()
+
+    def _check(self) -> None:
+        if time.monotonic() > self.until:
+            raise TimeoutError(f"there were no more elements within {SAMPLE_SECONDS:.0f} seconds")
 
 
 def _in_words(error: Exception) -> str:

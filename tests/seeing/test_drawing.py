@@ -88,6 +88,16 @@ def test_endless_sources(tmp_path: Path) -> None:
     assert page.count("<h3>first elements</h3>") == 5
 
 
+def test_an_element_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drawing, "SAMPLE_SECONDS", 0.2)
+    endless = fp.from_iterable(itertools.count).filter(lambda number: number < 0)
+    page = shown(endless.batch(2), tmp_path, samples=1)
+    assert "TimeoutError: there were no more elements within" in page
+    assert "not run: those of the operators before took" in page
+    repeated = fp.from_sequence(range(3)).repeat().filter(lambda number: number < 0)
+    assert "TimeoutError" in shown(repeated, tmp_path, samples=1)
+
+
 def test_rows_of_megabytes_make_a_small_page(tmp_path: Path) -> None:
     row = {"text": "x" * 2**22, "image": np.zeros((2000, 2000, 3), np.uint8), "data": b"y" * 2**22}
     assert len(shown(fp.from_sequence([row] * 3).map(augment), tmp_path, samples=3)) < 30_000
