@@ -442,7 +442,7 @@ class Loader(Generic[T_co]):
     def _iterated(self) -> Epoch[T_co]:
         """The epoch for a new consumer: the next one, at whose first element `peek` may have looked."""
         self._check_open()
-        if not self._epochs.ranks.given:
+        if not self._epochs.ranks.is_explicit:
             warn_in_torch_worker(self._pipe, "loader", "give `rank=info.id` and `world_size=info.num_workers`")
         epoch, requested = self._current, self._requested_epoch
         if epoch is None or epoch.iterated or epoch.over or requested not in (None, epoch.run.position().epoch):

@@ -202,13 +202,13 @@ def _draw(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _check(options: argparse.Namespace) -> Iterator[str]:
-    found = load_pipe(options.pipe).check(
+    findings = load_pipe(options.pipe).check(
         world_size=options.world_size, workers=options.workers, shards=options.shards, rows=options.rows
     )
-    yield str(found)
+    yield str(findings)
     failing = ("error", "warning") if options.strict else ("error",)
-    if count := sum(finding.severity in failing for finding in found):
-        raise CommandError(f"{count} of {len(found)} findings must be repaired", exit_code=1)
+    if count := sum(finding.severity in failing for finding in findings):
+        raise CommandError(f"{count} of {len(findings)} findings must be repaired", exit_code=1)
 
 
 def _head(options: argparse.Namespace) -> Iterator[str]:
@@ -244,7 +244,7 @@ def _index(options: argparse.Namespace) -> Iterator[str]:
 def _made_index(options: argparse.Namespace) -> Iterator[str]:
     paths = options.paths if len(options.paths) > 1 else options.paths[0]
     footers: Footers = False if options.no_footers else "infer"
-    made = index(
+    version = index(
         paths,
         options.into,
         pattern=options.pattern,
@@ -253,7 +253,7 @@ def _made_index(options: argparse.Namespace) -> Iterator[str]:
         statistics=options.statistics,
         workers=options.workers,
     )
-    yield repr(made)
+    yield repr(version)
 
 
 def _print_lines(lines: Iterable[str]) -> None:

@@ -283,8 +283,8 @@ def _ray_service(distribute: object, workers: int, timeout: float) -> tuple[Ray 
     return Ray(workers, timeout=timeout or None), workers
 
 
-def _pin(wanted: bool) -> Callable[[object], object] | None:
-    if not wanted:
+def _pin(pin: bool) -> Callable[[object], object] | None:
+    if not pin:
         return None
     if torch.cuda.is_available():
         from ..torch.device import pinned

@@ -171,29 +171,29 @@ class StreamFetcher:
         self._size = source.batch_size or 1
         self._collate = collate
         self._seeds = seeds
-        self._seed = self._worker = self._made = 0
+        self._seed = self._worker = self._count = 0
         self._ended = False
         self._rows: Iterator[object] = iter(())
         self._stateful: Any = None
 
     def begin(self, request: FetchRequest) -> None:
-        made, state, ended = _fields(request.position)
+        count, state, ended = _fields(request.position)
         dataset = self._source.dataset
         self._seed, self._worker = request.seed, request.worker
-        self._made, self._ended = -1, ended
+        self._count, self._ended = -1, ended
         self._seed_next()
-        if state is not None and has_state(dataset) and (made or not _equal(dataset.state_dict(), state)):
+        if state is not None and has_state(dataset) and (count or not _equal(dataset.state_dict(), state)):
             dataset.load_state_dict(state)
         if self._ended:
-            self._made = made
+            self._count = count
             return
         self._rows = iter(dataset)
         self._stateful = next((each for each in (self._rows, dataset) if has_state(each)), None)
-        if made and state is not None and self._stateful is not dataset:
+        if count and state is not None and self._stateful is not dataset:
             self._stateful.load_state_dict(state)
-        self._made = made if state is not None else 0
+        self._count = count if state is not None else 0
         with suppress(FetchEnd):  # the first fetch raises it
-            while self._made < made:
+            while self._count < count:
                 self._next_rows()
 
     def fetch(self, number: int, key: object) -> object:
@@ -202,7 +202,7 @@ class StreamFetcher:
 
     def position(self) -> Json:
         holder = self._source.dataset if self._ended else self._stateful
-        return [self._made, holder.state_dict() if has_state(holder) else None, self._ended]
+        return [self._count, holder.state_dict() if has_state(holder) else None, self._ended]
 
     def _next_rows(self) -> list[object]:
         self._seed_next()
@@ -210,12 +210,12 @@ class StreamFetcher:
         self._ended = len(rows) < self._size
         if not rows or (self._ended and self._source.drop_last):
             raise FetchEnd
-        self._made += 1
+        self._count += 1
         return rows
 
     def _seed_next(self) -> None:
         if self._seeds:
-            seed_batch(self._seed, self._worker, self._made)
+            seed_batch(self._seed, self._worker, self._count)
 
 
 def next_epoch(position: Json) -> Json:
@@ -226,8 +226,8 @@ def next_epoch(position: Json) -> Json:
 
 def _fields(position: Json) -> tuple[int, Any, bool]:
     """The elements that were made, the state, and whether there are no more."""
-    made, state, *ended = cast("list[Any]", position or [0, None])
-    return made, state, ended == [True]
+    count, state, *ended = cast("list[Any]", position or [0, None])
+    return count, state, ended == [True]
 
 
 def _equal(state: object, other: object) -> bool:

@@ -156,7 +156,7 @@ class SqlDialect:
 
     def count_behind(self, query: SqlQuery, after: Key | None) -> str:
         """Count the rows after a key."""
-        return f"SELECT count(*) AS row_count FROM {self.inner(query)}{self._behind(query, after)}"
+        return f"SELECT count(*) AS row_count FROM {self.inner(query)}{self._after(query, after)}"
 
     def bounds(self, query: SqlQuery, count: int, size: int) -> str:
         """The keys of the first and the last of each `size` rows, with the number of the row, from 1."""
@@ -172,7 +172,7 @@ class SqlDialect:
         """The first keys in order, after a key and some more rows."""
         key = self.key(query)
         return (
-            f"SELECT {key} AS row_key FROM {self.inner(query)}{self._behind(query, after)} "
+            f"SELECT {key} AS row_key FROM {self.inner(query)}{self._after(query, after)} "
             f"ORDER BY {key} {self.first_rows.format(count)} OFFSET {skip}"
         )
 
@@ -190,7 +190,7 @@ class SqlDialect:
         return (
             # The query is one table, used in three places, because it may have parameters.
             f"WITH RECURSIVE feedpipe_query AS NOT MATERIALIZED (\n{query.text}\n), feedpipe_steps AS ("
-            f"SELECT 1 AS step, (SELECT {key} FROM feedpipe_query{self._behind(query, after)} {rest}) AS row_key "
+            f"SELECT 1 AS step, (SELECT {key} FROM feedpipe_query{self._after(query, after)} {rest}) AS row_key "
             f"UNION ALL SELECT step + 1, (SELECT {key} FROM feedpipe_query WHERE {key} > {last} {rest}) "
             f"FROM feedpipe_steps WHERE {last} IS NOT NULL AND step < {count}) "
             f"SELECT step, row_key, (SELECT count(*) FROM feedpipe_query WHERE {key} = {last}) AS row_count "
@@ -221,7 +221,7 @@ class SqlDialect:
         assert query.key is not None, "only a query with a key has ranges"
         return self.column(query.key)
 
-    def _behind(self, query: SqlQuery, after: Key | None) -> str:
+    def _after(self, query: SqlQuery, after: Key | None) -> str:
         """The condition for rows after a key; empty for all rows."""
         return "" if after is None else f" WHERE {self.key(query)} > {self.literal(after)}"
 

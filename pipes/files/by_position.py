@@ -16,10 +16,10 @@ import numpy.typing as npt
 from ..core.block import Parted
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.operator import Columns, Operator, Order, Source, StageView, Trait
+from ..core.operator import Operator, Order, Source, StageView, Trait
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Rows, index_array, take
-from ..core.skips import OnError, Skipped, check_on_error
+from ..core.skips import Skipped
 from ..errors import ArgumentError, DataError, Origin, SourceError, redacted
 from ..formats.streams import MAX_CONTENT_BYTES
 from ..formats.table_format import TableFormat
@@ -29,10 +29,10 @@ from ..storage.remote import RemoteFile
 from ..storage.tasks import in_threads, in_turn
 from .footers import CountedFormat
 from .open_files import FileVersions, at_call_site, check_file, file_key
-from .units import Format, InputFiles, Malformed, Units, call_with_policy
+from .units import Format, InputFiles, Malformed, OfFormat, Units
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 Numbers = npt.NDArray[np.int64]
 
@@ -71,27 +71,15 @@ class RowReader(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class ParseByPosition(Source):
+class ParseByPosition(OfFormat, Source):
     """The rows of files by their position in all of them."""
 
     order: ClassVar[Order] = Order.ROW_LOCAL
 
     format: IndexedFormat = field(repr=False)
-    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
     table: RowTable | None = field(default=None, repr=False, kw_only=True)
     """None before `resolve`."""
     reader: PerProcess[RowReader] = field(default_factory=PerProcess, repr=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        check_on_error(self.on_error)
-
-    @property
-    def kind(self) -> str:  # type: ignore[override]
-        return self.format.kind
-
-    @property
-    def columns(self) -> Columns:  # type: ignore[override]
-        return Columns.MAKES if isinstance(self.format, TableFormat) else Columns.LOSES
 
     @property
     def trait(self) -> Trait | None:  # type: ignore[override]
@@ -101,9 +89,6 @@ class ParseByPosition(Source):
     def resolved_table(self) -> RowTable:
         assert self.table is not None, "a run begins with `resolve`"
         return self.table
-
-    def call(self) -> str:
-        return call_with_policy(self.format, self.on_error)
 
     def identity(self) -> Json:
         return {"format": self.format.identity(), "rows": None if self.table is None else self.table.digest()}
@@ -123,9 +108,6 @@ class ParseByPosition(Source):
 
     def weights(self, stage: StageView, context: Context) -> None:
         return None
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return self.format.row_schema()
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         places = self.resolved_table.at(np.array([index]))

@@ -194,11 +194,11 @@ class RecordParser:
         )
 
     def _find_errors(self, data: bytes, ends: list[int]) -> FoundErrors | None:
-        found = find_faults(self._dialect, self._names, self._types, data, ends)
-        if found is None:
+        malformed = find_faults(self._dialect, self._names, self._types, data, ends)
+        if malformed is None:
             return None
-        errors = {number: partial(self._explain_fault, fault) for number, fault in found.faults.items()}
-        return FoundErrors(found.rows, errors)
+        errors = {number: partial(self._explain_fault, fault) for number, fault in malformed.faults.items()}
+        return FoundErrors(malformed.rows, errors)
 
     def _explain_fault(self, fault: Fault, record: Chunk) -> DataError:
         return self._explain(record, fault)

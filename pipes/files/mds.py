@@ -295,10 +295,10 @@ class MdsReader:
                     sample_error(self._name, number, str(problem)), Origin(self._name, number + 1), content
                 )
                 break
-        behind = first + len(rows) + (malformed is not None)
-        is_last = error is None and behind == len(self._offsets) - 1
+        after = first + len(rows) + (malformed is not None)
+        is_last = error is None and after == len(self._offsets) - 1
         origins = partial(row_origins, self._name, range(first, first + len(rows)))
-        return Piece(rows, (first,), None if is_last else (behind,), origins, malformed, error)
+        return Piece(rows, (first,), None if is_last else (after,), origins, malformed, error)
 
 
 class MdsParser:

@@ -273,8 +273,8 @@ class _TextReader(_RangeReader):
 
     def _piece(self, reader: ChunkReader, part: ParsedPart, before: int) -> Piece:
         chunk = part.chunk
-        behind = before + (1 if part.error is not None else len(part.rows))
-        at, end = (*chunk.at, before), None if chunk.last else (*chunk.end, behind)
+        after = before + (1 if part.error is not None else len(part.rows))
+        at, end = (*chunk.at, before), None if chunk.last else (*chunk.end, after)
         if part.error is None:
             return Piece(part.rows, at, end, lambda: reader.origins(chunk, self._format.row_lines(chunk)))
         (origin,) = reader.origins(chunk, [chunk.at.line])

@@ -371,15 +371,15 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         if amount is None or not place or not stage.input.indexed or amount.done >= amount.total:
             return amount
         number = Cursor.of(source).position
-        behind = stage.input.amount_before([None, number + 1, 0], context) or amount
+        after = stage.input.amount_before([None, number + 1, 0], context) or amount
         (value,) = stage.input.rows(range(number, number + 1), replace(context, opened=None))
         unit, piece = self.check_unit(stage, value), place.pop() if isinstance(place[-1], list) else None
         share = self._share_before(unit, place)
         if isinstance(piece, list):
             rows, *end = piece
-            behind_piece = self._share_before(unit, end) if end else 1.0
-            share += max(0.0, behind_piece - share) * min(1.0, at.skip / cast("int", rows))
-        return amount._replace(done=amount.done + share * (behind.done - amount.done))
+            after_piece = self._share_before(unit, end) if end else 1.0
+            share += max(0.0, after_piece - share) * min(1.0, at.skip / cast("int", rows))
+        return amount._replace(done=amount.done + share * (after.done - amount.done))
 
     def _share_before(self, unit: ParsedUnit, place: list[Json]) -> float:
         return min(1.0, max(0.0, self.share_before(unit, tuple(place))))
@@ -410,14 +410,14 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
                     else:
                         end = Cursor([here, *piece.end], 0, row)
                     is_whole = malformed is None and piece.error is None
-                    behind = end if is_whole else start.advance(len(piece.rows))  # a resume finds the error again
+                    stop = end if is_whole else start.advance(len(piece.rows))  # a resume finds the error again
                     if len(piece.rows):
                         origins = piece.origins if context.tracing.origins else None
-                        made = Block(piece.rows, start, behind, None if origins is None else [*origins()])
-                        yield from (made,) if reader.makes_blocks else split_block(made, block_size)
-                        del made
+                        output = Block(piece.rows, start, stop, None if origins is None else [*origins()])
+                        yield from (output,) if reader.makes_blocks else split_block(output, block_size)
+                        del output
                     if malformed is not None:
-                        yield self._skipped(stage, malformed, behind, end, context)
+                        yield self._skipped(stage, malformed, stop, end, context)
                     if piece.error is not None:
                         raise at_call_site(piece.error, stage) from piece.error.__cause__
                     del piece
@@ -441,10 +441,8 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
 
 
 @dataclass(frozen=True, eq=False)
-class Parse(ParseUnits[Any]):
-    """The rows of the units of files, or of whole files."""
-
-    trait: ClassVar[Trait | None] = Trait.FOLLOWS
+class OfFormat(Operator):
+    """The base of operators that make rows of a format."""
 
     format: Format = field(repr=False)
     on_error: OnError | None = field(default=None, kw_only=True, compare=False)
@@ -461,10 +459,24 @@ class Parse(ParseUnits[Any]):
         return Columns.MAKES if isinstance(self.format, TableFormat) else Columns.LOSES
 
     def call(self) -> str | None:
-        return call_with_policy(self.format, self.on_error)
+        """The call of the chain function, with its options and `on_error`."""
+        call = self.format.call()
+        if self.on_error is None:
+            return call
+        return f"{call[:-1]}{'' if call.endswith('()') else ', '}on_error={value_code(self.on_error)})"
 
     def identity(self) -> Json:
         return self.format.identity()
+
+    def schema(self, stage: StageView) -> pa.Schema | None:
+        return self.format.row_schema()
+
+
+@dataclass(frozen=True, eq=False)
+class Parse(OfFormat, ParseUnits[Any]):
+    """The rows of the units of files, or of whole files."""
+
+    trait: ClassVar[Trait | None] = Trait.FOLLOWS
 
     def resolve(self, stage: StageView) -> Operator:
         units = stage.input.op
@@ -472,9 +484,6 @@ class Parse(ParseUnits[Any]):
 
     def share_before(self, unit: Any, place: Place) -> float:
         return self.format.share_before(unit, place)
-
-    def schema(self, stage: StageView) -> pa.Schema | None:
-        return self.format.row_schema()
 
     def remark(self, stage: StageView) -> str | None:
         return self.format.remark()
@@ -493,11 +502,3 @@ class ParseCounted(Parse):
     def length(self, stage: StageView) -> int | None:
         table = units.table if isinstance(units := stage.input.op, Units) else None
         return None if table is None else cast("UnitFormat", self.format).length(table)
-
-
-def call_with_policy(form: FormatOptions, on_error: OnError | None) -> str:
-    """The call of a chain function with its options and `on_error`, as code."""
-    call = form.call()
-    if on_error is None:
-        return call
-    return f"{call[:-1]}{'' if call.endswith('()') else ', '}on_error={value_code(on_error)})"

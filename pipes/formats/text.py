@@ -280,8 +280,8 @@ class ChunkReader:
                     f"{self.describe(at)}: no end of the record that begins here within {length >> 20} MiB; "
                     "is it a text file, and is each quote closed?"
                 )
-            behind = offset + length - self._stop  # bytes that were read for the end of the last record
-            size = length + (behind if behind > 0 else length)
+            excess = offset + length - self._stop  # bytes that were read for the end of the last record
+            size = length + (excess if excess > 0 else length)
         if not end:
             if self._window.error is not None:
                 raise self._window.error
@@ -368,37 +368,37 @@ def parse_parts(
         rows = read(chunk.data)
     except ValueError:  # Arrow's ArrowInvalid is one
         bounds = ends(chunk.data)
-        found = find_errors(chunk.data, bounds) if len(bounds) > 1 else None
-        parts = None if found is None else _parse_around(chunk, read, bounds, found)
+        malformed = find_errors(chunk.data, bounds) if len(bounds) > 1 else None
+        parts = None if malformed is None else _parse_around(chunk, read, bounds, malformed)
         yield from _parse_halves(chunk, read, ends, explain) if parts is None else parts
     else:
         yield ParsedPart(rows, chunk)
 
 
 def _parse_around(
-    chunk: Chunk, read: Callable[[bytes], BlockRows], ends: list[int], found: FoundErrors
+    chunk: Chunk, read: Callable[[bytes], BlockRows], ends: list[int], malformed: FoundErrors
 ) -> list[ParsedPart] | None:
     """The parts between malformed records, which are read together; None if they cannot be read."""
     records = [0]  # the number of the first record of each part
-    for number in sorted(found.errors):
+    for number in sorted(malformed.errors):
         records += [number, number + 1]
     records = sorted({*records} - {len(ends)})
     starts = [0, *ends]
     parts = chunk.cut(starts[number] for number in records[1:])
-    well_formed = [part.data for number, part in zip(records, parts, strict=True) if number not in found.errors]
+    well_formed = [part.data for number, part in zip(records, parts, strict=True) if number not in malformed.errors]
     try:
         rows = read(b"".join(well_formed)) if well_formed else []
     except ValueError:
         return None
-    if len(rows) != len(found.rows) - len(found.errors):
+    if len(rows) != len(malformed.rows) - len(malformed.errors):
         return None
     parsed: list[ParsedPart] = []
     first = 0
     for (number, stop), part in zip(pairwise([*records, len(ends)]), parts, strict=True):
-        if (explain := found.errors.get(number)) is not None:
+        if (explain := malformed.errors.get(number)) is not None:
             parsed.append(ParsedPart([], part, explain(part)))
             continue
-        count = bisect_left(found.rows, stop) - bisect_left(found.rows, number)
+        count = bisect_left(malformed.rows, stop) - bisect_left(malformed.rows, number)
         parsed.append(ParsedPart(part_of(rows, range(first, first + count)), part))
         first += count
     return parsed

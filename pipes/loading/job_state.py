@@ -325,19 +325,19 @@ def merged(states: Sequence[SavedState]) -> SavedState:
                 "are not of one job; give states that were saved together"
             )
     # The rank that is furthest behind has the elements that were left; of these, each rank has taken its own.
-    left, behind = elements_left(last.taken, last.beyond)
+    left, after = elements_left(last.taken, last.beyond)
     ranges = list(last.beyond)
     for rank, lead in enumerate(leads):
-        ranges += _elements_at(range(rank, lead, world_size), left, behind)
+        ranges += _elements_at(range(rank, lead, world_size), left, after)
     step = sum(one.step for one in states) // world_size
     return replace(first, step=step, position=_from_first_left(last.consumed, ranges))
 
 
-def _elements_at(places: range, left: npt.NDArray[np.int64], behind: int) -> list[range]:
-    """The elements at these places among those of `left` and all from `behind` on."""
+def _elements_at(places: range, left: npt.NDArray[np.int64], after: int) -> list[range]:
+    """The elements at these places among those of `left` and all from `after` on."""
     within = left[places.start : places.stop : places.step]
     rest = places[len(within) :]
-    shift = behind - len(left)
+    shift = after - len(left)
     return _evenly_spaced(within) + ([range(rest.start + shift, rest.stop + shift, rest.step)] if rest else [])
 
 
@@ -351,8 +351,8 @@ def _evenly_spaced(places: npt.NDArray[np.int64]) -> list[range]:
 def _from_first_left(consumed: int, ranges: Sequence[range]) -> IndexedPosition:
     """The position with as large a `consumed` as there is."""
     taken = consumed + sum(map(len, ranges))
-    left, behind = elements_left(taken, ranges)
-    first = int(left[0]) if len(left) else behind
+    left, after = elements_left(taken, ranges)
+    first = int(left[0]) if len(left) else after
     rest = (part[len(range(part.start, min(first, part.stop), part.step)) :] for part in ranges)
     return IndexedPosition(first, tuple(part for part in rest if part))
 
@@ -469,7 +469,7 @@ class StreamedJob:
             return None
         for rank in range(plan.world_size):
             running = [shard for shard in range(rank, self._shards, plan.world_size) if shard not in joined.ended]
-            if not in_turn([joined.given(shard) for shard in running]):
+            if not in_turn([joined.turns(shard) for shard in running]):
                 return None
         return joined
 

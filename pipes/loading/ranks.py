@@ -74,7 +74,7 @@ class RankSource:
         return self._group
 
     @property
-    def given(self) -> bool:
+    def is_explicit(self) -> bool:
         """Whether the rank is that of the arguments."""
         return self._arguments is not None
 
@@ -84,7 +84,7 @@ class RankSource:
         Raises:
             ArgumentError: as `ask`.
         """
-        if self.given or self._group is not None or _process_group() is not None or "RANK" in os.environ:
+        if self.is_explicit or self._group is not None or _process_group() is not None or "RANK" in os.environ:
             return self.ask()
         return None
 
@@ -102,7 +102,7 @@ class RankSource:
 
     def side_group(self) -> SideGroup | None:
         """The means of this rank to send messages to the others; None if they do not communicate."""
-        if self.given or (self._group is None and _process_group() is None):
+        if self.is_explicit or (self._group is None and _process_group() is None):
             return None
         from ..torch.ranks import side_group
 
@@ -110,7 +110,7 @@ class RankSource:
 
     def check_mesh(self) -> None:
         """Warns if some ranks of this job may need the same rows, and `group` does not say which."""
-        if self._group is not None or self.given or _process_group() is None:
+        if self._group is not None or self.is_explicit or _process_group() is None:
             return
         from ..torch.ranks import mesh_dimensions
 

@@ -101,12 +101,12 @@ class Schedule:
             return self._end(progress, [])
         lengths = self._lengths(progress)
         if len(lengths) > 1:
-            known = [length for length in lengths if length is not None]
-            if len(known) < len(lengths) and not self.communicates:
+            numbers = [length for length in lengths if length is not None]
+            if len(numbers) < len(lengths) and not self.communicates:
                 raise unknown_length_error(self.plan.unsharded, len(lengths))
             # The rest of an epoch that another number of ranks began need not be even.
-            if len(known) == len(lengths) and progress.start == 0:
-                self._check_even(known, warns=warns)
+            if len(numbers) == len(lengths) and progress.start == 0:
+                self._check_even(numbers, warns=warns)
         return self._end(progress, lengths)
 
     def goal(self, step: int, left: Sequence[int] | None) -> int | None:
@@ -200,11 +200,11 @@ class Schedule:
             return End(progress.goal, None if self.ends_differ else progress.goal)
         if progress.redivision is not None:
             return End(None, None)
-        known = [length for length in lengths if length is not None]
-        if len(known) < len(lengths):
+        numbers = [length for length in lengths if length is not None]
+        if len(numbers) < len(lengths):
             return End(None, None)
         before = progress.step - progress.taken if self.plan.indexed else 0
-        of_rank = before + (max(known) if self.even == "pad" else min(known))
+        of_rank = before + (max(numbers) if self.even == "pad" else min(numbers))
         if not self.ends_differ:
             return End(of_rank, of_rank)
         # The state of an indexed pipe serves all ranks, and the first rank has the most elements. That of a streamed
@@ -447,22 +447,22 @@ class AgreedItems:
         if others:
             self._check_dropped(empty, [supply.steps for supply in supplies])
 
-    def _check_dropped(self, empty: list[int], held: Sequence[int]) -> None:
+    def _check_dropped(self, empty: list[int], counts: Sequence[int]) -> None:
         """Reports the elements that are left out: at least those that ranks hold.
 
         Raises:
             PlanError: they are too many.
         """
         end = f"the epoch ends after step {self._step}, where {ranks_in_words(empty)} has no more elements"
-        dropped, total = sum(held), sum(held) + self._step * len(held)
-        if max(held) > 1 and dropped > MAX_DROPPED * total:
+        dropped, total = sum(counts), sum(counts) + self._step * len(counts)
+        if max(counts) > 1 and dropped > MAX_DROPPED * total:
             raise PlanError(
                 f"{end}; at least {dropped} of {total} elements are left out, because the data is cut too unevenly; "
                 'give files or row groups of similar size, or `even="pad"`, or `steps=`, or `even=None` if your '
                 "training loop accepts ranks of different length"
             )
-        message = f"{end}; at least {max(held)} of another rank are left out"
-        if max(held) > 0.01 * self._step:
+        message = f"{end}; at least {max(counts)} of another rank are left out"
+        if max(counts) > 0.01 * self._step:
             warn(message, PlanWarning)
         else:
             log.info(message)

@@ -306,7 +306,7 @@ class StreamedPosition(NamedTuple):
     padding: int = 0
     later: tuple[Redivision, ...] = ()
 
-    def given(self, shard: int) -> int:
+    def turns(self, shard: int) -> int:
         """The number of elements that a shard has given that has not ended."""
         return ShardState(self.cursors.get(shard)).at.position
 
@@ -747,9 +747,9 @@ def _check_step(saved: SavedState, plan: Plan) -> None:
         raise damaged("step", f"must be at most {most}, the elements of an epoch, but is: {saved.step}")
 
 
-def in_turn(given: Sequence[int]) -> bool:
+def in_turn(turns: Sequence[int]) -> bool:
     """Whether shards that take turns can have given these numbers of elements."""
-    return not given or (list(given) == sorted(given, reverse=True) and given[0] - given[-1] <= 1)
+    return not turns or (list(turns) == sorted(turns, reverse=True) and turns[0] - turns[-1] <= 1)
 
 
 def _check_turns(position: StreamedPosition, plan: Plan) -> None:
@@ -761,14 +761,14 @@ def _check_turns(position: StreamedPosition, plan: Plan) -> None:
     running = [shard for shard in shards if shard not in position.ended]
     if running and (plan.tail_shard in position.cursors or plan.tail_shard in position.ended):
         raise damaged("position", f"has groups of leftover rows, but shard {running[0]} has not ended")
-    given = [position.given(shard) for shard in running]
-    if not in_turn(given):
+    turns = [position.turns(shard) for shard in running]
+    if not in_turn(turns):
         raise damaged(
             "position.cursors",
-            f"says that one shard gave {max(given)} elements and another {min(given)}, but they give one each in turn",
+            f"says that one shard gave {max(turns)} elements and another {min(turns)}, but they give one each in turn",
         )
     for shard in running if not plan.varies and position.redivision is None else ():
-        length = plan.shard_stage(shard).length if position.given(shard) else None
-        if length is not None and position.given(shard) > length:
+        length = plan.shard_stage(shard).length if position.turns(shard) else None
+        if length is not None and position.turns(shard) > length:
             place = f"position.cursors.{shard}"
-            raise damaged(place, f"is element {position.given(shard)} of a shard that has {length} elements")
+            raise damaged(place, f"is element {position.turns(shard)} of a shard that has {length} elements")

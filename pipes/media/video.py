@@ -89,13 +89,13 @@ def frames(data: bytes | str | os.PathLike[str], start: int, count: int, *, step
         size = count * stream.codec_context.height * stream.codec_context.width * 3
         if size > MAX_ROW_BYTES:
             raise ValueError(f"{count} frames take {size} bytes, and {MAX_ROW_BYTES} are most")
-        wanted = stamps[start : last + 1 : step]
-        if (found := _decoded(container, stream, wanted, stamps[start])) is not None:
-            return found
+        targets = stamps[start : last + 1 : step]
+        if (pictures := _decoded(container, stream, targets, stamps[start])) is not None:
+            return pictures
     with _opened(data) as (container, stream):
-        if (found := _decoded(container, stream, wanted, None)) is None:
+        if (pictures := _decoded(container, stream, targets, None)) is None:
             raise ValueError(f"it is damaged: frames {start} to {last} cannot all be decoded")
-        return found
+        return pictures
 
 
 @contextmanager
@@ -125,12 +125,12 @@ def _stamps(container: Any, stream: Any) -> list[int]:
     return sorted(stamps)
 
 
-def _decoded(container: Any, stream: Any, wanted: Sequence[int], at: int | None) -> npt.NDArray[np.uint8] | None:
+def _decoded(container: Any, stream: Any, targets: Sequence[int], at: int | None) -> npt.NDArray[np.uint8] | None:
     """Decode the frames with these time stamps; None if one is missed.
 
     Args:
         container, stream: the video; without `at` not read yet.
-        wanted: rise.
+        targets: rise.
         at: the time stamp to seek; None to decode from the beginning.
     """
     if at is not None:
@@ -139,10 +139,10 @@ def _decoded(container: Any, stream: Any, wanted: Sequence[int], at: int | None)
     pictures: list[npt.NDArray[np.uint8]] = []
     for frame in container.decode(stream):
         stamp = frame.dts if frame.pts is None else frame.pts
-        if stamp == wanted[len(pictures)]:
+        if stamp == targets[len(pictures)]:
             pictures.append(frame.to_ndarray(format="rgb24", width=width, height=height))
-            if len(pictures) == len(wanted):
+            if len(pictures) == len(targets):
                 return np.stack(pictures)
-        elif stamp is not None and stamp > wanted[len(pictures)]:
+        elif stamp is not None and stamp > targets[len(pictures)]:
             return None
     return None

@@ -158,7 +158,7 @@ class WaitingRows:
         self._error: Exception | None = None  # of the next row
         self._base = 0  # the place of the first row of `_blocks`
         self._keys: list[Any] = []  # of the rows from `_base` on
-        self._given = bytearray()  # whether each of these rows is given
+        self._is_given = bytearray()  # whether each of these rows is given
         self._oldest = 0
         self._fresh = 0  # no row from here on was looked at
         self._has_sets = False  # whether rows have several keys
@@ -173,9 +173,9 @@ class WaitingRows:
         while len(self._keys) < looked and self._read():
             pass
         self._fresh = min(looked, len(self._keys))
-        self._given[: self._fresh] = b"\1" * self._fresh
+        self._is_given[: self._fresh] = b"\1" * self._fresh
         for place in put_off:
-            self._given[place] = 0
+            self._is_given[place] = 0
             key = self._keys[place]
             self._put_off(min(key, key=hash) if type(key) is frozenset else key, place)
         for key, queue in self._queues.items():
@@ -186,8 +186,8 @@ class WaitingRows:
         start = self._blocks[0].at.advance(self._oldest - self._starts[0]) if self._blocks else self._end
         put_off: list[int] = []
         if self._waiting:
-            given = np.frombuffer(self._given, np.uint8)
-            put_off = np.flatnonzero(given[self._oldest - self._base : self._fresh - self._base] == 0).tolist()
+            is_given = np.frombuffer(self._is_given, np.uint8)
+            put_off = np.flatnonzero(is_given[self._oldest - self._base : self._fresh - self._base] == 0).tolist()
         return [start.plain, put_off, self._fresh - self._oldest]
 
     def choose(self) -> list[int]:
@@ -195,8 +195,8 @@ class WaitingRows:
         size, stop = self._op.size, self._oldest + self._op.reach
         chosen: list[int] = []
         seen: set[Hashable] = set()
-        held: set[Hashable] = set()  # the queues that give no other row to this batch
-        self._choose_waiting(chosen, seen, held)
+        full: set[Hashable] = set()  # the queues that give no other row to this batch
+        self._choose_waiting(chosen, seen, full)
         while len(chosen) < size and self._fresh < stop:
             first = self._fresh - self._base
             if first == len(self._keys):
@@ -212,12 +212,12 @@ class WaitingRows:
                     chosen.extend(range(self._fresh, self._fresh + len(keys)))
                     self._fresh += len(keys)
                     continue
-            self._choose_fresh(keys, chosen, seen, held)
-        for key in held:
+            self._choose_fresh(keys, chosen, seen, full)
+        for key in full:
             heappush(self._heads, (self._queues[key][0], key))
         return chosen
 
-    def _choose_waiting(self, chosen: list[int], seen: set[Hashable], held: set[Hashable]) -> None:
+    def _choose_waiting(self, chosen: list[int], seen: set[Hashable], full: set[Hashable]) -> None:
         heads, queues = self._heads, self._queues
         while heads and len(chosen) < self._op.size:
             place, key = heappop(heads)
@@ -225,7 +225,7 @@ class WaitingRows:
             if queue is None or queue[0] != place:
                 continue  # it has gone
             if key in seen:
-                held.add(key)
+                full.add(key)
                 continue
             heappop(queue)
             self._waiting -= 1
@@ -236,16 +236,16 @@ class WaitingRows:
             if common := several & seen:
                 other = next(iter(common))
                 self._put_off(other, place)
-                held.add(other)
+                full.add(other)
                 if queue:
                     heappush(heads, (queue[0], key))
                 continue
             chosen.append(place)
             seen |= several
             if queue:
-                held.add(key)
+                full.add(key)
 
-    def _choose_fresh(self, keys: list[Any], chosen: list[int], seen: set[Hashable], held: set[Hashable]) -> None:
+    def _choose_fresh(self, keys: list[Any], chosen: list[int], seen: set[Hashable], full: set[Hashable]) -> None:
         for place, key in enumerate(keys, self._fresh):
             if type(key) is frozenset:
                 if common := key & seen:
@@ -259,7 +259,7 @@ class WaitingRows:
                 chosen.append(place)
                 continue
             self._put_off(key, place)
-            held.add(key)
+            full.add(key)
         self._fresh += len(keys)
 
     def _put_off(self, key: Hashable, place: int) -> None:
@@ -282,7 +282,7 @@ class WaitingRows:
                 origins += their_origins or ()
                 first = last
         for place in places:
-            self._given[place - self._base] = 1
+            self._is_given[place - self._base] = 1
         self._taken += len(places)
         self._batches += 1
         self._forget()
@@ -290,14 +290,14 @@ class WaitingRows:
 
     def _forget(self) -> None:
         """Forget the blocks all of whose rows are given."""
-        oldest = self._given.find(0, self._oldest - self._base, self._fresh - self._base)
+        oldest = self._is_given.find(0, self._oldest - self._base, self._fresh - self._base)
         self._oldest = self._fresh if oldest < 0 else oldest + self._base
         gone = 0
         while gone < len(self._blocks) and self._starts[gone] + len(self._blocks[gone]) <= self._oldest:
             gone += 1
         if gone:
             count = self._starts[gone] - self._base if gone < len(self._blocks) else len(self._keys)
-            del self._blocks[:gone], self._starts[:gone], self._keys[:count], self._given[:count]
+            del self._blocks[:gone], self._starts[:gone], self._keys[:count], self._is_given[:count]
             self._base += count
 
     def _read(self) -> bool:
@@ -321,7 +321,7 @@ class WaitingRows:
         self._starts.append(self._base + len(self._keys))
         self._blocks.append(block)
         self._keys += keys
-        self._given.extend(bytes(len(keys)))
+        self._is_given.extend(bytes(len(keys)))
         self._end = block.end
         return True
 

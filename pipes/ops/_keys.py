@@ -136,8 +136,8 @@ class KeyNumbers:
         numbers, error = key_numbers(rows, self._key)
         _, firsts, own = np.unique(numbers, return_index=True, return_inverse=True)
         keys, _ = keys_of(take(rows, firsts), self._key)
-        known = [self._numbers.setdefault(_same_nan(key), len(self._numbers)) for key in keys]
-        return np.array(known, np.int64)[own], error
+        order = [self._numbers.setdefault(_same_nan(key), len(self._numbers)) for key in keys]
+        return np.array(order, np.int64)[own], error
 
 
 def _same_nan(key: object) -> object:

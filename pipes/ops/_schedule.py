@@ -148,24 +148,24 @@ class ScheduledTurns:
         self._totals = np.maximum(1, totals[:, :leaves])
         self._carries = np.zeros_like(self._totals)
         self._idle = np.flatnonzero(weights[-1] == 0)
-        given = starts[:, None]  # the turns of the nodes of a level before each stage
+        before = starts[:, None]  # the turns of the nodes of a level before each stage
         due = _Due(starts, totals)
         for level in self._levels:
-            given = self._shared(level, given, due)
-        self._given = given[:, slots]
+            before = self._shared(level, before, due)
+        self._before = before[:, slots]
 
-    def _shared(self, level: slice, given: Ints, due: _Due) -> Ints:
+    def _shared(self, level: slice, before: Ints, due: _Due) -> Ints:
         """The turns of both sides of each fork of a level before each stage; note the carries."""
         totals, lefts = self._totals[:, level], self._lefts[:, level]
         sides = slice(2 * level.start, 2 * level.stop, 2)
         whole, parts = due.whole[:, sides], due.parts[:, sides]
         # The turns of a fork before a stage that are more than it should have had.
-        surplus = (given - due.whole[:, level]) * _WHOLE_TURN - due.parts[:, level]
+        surplus = (before - due.whole[:, level]) * _WHOLE_TURN - due.parts[:, level]
         # Half a turn to round to the nearest, and more than is lost by rounding down in each stage.
         carries = (totals * (parts + _WHOLE_TURN // 2 + len(totals)) + lefts * surplus) // _WHOLE_TURN
-        turns = np.diff(given, axis=0)
+        turns = np.diff(before, axis=0)
         least, most = np.where(lefts == totals, 1, 0)[:-1] * turns, np.where(lefts > 0, 1, 0)[:-1] * turns
-        left = np.zeros_like(given)
+        left = np.zeros_like(before)
         left[1:] = whole[:-1] + _rounded_share(turns, lefts[:-1], totals[:-1], carries[:-1])[0]
         own = np.diff(left, axis=0)
         if (own < least).any() or (own > most).any():
@@ -173,7 +173,7 @@ class ScheduledTurns:
                 left[stage + 1] = np.clip(left[stage + 1], left[stage] + least[stage], left[stage] + most[stage])
         one_sided = (lefts == 0) | (lefts == totals)
         self._carries[:, level] = np.where(one_sided, 0, carries + totals * (whole - left))
-        return np.stack([left, given - left], axis=2).reshape(len(given), -1)
+        return np.stack([left, before - left], axis=2).reshape(len(before), -1)
 
     @property
     def edges(self) -> Ints:
@@ -197,7 +197,7 @@ class ScheduledTurns:
             turns = np.where(is_left, before, turns - before)
             nodes = 2 * nodes + ~is_left
         sources = self._source_of[nodes - self._leaves]
-        return sources, turns + self._given.reshape(-1)[stages * self._count + sources]
+        return sources, turns + self._before.reshape(-1)[stages * self._count + sources]
 
     def _in_stages(self, positions: Indices) -> tuple[Ints, Ints]:
         """The stage of each position, and the position in it."""
@@ -217,9 +217,9 @@ class ScheduledTurns:
 
     def _positions(self, turns: Ints) -> Ints:
         """The position of turn `turns[k]` of each input k; `NEVER` if it does not come."""
-        stages = (self._given <= turns).sum(axis=0) - 1
+        stages = (self._before <= turns).sum(axis=0) - 1
         never = (stages == len(self._starts) - 1) & np.isin(np.arange(self._count), self._idle)
-        turns = np.where(never, 0, turns - self._given[stages, np.arange(self._count)])
+        turns = np.where(never, 0, turns - self._before[stages, np.arange(self._count)])
         nodes = self._nodes
         for _ in self._levels:
             forks = nodes // 2
@@ -239,7 +239,7 @@ class ScheduledTurns:
             of_forks = self._lefts[stage, level], self._totals[stage, level], self._carries[stage, level]
             left = np.minimum(np.maximum(_rounded_share(turns, *of_forks)[0], 0), turns)
             turns = np.stack([left, turns - left], axis=1).reshape(-1)
-        counts: Ints = self._given[stage] + turns[self._nodes - self._leaves]
+        counts: Ints = self._before[stage] + turns[self._nodes - self._leaves]
         return counts
 
 

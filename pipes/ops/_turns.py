@@ -246,8 +246,8 @@ class ShuffledTurns:
         if high - low <= len(numbers):
             blocks, places = range(low, high), positions - low * SHUFFLED_TURNS
         else:
-            found, rows = np.unique(numbers, return_inverse=True)
-            blocks, places = found.tolist(), rows * SHUFFLED_TURNS + positions % SHUFFLED_TURNS
+            distinct, rows = np.unique(numbers, return_inverse=True)
+            blocks, places = distinct.tolist(), rows * SHUFFLED_TURNS + positions % SHUFFLED_TURNS
         sources, turns = self._table(blocks)
         return sources[places], turns[places]
 
@@ -383,5 +383,5 @@ class TurnWindow:
         firsts[sources[::-1]] = turns[::-1]  # the last value that is assigned remains
         counts = np.bincount(sources, minlength=self._inputs)
         places = turns - (firsts - np.cumsum(counts) + counts)[sources]
-        given = np.flatnonzero(counts)
-        return Stretch(given, firsts[given], counts[given], places)
+        present = np.flatnonzero(counts)
+        return Stretch(present, firsts[present], counts[present], places)

@@ -271,7 +271,7 @@ class SideOfEpoch:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._held: tuple[int | None, OtherSide] | None = None
+        self._last: tuple[int | None, OtherSide] | None = None
         self._columns: object = None  # of the first side
 
     def get(
@@ -287,12 +287,12 @@ class SideOfEpoch:
             read: reads it.
             other_columns: makes the error of a side whose columns are not those of the first.
         """
-        held = self._held
-        if held is not None and held[0] == epoch:
-            return held[1]
+        last = self._last
+        if last is not None and last[0] == epoch:
+            return last[1]
         with self._lock:
-            if self._held is None or self._held[0] != epoch:
-                self._held = None  # frees it before the next is read
+            if self._last is None or self._last[0] != epoch:
+                self._last = None  # frees it before the next is read
                 side = read()
                 if other_columns is not None:
                     columns = side.columns()
@@ -300,8 +300,8 @@ class SideOfEpoch:
                         self._columns = columns
                     elif columns != self._columns:
                         raise other_columns(self._columns, columns)
-                self._held = epoch, side
-            return self._held[1]
+                self._last = epoch, side
+            return self._last[1]
 
     def __reduce__(self) -> tuple[object, ...]:
         return SideOfEpoch, ()

@@ -177,20 +177,20 @@ class DrawRows(Rearranged):
 
     def _weights(self, stage: StageView, rows: int, epoch: int) -> Floats | None:
         """The weights of the rows in an epoch, which are checked; None if there are none."""
-        given = self.row_weights
+        row_weights = self.row_weights
 
         def make() -> Floats | None:
-            if not callable(given):
-                self._length(stage, rows, given)
-                return given
+            if not callable(row_weights):
+                self._length(stage, rows, row_weights)
+                return row_weights
             try:
-                weights = _check_weights(given(epoch))
+                weights = _check_weights(row_weights(epoch))
                 self._length(stage, rows, weights)
             except (ArgumentError, ArgumentTypeError, PlanError) as error:
                 raise DataError(with_call_site(f"in epoch {epoch}, {_first_line(error)}", stage.call_site)) from None
             return weights
 
-        return stage.memo(("weights", epoch if callable(given) else None), make)
+        return stage.memo(("weights", epoch if callable(row_weights) else None), make)
 
     def _plan_error(self, stage: StageView, problem: str) -> PlanError:
         return PlanError(with_call_site(f"`{self.call()}`: {problem}", stage.call_site))

@@ -118,25 +118,25 @@ class Sliding(Operator):
         return max(0, (rows - self.size) // self.step + 1)
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        source, given = cast("tuple[Json, int]", at.token or (None, 0))
-        check_numbers(given)
+        source, is_done = cast("tuple[Json, int]", at.token or (None, 0))
+        check_numbers(is_done)
         yield stage.input, source
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        source, given = cast("tuple[Json, int]", at.token or (None, 0))
+        source, is_done = cast("tuple[Json, int]", at.token or (None, 0))
         row, looked, has_changed = at.row, 0, False
         pending: list[Block] = []  # from the first row of a window on: the last that was given, or the next
         changes = np.zeros(0, np.bool_)  # for each of these rows, if a series begins there
         for block in stage.input.blocks(Cursor.of(source), context):
             last = [pending[-1].rows[-1:]] if pending else []
             numbers, error = self.numbers(concat([*last, block.rows]))
-            known = max(0, len(numbers) - len(last))
-            if known:
-                pending.append(block.slice(0, known))
+            count = max(0, len(numbers) - len(last))
+            if count:
+                pending.append(block.slice(0, count))
                 changes = np.append(changes, np.diff(numbers, prepend=-1)[len(last) :] != 0)
             changes[:1] = True
             begins = np.flatnonzero(changes)
-            spans = self._spans(begins, len(changes), given)
+            spans = self._spans(begins, len(changes), is_done)
             if spans:
                 windows = _windows([part.rows for part in pending], spans, overlap=self.step < self.size)
                 start = Cursor([cursor_at(pending, spans[0][0]).plain, 0], 0, row)
@@ -147,10 +147,10 @@ class Sliding(Operator):
                 del windows
                 yield output.pop()
             if error is not None:
-                raise data_error(self, stage.failed(error, block.at.advance(known), context))
-            keep, given = int(begins[-1]), given if len(begins) == 1 else 0
+                raise data_error(self, stage.failed(error, block.at.advance(count), context))
+            keep, is_done = int(begins[-1]), is_done if len(begins) == 1 else 0
             if spans and spans[-1][0] >= keep:
-                keep, given = spans[-1][0], 1
+                keep, is_done = spans[-1][0], 1
             changes = changes[keep:]
             _drop_first(pending, keep)
             looked, has_changed = looked + len(block), has_changed or len(begins) > 1
@@ -161,12 +161,12 @@ class Sliding(Operator):
                 )
                 Finding("no-windows", "warning", stage.call_site, text, f".load().{call_code(self)}").warn()
 
-    def _spans(self, begins: Ints, rows: int, given: int) -> list[tuple[int, int]]:
-        """The windows of series that begin at these rows; `given` is 1 if the first of them was given before."""
+    def _spans(self, begins: Ints, rows: int, is_done: int) -> list[tuple[int, int]]:
+        """The windows of series that begin at these rows; `is_done` is 1 if the first of them was given before."""
         stops = np.append(begins[1:], rows) - self.size + 1
         spans: list[tuple[int, int]] = []
         for number in np.flatnonzero(stops > begins).tolist():
-            first = int(begins[number]) + (self.step if number == 0 and given else 0)
+            first = int(begins[number]) + (self.step if number == 0 and is_done else 0)
             spans += [(start, start + self.size) for start in range(first, int(stops[number]), self.step)]
         return spans
 

@@ -67,8 +67,8 @@ class Zip(Operator):
 
     def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]
-        known = [length for length in lengths if length is not None]
-        return min(known) if len(known) == len(lengths) or 0 in known else None
+        numbers = [length for length in lengths if length is not None]
+        return min(numbers) if len(numbers) == len(lengths) or 0 in numbers else None
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return zipped([source.rows(indices, context) for source in stage.inputs])

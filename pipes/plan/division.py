@@ -192,14 +192,14 @@ class Division:
         first, stop = max(0, start - rounds), max(0, end - rounds)
         for part in self._parts(table.places[first:stop], table.shares(slice(first, stop))):
             here = first + part.first
-            begin, behind = before + here, before + first + part.stop
+            begin, last = before + here, before + first + part.stop
             if part.share is None:
                 source = self._expanded(table.places[here : first + part.stop], part.cut, stream, begin)
-                yield PieceRun(number + 1 + here, begin, behind, source)
+                yield PieceRun(number + 1 + here, begin, last, source)
             else:
                 place = int(table.places[here])
                 source = self._shared_stage(place)
-                yield PieceRun(number + 1 + here, begin, behind, source, place, part.share, opens_all=True)
+                yield PieceRun(number + 1 + here, begin, last, source, place, part.share, opens_all=True)
 
     def _parts(self, places: Numbers, shares: Sequence[RowShare]) -> Iterator[_Part]:
         """Pieces that are read together: whole units and parts that are cut off, or one unit that shards share."""

@@ -60,9 +60,9 @@ class Lengths:
             else:
                 later = shuffled_after(node, shuffled_later)
                 inputs.append(self.of_shards(source, rounds, shuffled_later=later))
-        return self.behind(node, inputs)
+        return self.after(node, inputs)
 
-    def behind(self, node: Node, inputs: Sequence[Numbers | None]) -> Numbers | None:
+    def after(self, node: Node, inputs: Sequence[Numbers | None]) -> Numbers | None:
         """The lengths of `node` for inputs of these lengths."""
         count = next((len(lengths) for lengths in inputs if lengths is not None), self._runs)
         rows = [[UNKNOWN] * count if lengths is None else lengths.tolist() for lengths in inputs]
@@ -222,7 +222,7 @@ def _groups(tail: Sequence[Node], lengths: Lengths, rows: list[int]) -> list[int
     """The number of elements that are made of leftover rows."""
     output: Numbers | None = np.array(rows, np.int64)
     for node in tail:
-        output = lengths.behind(node, [output])
+        output = lengths.after(node, [output])
     return None if output is None else [count if left else 0 for count, left in zip(output.tolist(), rows, strict=True)]
 
 

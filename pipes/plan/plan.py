@@ -301,7 +301,7 @@ class Plan:
         left = left_over.reshape(-1, self.world_size).sum(0)
         output: Numbers | None = left
         for node in self._behind_tail():
-            output = lengths.behind(node, [output])
+            output = lengths.after(node, [output])
         return None if output is None else np.where(left > 0, output, 0)
 
     def _behind_tail(self) -> list[Node]:

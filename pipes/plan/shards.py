@@ -99,13 +99,13 @@ class RemainingShard(PlacedShard):
         return len(range(self.taken + self.shard, _row_count(stage), self.shards))
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        left, behind = cast("Stage", stage.input).memo(
+        left, after = cast("Stage", stage.input).memo(
             ("left", self.taken, self.beyond), lambda: elements_left(self.taken, self.beyond)
         )
         numbers = self.shard + index_array(indices) * self.shards
         if not len(left):
-            return numbers + behind
-        return np.where(numbers < len(left), left[np.minimum(numbers, len(left) - 1)], numbers - len(left) + behind)
+            return numbers + after
+        return np.where(numbers < len(left), left[np.minimum(numbers, len(left) - 1)], numbers - len(left) + after)
 
 
 def elements_left(taken: int, beyond: Sequence[range]) -> tuple[npt.NDArray[np.int64], int]:
@@ -442,8 +442,8 @@ class StreamedPart(Operator):
         if self.of_shard:
             yield stage.input, at.token
         else:
-            number, given, source = cast("tuple[int, int, Json]", at.token or (0, 0, None))
-            check_numbers(number, given)
+            number, done, source = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+            check_numbers(number, done)
             yield stage.input, source
 
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
@@ -452,32 +452,32 @@ class StreamedPart(Operator):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         spans = self.part.spans(context.rounds[0] if context.rounds else 0, None)
         if self.of_shard:
-            number, given, plain = 0, at.row, at.token
+            number, done, plain = 0, at.row, at.token
         else:
-            number, given, plain = cast("tuple[int, int, Json]", at.token or (0, 0, None))
+            number, done, plain = cast("tuple[int, int, Json]", at.token or (0, 0, None))
         row = at.row
         for place in range(number, len(spans)):
-            for block in self._span(cast("Stage", stage.input), spans[place], given, plain, context):
-                here = self._cursor(place, given, block.at, row)
-                given, row = given + len(block), row + len(block)
+            for block in self._span(cast("Stage", stage.input), spans[place], done, plain, context):
+                here = self._cursor(place, done, block.at, row)
+                done, row = done + len(block), row + len(block)
                 if context.opened is not None:
-                    context.opened.note(self.stream, context.rounds, place, given, block.end.token)
-                output = [Block(block.rows, here, self._cursor(place, given, block.end, row), block.origins)]
+                    context.opened.note(self.stream, context.rounds, place, done, block.end.token)
+                output = [Block(block.rows, here, self._cursor(place, done, block.end, row), block.origins)]
                 del block  # only the consumer holds it now
                 yield output.pop()
-            given, plain = 0, None
+            done, plain = 0, None
 
-    def _cursor(self, span: int, given: int, source: Cursor, row: int) -> Cursor:
-        return Cursor(source.token if self.of_shard else [span, given, source.token], 0, row)
+    def _cursor(self, span: int, done: int, source: Cursor, row: int) -> Cursor:
+        return Cursor(source.token if self.of_shard else [span, done, source.token], 0, row)
 
-    def _span(self, source: Stage, span: Span, given: int, plain: Json, context: Context) -> Iterator[Block]:
-        """The rows of a span without the first `given`; `plain` is a cursor of the input before them."""
+    def _span(self, source: Stage, span: Span, done: int, plain: Json, context: Context) -> Iterator[Block]:
+        """The rows of a span without the first `done`; `plain` is a cursor of the input before them."""
         share = RowShare(span.start % span.step, span.start % span.step + 1, span.step)
         first = span.start // span.step  # among the rows of the share
         stop = None if span.length is None else first + span.length
-        if stop is not None and first + given >= stop:
+        if stop is not None and first + done >= stop:
             return
-        at = Cursor(span.cursor if plain is None else plain, 0, first + given)
+        at = Cursor(span.cursor if plain is None else plain, 0, first + done)
         if self.dispatched and context.process.dispatched is not None:
             blocks = context.process.dispatched(request_of(source, at, share, context))
         else:

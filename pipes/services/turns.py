@@ -253,8 +253,8 @@ class Assignment(NamedTuple):
         """Describe the element that the worker produces next."""
         if plan.indexed:
             element = plan.rank + plan.world_size * (self.worker + self.delivered * self.workers)
-            left, behind = elements_left(self.position.start, self.position.beyond)
-            place = left[element] if element < len(left) else behind + element - len(left)
+            left, after = elements_left(self.position.start, self.position.beyond)
+            place = left[element] if element < len(left) else after + element - len(left)
             return f"element {place} of the epoch"
         if self.in_tail:
             cursors = {plan.tail_shard: self.position.of(plan.tail_shard).at}

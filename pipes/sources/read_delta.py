@@ -320,13 +320,13 @@ def _storage(uri: str) -> tuple[str, dict[str, str]]:
     url = urlsplit(plain)
     if url.scheme != "s3":
         return plain, {}
-    given = dict(parse_qsl(text.removeprefix("?")))
-    endpoint = given.get("endpoint_override", "")
+    settings = dict(parse_qsl(text.removeprefix("?")))
+    endpoint = settings.get("endpoint_override", "")
     if endpoint and "://" not in endpoint:
-        endpoint = f"{given.get('scheme', 'https')}://{endpoint}"
+        endpoint = f"{settings.get('scheme', 'https')}://{endpoint}"
     options = {
         "AWS_ENDPOINT_URL": endpoint,
-        "AWS_REGION": given.get("region", ""),
+        "AWS_REGION": settings.get("region", ""),
         "AWS_ACCESS_KEY_ID": unquote(url.username or ""),
         "AWS_SECRET_ACCESS_KEY": unquote(url.password or ""),
     }

@@ -133,21 +133,21 @@ def _find_datasets(file: File, names: Sequence[str]) -> list[Hdf5Array]:
 
 def _find_dataset(file: File, opened: Any, name: str) -> Hdf5Array:
     h5py = PACKAGE.load()
-    found = opened.get(name)
-    if not isinstance(found, h5py.Dataset):
+    dataset = opened.get(name)
+    if not isinstance(dataset, h5py.Dataset):
         datasets: list[str] = []
         opened.visititems(lambda path, item: datasets.append(path) if isinstance(item, h5py.Dataset) else None)
-        what = "has no dataset" if found is None else "has a group, and no dataset,"
+        what = "has no dataset" if dataset is None else "has a group, and no dataset,"
         raise DataError(f"{file.name} {what} {name!r}; {suggest_name(name, datasets)}")
     place = f"{file.name}, dataset {name!r}"
-    if found.shape is None:
+    if dataset.shape is None:
         raise DataError(f"{place} is empty, and has no axis for rows")
-    if found.dtype.hasobject:
+    if dataset.dtype.hasobject:
         raise DataError(
             f"{place} holds values of varying length; a column holds numbers, bools, or text or bytes of fixed width"
         )
-    chunk_rows = found.chunks[0] if found.chunks else 0
-    return Hdf5Array(file.path, place, found.dtype.str, found.shape, chunk_rows, file, name)
+    chunk_rows = dataset.chunks[0] if dataset.chunks else 0
+    return Hdf5Array(file.path, place, dataset.dtype.str, dataset.shape, chunk_rows, file, name)
 
 
 def _open(file: File) -> Any:

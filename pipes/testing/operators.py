@@ -127,12 +127,12 @@ def _check_no_rows(stage: Stage, count: int, context: Context) -> None:
     """Checks that `rows` gives no rows at no positions, of the type and columns of all others."""
     name = node_code(stage.node)
     firsts = (stage.rows(range(place, place + 1), context) for place in range(count))
-    held = signature(next((first for first in firsts if not has_skipped(first)), stage.rows(range(0), context)))
+    columns = signature(next((first for first in firsts if not has_skipped(first)), stage.rows(range(0), context)))
     for indices in (range(0), np.zeros(0, np.int64)):
         rows = stage.rows(indices, context)
         assert len(rows) == 0, f"`{name}` gives {len(rows)} rows at the positions {indices!r}"
-        assert signature(rows) == held, (
-            f"`{name}` gives rows of the columns {held} but at no positions of {signature(rows)}"
+        assert signature(rows) == columns, (
+            f"`{name}` gives rows of the columns {columns} but at no positions of {signature(rows)}"
         )
 
 

@@ -405,8 +405,8 @@ def check_unordered(case: Case) -> list[Taken]:
 
 
 def _check_elements(what: str, elements: list[object], expected: list[object]) -> None:
-    actual, wanted = Counter(map(plain, elements)), Counter(map(plain, expected))
-    assert actual == wanted, f"{what} lacks {list(wanted - actual)} and has {list(actual - wanted)} in excess"
+    actual, due = Counter(map(plain, elements)), Counter(map(plain, expected))
+    assert actual == due, f"{what} lacks {list(due - actual)} and has {list(actual - due)} in excess"
 
 
 def _owners(case: Case) -> dict[str, int]:

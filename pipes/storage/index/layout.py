@@ -134,9 +134,9 @@ class Version:
                 f"{FORMAT_VERSION}"
             )
         kinds = {"int": int, "int | None": (int, type(None)), "str": str, "tuple[str, ...]": list}
-        wanted = {field.name: kinds[cast("str", field.type)] for field in fields(Version)}
-        wrong = [name for name, kind in wanted.items() if not isinstance(values.get(name), kind)]  # type: ignore[arg-type]
-        if wrong or values.keys() - wanted.keys():
+        types = {field.name: kinds[cast("str", field.type)] for field in fields(Version)}
+        wrong = [name for name, kind in types.items() if not isinstance(values.get(name), kind)]  # type: ignore[arg-type]
+        if wrong or values.keys() - types.keys():
             raise DataError(f"{shown_path(path)} is damaged: it has no right `{[*wrong, 'format'][0]}`")
         values |= {name: tuple(map(str, values[name])) for name in ("data", "statistics")}
         return Version(**values)

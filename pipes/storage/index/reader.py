@@ -112,8 +112,8 @@ class Index:
             number = numbers[-1]
         if number is None or number not in numbers:
             there = ", ".join(map(str, numbers[-8:])) or "none"
-            wanted = "index" if number is None else f"version {number}"
-            raise MissingError(f"{shown_path(address)} has no {wanted}; the versions there are: {there}")
+            what = "index" if number is None else f"version {number}"
+            raise MissingError(f"{shown_path(address)} has no {what}; the versions there are: {there}")
         version = _read_version(address, number, filesystem)
         opened = Index(address, number, version.digest, filesystem)
         vars(opened)["version"] = version

@@ -78,7 +78,7 @@ def write_version(
     # Two writers may write versions of one number at once, and only one of these gets its text.
     name_end = f"{version.number}-{uuid.uuid4().hex[:8]}.arrow"
     table = _VersionTables(version.root, version.statistics, fields)
-    made = f"files-{name_end}"
+    file_name = f"files-{name_end}"
 
     def output(name: str) -> Any:
         return open_output(join_path(address, name, filesystem), filesystem)
@@ -90,8 +90,8 @@ def write_version(
             if place is None:
                 if writer is None:
                     schema = block.schema(version.statistics)
-                    writer = stack.enter_context(_BlockWriter(stack.enter_context(output(made)), schema))
-                place = BlockPlace(made, *writer.write(block), block.digest(version.root))
+                    writer = stack.enter_context(_BlockWriter(stack.enter_context(output(file_name)), schema))
+                place = BlockPlace(file_name, *writer.write(block), block.digest(version.root))
             table.add(block, place)
     names: dict[str, Any] = {}
     tables = table.tables(version, schemas)
@@ -102,7 +102,7 @@ def write_version(
     written = table.filled(replace(version, **names))
     if _write_text(written, address, filesystem):
         return written
-    for name in [*names.values(), *({made} & table.data.keys())]:
+    for name in [*names.values(), *({file_name} & table.data.keys())]:
         _remove(join_path(address, name, filesystem), filesystem)
     return None
 
@@ -294,11 +294,11 @@ def _bounds(block: FileBlock) -> list[Any]:
     import pyarrow.compute as pc
 
     call: Any = pc
-    known = [
+    numbers = [
         pa.scalar(None, column.type) if column.null_count else (call.max if number % 2 else call.min)(column)
         for number, column in enumerate(block.bounds)
     ]
-    return known
+    return numbers
 
 
 def _sums(parts: Sequence[Numbers], granule: int) -> pa.Table:
@@ -309,8 +309,8 @@ def _sums(parts: Sequence[Numbers], granule: int) -> pa.Table:
     if granule > 1:
         unknown = values < 0
         if unknown.any():
-            known = values[~unknown]
-            values = np.where(unknown, int(known.sum()) // len(known) if len(known) else 1, values)
+            numbers = values[~unknown]
+            values = np.where(unknown, int(numbers.sum()) // len(numbers) if len(numbers) else 1, values)
         values = np.add.reduceat(values, np.arange(0, len(values), granule))
     return pa.table({"weight": pa.array(values)})
 
