@@ -73,7 +73,8 @@ class Stage:
         self.main_thread: bool = op.trait is Trait.MAIN_THREAD or any(stage.main_thread for stage in inputs)
         # An operator that regroups asks for several rows, which are then fetched together.
         regroups = bool(inputs) and op.order is Order.REGROUPS
-        self.begins: frozenset[Stage] = self._find_begins(regroups)
+        self._begins_itself: bool = self.indexed and op.ahead() is not None
+        self._begins_before = self._find_begins(regroups)
         skips_rows = skips(op.on_error)
         meets_skipped = any(stage.may_skip for stage in inputs)
         self.may_skip: bool = skips_rows or meets_skipped
@@ -94,14 +95,16 @@ class Stage:
         self._lock = Lock()
 
     def _find_begins(self, regroups: bool) -> frozenset[Stage]:
-        if not self.indexed:
-            return frozenset()
-        if self.op.ahead() is not None:
-            return frozenset((self,))
-        if self.op.trait is Trait.EACH_PROCESS:
+        if not self.indexed or self._begins_itself or self.op.trait is Trait.EACH_PROCESS:
             return frozenset()
         begins = frozenset[Stage]().union(*(stage.begins for stage in self.inputs))
         return frozenset(s for s in begins if cast("Ahead", s.op.ahead()).together) if regroups else begins
+
+    @property
+    def begins(self) -> frozenset[Stage]:
+        """The stages that begin work ahead for rows of this one."""
+        # A stage that kept itself would not be freed at once, and neither would the files that its operator keeps open.
+        return frozenset((self,)) if self._begins_itself else self._begins_before
 
     @property
     def call_site(self) -> CallSite | None:

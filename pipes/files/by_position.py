@@ -71,7 +71,7 @@ class RowReader(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class ParseByPosition(OfFormat, Source):
+class ParseByPosition(OfFormat, Source):  # pyright: ignore[reportIncompatibleVariableOverride]
     """The rows of files by their position in all of them."""
 
     order: ClassVar[Order] = Order.ROW_LOCAL

@@ -473,7 +473,7 @@ class OfFormat(Operator):
 
 
 @dataclass(frozen=True, eq=False)
-class Parse(OfFormat, ParseUnits[Any]):
+class Parse(OfFormat, ParseUnits[Any]):  # pyright: ignore[reportIncompatibleVariableOverride]
     """The rows of the units of files, or of whole files."""
 
     trait: ClassVar[Trait | None] = Trait.FOLLOWS

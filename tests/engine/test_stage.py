@@ -367,5 +367,10 @@ def test_resolved_pipes_are_freed_at_once() -> None:
         nodes = [weakref.ref(node) for root in (pipe, resolve(pipe), plain, resolve(plain)) for node in walk(root)]
         del pipe, plain
         assert [node() for node in nodes] == [None] * 8
+        ahead = bind(resolve(fp.Pipe.source(Remote())))
+        assert ahead.begins == {ahead}
+        stage = weakref.ref(ahead)
+        del ahead
+        assert stage() is None
     finally:
         gc.enable()
