@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast, overload
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
+    from .core.times import Times
     from .seeing.drawing import Drawing
     from .seeing.report import Report
     from .seeing.verdict import RankTimes
@@ -671,8 +673,10 @@ class _DeviceRun:
         from .torch.device import on_device
 
         self._session = session
-        count = None if here.run is None else here.run.consumer.count_data
-        self._items = cast("Generator[Step | ShardEnd]", on_device(iter(session), backend, _moved, count))
+        times = None if here.run is None else here.run.consumer
+        count = None if times is None else times.count_data
+        moved = _moved if times is None else partial(_moved_in, times)
+        self._items = cast("Generator[Step | ShardEnd]", on_device(iter(session), backend, moved, count))
 
     def __iter__(self) -> Iterator[Step | ShardEnd]:
         return self._items
@@ -680,6 +684,11 @@ class _DeviceRun:
     def close(self) -> None:
         self._items.close()
         self._session.close()
+
+
+def _moved_in(times: Times, item: Step | ShardEnd, move: Move) -> Step | ShardEnd:
+    with times.waiting("device"):
+        return _moved(item, move)
 
 
 def _moved(item: Step | ShardEnd, move: Move) -> Step | ShardEnd:

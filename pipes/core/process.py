@@ -17,6 +17,7 @@ from .checks import check_bytes
 _LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
+_CPU_PERIODS = "/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"
 
 
 def memory_budget() -> int:
@@ -39,6 +40,18 @@ def available_cpus() -> float:
     except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
         pass
     return cpus / max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+
+
+def cpu_periods() -> tuple[int, int]:
+    """The periods of the control group of this process, and those in which it was stopped; zeros without a limit."""
+    for path in _CPU_PERIODS:
+        try:
+            with open(path, "rb") as file:
+                numbers = dict(line.split() for line in file)
+            return int(numbers[b"nr_periods"]), int(numbers[b"nr_throttled"])
+        except (OSError, ValueError, KeyError):  # there is no such control group, or it has no limit
+            continue
+    return 0, 0
 
 
 def element_memory(memory: int | str | None) -> int:

@@ -17,6 +17,7 @@ from operator import add
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from .block import Block, close, nbytes
+from .process import cpu_periods
 
 T = TypeVar("T")
 clock = time.perf_counter_ns
@@ -66,11 +67,12 @@ State: TypeAlias = Literal[
     device     issues copies to a device
     loop       runs the code of the user's loop, or anything else between two elements
 """
-WAITS: frozenset[State] = frozenset(("input", "worker", "consumer", "memory"))
-"""The states in which a thread waits for another one of the loader."""
-Event: TypeAlias = Literal["hits", "misses", "busy", "dry"]
-"""What is counted, exactly: of an operator, rows found in its cache and rows that were not; of no operator, steps whose
-data came while a GPU had work, and steps whose data came after it had run dry."""
+WAITS: frozenset[State] = frozenset(("input", "worker", "consumer", "memory", "ranks"))
+"""The states in which a thread waits for another one, of this loader or of that of another rank."""
+Event: TypeAlias = Literal["hits", "misses", "retries", "busy", "dry"]
+"""What is counted, exactly: of an operator, rows found in its cache and rows that were not, and calls that were
+repeated because they had failed; of no operator, steps whose data came while a GPU had work, and steps whose data came
+after it had run dry."""
 
 
 class SlotTimes(NamedTuple):
@@ -129,6 +131,8 @@ class Table(NamedTuple):
         slots: by state and by what the state is about: the name of an operator or a thread, or "".
         events: by event and the name of an operator.
         spans: the last that ran for long.
+        periods, throttled: in `observed_ns`, the periods of its control group, and those of them in which that had used
+            up its share of the CPUs and was stopped.
     """
 
     thread: str
@@ -148,6 +152,8 @@ class Table(NamedTuple):
     slots: dict[tuple[State, str], SlotTimes]
     events: dict[tuple[Event, str], int]
     spans: list[TimeSpan]
+    periods: int = 0
+    throttled: int = 0
 
     def plus(self, other: Table) -> Table:
         """The table of both, which are of one name."""
@@ -174,6 +180,8 @@ class Table(NamedTuple):
             slots,
             {key: self.events.get(key, 0) + other.events.get(key, 0) for key in {**self.events, **other.events}},
             [*self.spans, *other.spans][-SPANS:],
+            self.periods + other.periods,
+            self.throttled + other.throttled,
         )
 
 
@@ -236,6 +244,9 @@ class Here(threading.local):
 
 
 here = Here()
+
+
+_counting = threading.Lock()
 
 
 class Times:
@@ -431,6 +442,20 @@ class Times:
             slot.count(made)
         return made
 
+    def call(self, operator: str, make: Callable[[], object]) -> None:
+        """Make a call of an operator, in a thread that makes nothing else; each is measured."""
+        self.is_measuring = True
+        if self._starts_with_block:
+            self.begin()
+            self._cpu_since = _cpu_clock()
+        before = self.switch(self.slot("operator", operator))
+        try:
+            make()
+        finally:
+            self.switch(before)
+            if self._since > self._look_at:
+                self._look(self._since)
+
     def waited(self) -> tuple[int, int]:
         """The time now, and the nanoseconds since the start in which the base did not run; while the base runs."""
         return clock(), self._since - self.began - self._base.ns + self.made - self._made_since
@@ -448,7 +473,8 @@ class Times:
             self.switch(before)
 
     def count(self, event: Event, operator: str, number: int) -> None:
-        self.events[event, operator] = self.events.get((event, operator), 0) + number
+        with _counting:  # threads that make calls for this one count here too
+            self.events[event, operator] = self.events.get((event, operator), 0) + number
 
     def count_data(self, dry: bool) -> None:
         """Data have come for a device, which had run dry or not."""
@@ -514,25 +540,29 @@ class Times:
             slots,
             dict(self.events),
             spans,
+            last.periods - first.periods,
+            last.throttled - first.throttled,
         )
 
 
 class _Look(NamedTuple):
-    """What the system says of this thread: for how long it had a CPU, and waited for one."""
+    """What the system says of this thread: for how long it had a CPU, and waited for one; and of its control group."""
 
-    at: int
-    cpu_ns: int
-    delayed_ns: int
+    at: int = 0
+    cpu_ns: int = 0
+    delayed_ns: int = 0
+    periods: int = 0
+    throttled: int = 0
 
 
-_NO_LOOK = _Look(0, 0, 0)
+_NO_LOOK = _Look()
 
 
 def _look(now: int) -> _Look:
     try:
         with open("/proc/thread-self/schedstat", "rb") as file:
             cpu, delayed, _ = file.read().split()
-        return _Look(now, int(cpu), int(delayed))
+        return _Look(now, int(cpu), int(delayed), *cpu_periods())
     except (OSError, ValueError):
         return _NO_LOOK
 
@@ -650,11 +680,11 @@ class Clock:
 # The times of a run
 
 
-def times_of_input(thread: Times | None, operator: str) -> Times | None:
+def times_of_input(thread: Times | None, operator: str, base: State = "engine") -> Times | None:
     """The times of a thread that makes the rows of an operator for this one; None if this one is not seen."""
     if thread is None or (run := thread.run) is None:
         return None
-    return run.thread(operator if thread.name == CONSUMER else f"{thread.name}, {operator}", "engine")
+    return run.thread(operator if thread.name == CONSUMER else f"{thread.name}, {operator}", base)
 
 
 def add_tables(tables: Iterable[Table]) -> None:

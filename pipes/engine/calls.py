@@ -15,7 +15,7 @@ from ..core.context import Context
 from ..core.ending import Ending, ProcessResources, RunEnded
 from ..core.operator import Operator, StageView
 from ..core.rows import Indices, index_array
-from ..core.times import waiting
+from ..core.times import Times, times_of_input, waiting
 from ..errors import LoaderError
 
 T = TypeVar("T")
@@ -118,10 +118,21 @@ class CallPool(ABC):
 
 
 class ThreadPool(CallPool):
-    """Calls functions in threads."""
+    """Calls functions in threads.
 
-    def __init__(self, concurrency: int, resources: ProcessResources) -> None:
+    Args:
+        concurrency: the most threads.
+        resources: what owns them.
+        operator: the name of the operator that calls.
+        times: of the thread that begins the calls, if it is seen; the threads of the pool then are too.
+    """
+
+    def __init__(
+        self, concurrency: int, resources: ProcessResources, operator: str = "", times: Times | None = None
+    ) -> None:
         super().__init__()
+        self._operator = operator
+        self._times = times
         self._waiting: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         Ending(self, partial(self._waiting.put, None))
         self._concurrency = concurrency
@@ -132,15 +143,23 @@ class ThreadPool(CallPool):
         self._waiting.put(partial(_make, call, function, arguments))
         if self._started < self._concurrency and self._started < len(self._calls):  # else a thread is idle
             self._started += 1
-            self._resources.start("feedpipe-call", partial(_make_all, self._waiting), self.close)
+            self._resources.start("feedpipe-call", self._make_all(), self.close)
+
+    def _make_all(self) -> Callable[[], None]:
+        """What a thread does. It holds no reference to the pool."""
+        times = times_of_input(self._times, f"calls of {self._operator}", "input")
+        return partial(_make_all, self._waiting, self._operator, times)
 
     def _end(self) -> None:
         self._waiting.put(None)
 
 
-def _make_all(waiting: SimpleQueue[Callable[[], object] | None]) -> None:
+def _make_all(waiting: SimpleQueue[Callable[[], object] | None], operator: str, times: Times | None) -> None:
     while (make := waiting.get()) is not None:
-        make()
+        if times is None:
+            make()
+        else:
+            times.call(operator, make)
         del make
     waiting.put(None)  # for the next thread
 

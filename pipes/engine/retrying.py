@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
 
 from ..core.checks import is_coroutine_function
 from ..core.context import Context
-from ..core.skips import Retry
+from ..core.skips import Retry, check_retry
 from ..errors import raise_interrupt
 from .calls import CallPool, ThreadPool
 
 
-def retrying(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
-    """`function`, repeated on failure as `retry` says; a coroutine function stays one.
+def retrying(function: Callable[..., Any], repeats: int | Retry, operator: str, context: Context) -> Callable[..., Any]:
+    """`function`, repeated on failure as `repeats` says; a coroutine function stays one.
 
-    Each call of a row draws the same random numbers.
+    Each call of a row draws the same random numbers. Repeated calls are counted for the operator of that name.
     """
+    if not repeats:
+        return function
+    retry = check_retry(repeats)
+    count = partial(context.pacing.clock.count, "retries", operator, 1)
     if not retry.times and retry.timeout is None:
         return function
     if is_coroutine_function(function):
-        return _retrying_coroutine(function, retry)
+        return _retrying_coroutine(function, retry, count)
 
     @wraps(function, updated=())
     def call(*arguments: object) -> object:
@@ -34,6 +38,7 @@ def retrying(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
                 return function(*arguments)
             except retry.on as error:
                 raise_interrupt(error)
+                count()
                 time.sleep(retry.backoff * 2**attempt)
                 rewind()
         return function(*arguments)
@@ -41,7 +46,7 @@ def retrying(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
     return call
 
 
-def _retrying_coroutine(function: Callable[..., Any], retry: Retry) -> Callable[..., Any]:
+def _retrying_coroutine(function: Callable[..., Any], retry: Retry, count: Callable[[], object]) -> Callable[..., Any]:
     from . import coroutines
 
     async def call(*arguments: object) -> object:
@@ -50,6 +55,7 @@ def _retrying_coroutine(function: Callable[..., Any], retry: Retry) -> Callable[
             try:
                 return await coroutines.within(function, arguments, retry.timeout)
             except retry.on:
+                count()
                 await coroutines.sleep(retry.backoff * 2**attempt)
                 rewind()
         return await coroutines.within(function, arguments, retry.timeout)
@@ -73,7 +79,8 @@ def shared_call_pool(name: str, function: Callable[..., object], concurrency: in
     """The pool of operator `name` in this process."""
     resources = context.process.resources
     if not is_coroutine_function(function):
-        return resources.get(("calls", name), lambda: ThreadPool(concurrency, resources))
+        thread = context.pacing.clock.thread
+        return resources.get(("calls", name), lambda: ThreadPool(concurrency, resources, name, thread))
     from .coroutines import CoroutinePool
 
     return resources.get(("calls", name), lambda: CoroutinePool(concurrency, resources))

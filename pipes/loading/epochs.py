@@ -160,7 +160,7 @@ class Epochs:
         if self.lost_log is not None:
             self.lost_log.open()
         if job is not None:
-            job.begin()
+            job.begin(None if self.times.epoch is None else self.times.epoch.consumer)
         if self._executor is not None:
             return self._compared_schedule(progress, job)
         executor = self.service.start()  # before the first look at the data, so that processes start meanwhile

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -16,6 +17,7 @@ from ..errors import ArgumentError, FeedpipeError, PlanError, PlanWarning, RankE
 from ..plan.fingerprint import differences
 
 if TYPE_CHECKING:
+    from ..core.times import Times
     from ..torch.ranks import Group, GroupExchange, SideGroup
 
 
@@ -184,20 +186,25 @@ class Job:
         self._group = group
         self._name = f"loader {group.number_of_new_loader()}"
         self._run = 0
+        self._times: Times | None = None
         self._exchanges = 0  # of this run
         self._process = os.getpid()
         self._has_met = False
         self._is_over = False  # the run has failed, on this rank or another
         self._next_look = 0.0
 
-    def begin(self) -> None:
+    def begin(self, times: Times | None = None) -> None:
         """Begins a run. At the first one, the ranks wait for each other.
+
+        Args:
+            times: of the thread that waits for the ranks in this run.
 
         Raises:
             RankError: some ranks have not asked for an element, or one has failed.
         """
         if self._failure in self._group.failed_without_us():
             self._end()
+        self._times = times
         self._run += 1
         self._exchanges = 0
         self._is_over = False
@@ -272,7 +279,8 @@ class Job:
             self.hear()
             self._check_left(exchange.number)
 
-        return exchange.work.result(hear)
+        with nullcontext() if self._times is None else self._times.waiting("ranks"):
+            return exchange.work.result(hear)
 
     def leave(self, step: int) -> None:
         """Tells the other ranks that this one leaves the run; they may have come to their end too."""
@@ -298,7 +306,8 @@ class Job:
         """
         now = time.monotonic()
         if now >= self._next_look:
-            self.hear()
+            with nullcontext() if self._times is None else self._times.waiting("ranks"):
+                self.hear()
             end = time.monotonic()
             self._next_look = end + (end - now) / MAX_SHARE_OF_LOOKS
 

@@ -53,7 +53,8 @@ def opentelemetry(loader: Loader[Any], *, meter: Meter | None = None) -> None:
     """Give the counts of a loader to OpenTelemetry.
 
     The same as for Prometheus, as observable instruments with the names `feedpipe.rows`, `feedpipe.seconds`,
-    `feedpipe.steps` and `feedpipe.waiting`.
+    `feedpipe.steps` and `feedpipe.waiting`. A histogram cannot be observed, so `feedpipe.waits` counts the waits up to
+    each bound, `le`, in seconds.
 
     Args:
         loader: is held weakly.
@@ -72,7 +73,8 @@ def opentelemetry(loader: Loader[Any], *, meter: Meter | None = None) -> None:
         def callback(options: CallbackOptions) -> Iterator[Observation]:
             if (loader := held()) is None:
                 return
-            for value in _values(loader.report()):
+            report = loader.report()
+            for value in _waits(report) if kind == "waits" else _values(report):
                 if value.name == kind:
                     yield Observation(value.value, value.labels)
 
@@ -82,6 +84,7 @@ def opentelemetry(loader: Loader[Any], *, meter: Meter | None = None) -> None:
     meter.create_observable_counter("feedpipe.rows", observe("rows"), description=_HELP["rows"])
     meter.create_observable_counter("feedpipe.seconds", observe("seconds"), unit="s", description=_HELP["seconds"])
     meter.create_observable_counter("feedpipe.steps", observe("steps"), description=_HELP["steps"])
+    meter.create_observable_counter("feedpipe.waits", observe("waits"), description=_HELP["waits"])
     meter.create_observable_gauge("feedpipe.waiting", observe("waiting_ratio"), description=_HELP["waiting_ratio"])
 
 
@@ -89,6 +92,7 @@ _HELP = {
     "rows": "rows that have left an operator",
     "seconds": "time of all threads in a state, of an operator or a thread",
     "steps": "elements that the loop has taken",
+    "waits": "waits of the loop for an element, by their length",
     "waiting_ratio": "part of its time that the loop waits for data",
 }
 
@@ -116,6 +120,15 @@ def _values(report: Report) -> Iterator[_Value]:
     yield _Value("waiting_ratio", label, report.waiting)
 
 
+def _waits(report: Report) -> Iterator[_Value]:
+    """How many waits were as long as each bound, or shorter."""
+    (rank,) = report.ranks
+    for place in _BUCKETS:
+        label = {"le": f"{2**place / 1e9:.3g}", "rank": str(rank.rank)}
+        yield _Value("waits", label, float(sum(rank.steps.waits[: place + 1])))
+    yield _Value("waits", {"le": "+Inf", "rank": str(rank.rank)}, float(sum(rank.steps.waits)))
+
+
 def _metrics_of_prometheus(report: Report) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
@@ -127,10 +140,10 @@ def _metrics_of_prometheus(report: Report) -> Iterator[Metric]:
         families[name].add_metric(list(labels.values()), value)
     yield from families.values()
     (rank,) = report.ranks
-    waits = HistogramMetricFamily("feedpipe_wait_seconds", "waits of the loop for an element", labels=["rank"])
-    buckets = [(f"{2**place / 1e9:.3g}", float(sum(rank.steps.waits[: place + 1]))) for place in _BUCKETS]
+    waits = HistogramMetricFamily("feedpipe_wait_seconds", _HELP["waits"], labels=["rank"])
+    buckets = [(value.labels["le"], value.value) for value in _waits(report)]
     total = sum(count * 2.0 ** (place - 0.5) for place, count in enumerate(rank.steps.waits) if place) / 1e9
-    waits.add_metric([str(rank.rank)], [*buckets, ("+Inf", float(sum(rank.steps.waits)))], total)
+    waits.add_metric([str(rank.rank)], buckets, total)
     yield waits
 
 

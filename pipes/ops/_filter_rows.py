@@ -50,7 +50,7 @@ class FilterRows(TokenOfInput, SameRows, ABC):
         return amount_of_inputs(self, stage, at, context, at.skip)
 
     @abstractmethod
-    def select(self, stage: StageView, block: Block) -> FilterResult:
+    def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:
         """Test the rows of a block, up to the first that cannot be tested."""
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
@@ -60,7 +60,7 @@ class FilterRows(TokenOfInput, SameRows, ABC):
             del block
             while rest:
                 block = rest.pop()
-                rows, origins, tested, error = self.select(stage, block)
+                rows, origins, tested, error = self.select(stage, block, context)
                 start, end = block.at, block.end if tested == len(block) else block.at.advance(tested)
                 first, row = row, row + len(rows)
                 output = [Block(rows, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
@@ -109,7 +109,7 @@ class ExpressionFilter(FilterRows):
             raise plan_error(self, stage, error) from None
         return self
 
-    def select(self, stage: StageView, block: Block) -> FilterResult:
+    def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:
         rows = block.rows
         if not isinstance(rows, Rows):
             kind = type(rows[0]).__name__

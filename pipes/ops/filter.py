@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.block import Block
 from ..core.checks import check_callable
+from ..core.context import Context
 from ..core.graph import Node
 from ..core.operator import StageView, Trait
 from ..core.skips import OnError, Retry, check_on_error, check_retry
@@ -86,8 +87,8 @@ class Filter(FilterRows):
         check_retry(self.retry)
         check_callable("predicate", self.function)
 
-    def select(self, stage: StageView, block: Block) -> FilterResult:
-        predicate = retrying(self.function, check_retry(self.retry)) if self.retry else self.function
+    def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:
+        predicate = retrying(self.function, self.retry, stage.name, context)
         if not isinstance(block.rows, list) or block.origins is not None:
             answers, error = map_until_error(lambda row: bool(predicate(row)), block.rows, user_function=self.function)
             return FilterResult(*block.select(np.flatnonzero(np.array(answers, bool))), len(answers), error)

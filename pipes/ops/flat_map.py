@@ -84,7 +84,7 @@ class FlatMap(TokenOfInput):
             first = row + len(items)  # of this expansion
             if not items:
                 start = Cursor(block.at.advance(index).plain, 0, first)
-            expansion, error = self._call(value, context)
+            expansion, error = self._call(stage, value, context)
             while error is None:
                 before = len(items)
                 error = extend_until_error(islice(expansion, limit - before), items)
@@ -118,11 +118,11 @@ class FlatMap(TokenOfInput):
             yield Block(items, start, Cursor(block.end.plain, 0, row), origins)
         return row
 
-    def _call(self, value: object, context: Context) -> tuple[Iterator[object], Exception | None]:
+    def _call(self, stage: StageView, value: object, context: Context) -> tuple[Iterator[object], Exception | None]:
         try:
             if not self.retry:
                 items = iter(self.function(value))
                 return items if type(items) is not GeneratorType else context.running.add(items), None
-            return iter(retrying(lambda: list(self.function(value)), check_retry(self.retry))()), None
+            return iter(retrying(lambda: list(self.function(value)), self.retry, stage.name, context)()), None
         except Exception as error:
             return iter(()), error

@@ -170,7 +170,7 @@ class Route(FilterRows):
     def identity(self) -> Json:
         return {"part": self.part}
 
-    def select(self, stage: StageView, block: Block) -> FilterResult:
+    def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:
         numbers, error = map_until_error(self._number, block.rows, user_function=self.function)
         places = np.flatnonzero(np.array(numbers, np.int64) == self.part)
         return FilterResult(*block.select(places), len(numbers), error)

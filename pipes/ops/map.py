@@ -162,6 +162,10 @@ class Map(CursorOfInput):
     def row_function(self) -> Callable[..., object]:
         return self.function
 
+    def called_here(self, stage: StageView, context: Context) -> Callable[..., object]:
+        """What is called for each row, in the thread that makes blocks."""
+        return self.row_function
+
     def row_error(self, error: Exception) -> Exception:
         return error  # `unzip` raises another one
 
@@ -255,7 +259,7 @@ class Map(CursorOfInput):
         self, stage: StageView, rows: BlockRows, positions: Indices, context: Context
     ) -> tuple[list[object], Exception | None]:
         """The results for the rows at `positions`, up to the first that fails, and its error."""
-        function = self.row_function
+        function = self.called_here(stage, context)
         if self.rng is False:
             return map_until_error(function, rows, user_function=self.function)
         remaining = iter(index_list(positions))
@@ -314,14 +318,12 @@ class ConcurrentMap(Map):
     def ahead(self) -> Ahead | None:
         return Ahead(self.calls_ahead, together=True) if self.calls_ahead else None
 
-    @property
-    def called(self) -> Callable[..., object]:
+    def _retried(self, stage: StageView, context: Context) -> Callable[..., object]:
         """The function with the retries."""
-        return retrying(self.function, check_retry(self.retry)) if self.retry else self.function
+        return retrying(self.function, self.retry, stage.name, context)
 
-    @property
-    def row_function(self) -> Callable[..., object]:
-        called = self.called
+    def called_here(self, stage: StageView, context: Context) -> Callable[..., object]:
+        called = retrying(self.row_function, self.retry, stage.name, context)
         if not is_coroutine_function(called):
             return called
         from ..engine.coroutines import complete
@@ -335,7 +337,7 @@ class ConcurrentMap(Map):
 
     def _begin_row(self, stage: StageView, context: Context) -> Callable[[object, int], PendingCall]:
         """A function that begins the call for a row at a position."""
-        submit, function = self._pool(stage, context).submit, self.called
+        submit, function = self._pool(stage, context).submit, self._retried(stage, context)
         keeps_row = skips(self.on_error)
 
         def begin(row: object, position: int) -> PendingCall:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 import numpy as np
 
 from ..core.block import Block
+from ..core.context import Context
 from ..core.operator import Operator, StageView
 from ..core.rows import BlockRows, Column, Rows, column_names, is_grid, read_only, scalars, select_columns
 from ..engine.calls import map_until_error
@@ -71,7 +72,7 @@ class DropNull(FilterRows):
             raise plan_error(self, stage, error) from None
         return self
 
-    def select(self, stage: StageView, block: Block) -> FilterResult:
+    def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:
         incomplete, error = self._incomplete(block.rows)
         if not incomplete.any() and error is None:
             return FilterResult(block.rows, block.origins, len(block), None)

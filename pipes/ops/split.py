@@ -430,7 +430,7 @@ class StreamedSplitPart(FilterRows, SplitPart):
     def divided_by(self) -> str:
         return "their content, so equal rows stay together" if self.key is None else _described(self.key)
 
-    def select(self, stage: StageView, block: Block) -> FilterResult:
+    def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:
         digests, error = key_digests(block.rows, self.key)
         return FilterResult(*block.select(np.flatnonzero(self.contains(digests))), len(digests), error)
 

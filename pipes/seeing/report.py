@@ -36,6 +36,7 @@ class OperatorTimes:
         cpu: the part of its time on a CPU.
         waits: the part of its time in which it waited for storage or for its calls.
         skipped: rows that failed, in the last epoch.
+        retried: calls that were repeated because they had failed.
         hits, misses: rows found in its cache, and rows that were not.
         measured: the part of the blocks that were measured.
     """
@@ -51,6 +52,7 @@ class OperatorTimes:
     cpu: float
     waits: float
     skipped: int
+    retried: int
     hits: int
     misses: int
     measured: float
@@ -244,7 +246,7 @@ class Report:
     def _operator(self, op: KnownOperator, own: OperatorWork, total: float) -> OperatorTimes:
         rows = nbytes = 0.0
         blocks = seen = measured = 0
-        events: dict[Event, int] = {"hits": 0, "misses": 0}
+        events: dict[Event, int] = {"hits": 0, "misses": 0, "retries": 0}
         for table in (table for rank in self.ranks for table in rank.tables):
             for event in events:
                 events[event] += table.events.get((event, op.name), 0)
@@ -267,6 +269,7 @@ class Report:
             cpu=own.cpu_share,
             waits=(own.storage + own.calls) / own.total if own.total else 0.0,
             skipped=sum(rank.skipped.get(op.name, 0) for rank in self.ranks),
+            retried=events["retries"],
             hits=events["hits"],
             misses=events["misses"],
             measured=measured / seen if seen else 0.0,
@@ -275,7 +278,7 @@ class Report:
     def _operator_lines(self) -> list[list[str]]:
         lines = [["operator", "line", "rows", "seconds", "share", "on a CPU", ""]]
         for op in self.operators:
-            counts = {"skipped": op.skipped, "hits": op.hits, "misses": op.misses}
+            counts = {"skipped": op.skipped, "retried": op.retried, "hits": op.hits, "misses": op.misses}
             notes = [f"{number:,} {name}" for name, number in counts.items() if number]
             rows = f"{'' if op.measured == 1 else 'about '}{op.rows:,}"
             where = "" if op.where is None else str(op.where)

@@ -174,6 +174,16 @@ class RankView:
         dry = events.get(("dry", ""), 0)
         return dry, dry + events.get(("busy", ""), 0)
 
+    @cached_property
+    def ranks_ns(self) -> int:
+        """The part of its waits in which the loop waited for other ranks, and for no data of its own."""
+        return 0 if self.consumer is None else _slot(self.consumer, "ranks").ns
+
+    @property
+    def data_ns(self) -> float:
+        """The time for a step in which the loop waited for data of its own."""
+        return (self.waited_ns - self.ranks_ns) / max(1, self.steps)
+
     @property
     def step_ns(self) -> float:
         """What the loop takes for a step, without the wait."""
@@ -247,10 +257,18 @@ class RankView:
                 ns = slot.ns * scale
                 if state == "operator":
                     own = OperatorWork(ns, ns * slot.cpu_ns / max(1, slot.measured_ns))
+                elif state == "storage":
+                    own = OperatorWork(storage=ns)
                 else:
-                    own = OperatorWork(storage=ns) if state == "storage" else OperatorWork(calls=ns)
+                    own = OperatorWork(calls=ns, cpu=ns * self._cpu_of_calls(of))
                 work[of] = work[of].plus(own)
         return self._attributed(work, known)
+
+    def _cpu_of_calls(self, operator: str) -> float:
+        """The part of their time for which the calls of an operator, in threads of their own, had a CPU."""
+        pools = [table for table in self.seen.tables if not table.blocks]
+        calls = [table.slots.get(("operator", operator), SlotTimes()) for table in pools]
+        return min(1.0, sum(slot.cpu_ns for slot in calls) / max(1, sum(slot.measured_ns for slot in calls)))
 
     def _attributed(self, work: Mapping[str, OperatorWork], known: set[str]) -> dict[str, OperatorWork]:
         """Waits before an operator has begun belong to the one that has most of those that came later."""
@@ -294,9 +312,15 @@ class RankView:
         busy = sum(table.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
         return min(1.0, sum(table.cpu_ns for table in observed) / busy) if busy else 0.0
 
+    @cached_property
+    def throttled(self) -> float:
+        """The part of its periods in which the control group had used up its share of the CPUs."""
+        tables = [table for table in self.seen.tables if table.periods]
+        return sum(table.throttled for table in tables) / max(1, sum(table.periods for table in tables))
+
     @property
     def lacks_cpus(self) -> bool:
-        return self.delayed > 0.3 and self.on_cpu + self.delayed > 0.6
+        return self.throttled > 0.3 or (self.delayed > 0.3 and self.on_cpu + self.delayed > 0.6)
 
     # Forecasts
 
@@ -379,11 +403,11 @@ def verdict_of(views: list[RankView]) -> Verdict:
 def _verdict_of_job(views: list[RankView]) -> Verdict:
     if any(view.is_short for view in views):
         return Verdict(f"too short to say: {min(view.steps for view in views)} steps")
-    work, waits = (median(values) for values in ([v.made_ns for v in views], [v.waited_ns / v.steps for v in views]))
+    work = median(view.made_ns for view in views)
+    waits = median(view.data_ns for view in views)
     slowest = max(views, key=lambda view: view.made_ns)
     verdict = _verdict_of_rank(slowest, f"rank {slowest.seen.rank}")
-    own_wait = slowest.waited_ns / slowest.steps
-    if slowest.made_ns > 1.5 * work and own_wait >= 2 * waits and verdict.bottleneck is not None:
+    if slowest.made_ns > 1.5 * work and slowest.data_ns >= 2 * waits and verdict.bottleneck is not None:
         cause = verdict.bottleneck
         text = (
             f"rank {slowest.seen.rank} holds the others back: its data take {_ms(slowest.made_ns)} a step, where the "
@@ -391,7 +415,7 @@ def _verdict_of_job(views: list[RankView]) -> Verdict:
         )
         repair = f"look at the data and the machine of rank {slowest.seen.rank}; {cause.repair}"
         return Verdict(text, cause._replace(kind="rank", repair=repair))
-    return _verdict_of_rank(max(views, key=lambda view: view.waiting), "the slowest rank")
+    return _verdict_of_rank(max(views, key=lambda view: view.data_ns), "the slowest rank")
 
 
 def _operator_at(cause: Bottleneck) -> str:
@@ -406,16 +430,25 @@ def _verdict_of_rank(view: RankView, who: str = "the training loop") -> Verdict:
         waits = f"{who} waits {view.waiting:.0%} for it{_dry_device(view)}"
         return Verdict(f"the data is not the bottleneck: {waits}; a step takes {_ms(view.step_ns)}")
     head = f"{who} waits {view.waiting:.0%} for data{_dry_device(view)}"
+    if view.ranks_ns > 0.5 * view.waited_ns:
+        share = view.ranks_ns / view.waited_ns
+        text = f"{head}, {share:.0%} of that for other ranks, so this rank is not the slowest"
+        return Verdict(f"{text}: `fp.gather_report(loader)` names the one that is")
     top = view.top
     if top is None:
         return Verdict(f"{head}; nothing is known of what makes them, because their service does not tell")
     cause = _cause(view, *top)
     if view.lacks_cpus:
-        text = (
-            f"{head}. The machine has too few free CPUs: its threads wait {view.delayed:.0%} of their work for one. "
-            f"Otherwise: {cause.text}"
-        )
-        repair = f"run fewer processes on this machine, or take a larger one; {cause.repair}"
+        lack = f"The machine has too few free CPUs: its threads wait {view.delayed:.0%} of their work for one"
+        repair = "run fewer processes on this machine, or take a larger one"
+        if view.throttled > 0.3:
+            lack = (
+                "The control group may not use more CPUs: it is stopped for the rest of a period in "
+                f"{view.throttled:.0%} of all"
+            )
+            repair = "raise its limit of CPUs (`docker run --cpus`, `resources.limits.cpu`)"
+        text = f"{head}. {lack}. Otherwise: {cause.text}"
+        repair = f"{repair}; {cause.repair}"
         return Verdict(text, cause.bottleneck._replace(kind="cpus", repair=repair))
     return Verdict(f"{head}. {cause.text}", cause.bottleneck)
 
@@ -472,7 +505,18 @@ def _uneven_worker(view: RankView) -> _Cause | None:
 
 
 def _transport(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
-    if not view.seen.workers or view.seen.in_threads or view.consumer is None:
+    if view.consumer is None:
+        return None
+    copied = _slot(view.consumer, "device").ns
+    if copied > 0.5 * view.waited_ns:
+        return _Cause(
+            "transport",
+            f"copying elements to the device holds it back: {copied / view.waited_ns:.0%} of the wait",
+            "make elements smaller: a smaller dtype, or fewer columns",
+            operator,
+            share,
+        )
+    if not view.seen.workers or view.seen.in_threads:
         return None
     carried = sum(_slot(table, "send").ns for table in view.workers.values()) + _slot(view.consumer, "receive").ns
     busy = sum(map(busy_ns, view.makers))

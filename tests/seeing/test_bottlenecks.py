@@ -54,9 +54,10 @@ def test_a_forecast_is_near_what_happens(loop: float, function: object, size: in
 
 
 @pytest.mark.slow
-def test_a_slow_rank_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wait", ["barrier", "agreement"])
+def test_a_slow_rank_is_named(tmp_path: Path, wait: str) -> None:
     command = [sys.executable, "-m", "tests.seeing.ranks_job", str(tmp_path)]
-    ranks = [subprocess.Popen([*command, str(rank)]) for rank in range(4)]
+    ranks = [subprocess.Popen([*command, str(rank), wait]) for rank in range(4)]
     assert [process.wait() for process in ranks] == [0] * 4
     gathered = [Report.load(tmp_path / f"gathered-{rank}.json") for rank in range(4)]
     assert len({report.verdict for report in gathered}) == 1
@@ -68,6 +69,8 @@ def test_a_slow_rank_is_named(tmp_path: Path) -> None:
         alone = Report.load(tmp_path / f"rank-{rank}.json")
         assert alone.bottleneck is None, str(alone)
         assert "workers=" not in alone.verdict
+        if wait == "agreement":
+            assert "for other ranks, so this rank is not the slowest: `fp.gather_report" in alone.verdict
 
 
 def test_one_line_is_logged_of_an_epoch_that_waited(caplog: pytest.LogCaptureFixture) -> None:

@@ -136,6 +136,28 @@ def test_of_a_service_without_counters_the_wait_is_known(monkeypatch: pytest.Mon
     assert sum(slot.ns for slot in table.slots.values()) == table.wall_ns == 6_000_000_000 + 1_000_000
 
 
+def test_a_control_group_that_is_stopped_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times, "clock", now := Now())
+
+    def slow(number: int) -> int:
+        now.ns += 9_000_000
+        return number
+
+    loader = fp.Loader(fp.from_sequence(range(601)).map(slow))
+    for _ in loader:
+        now.ns += 1_000_000
+    (rank,) = loader.report().ranks
+    found = Report([rank]).bottleneck
+    assert found is not None and (found.kind, found.operator[-6:]) == ("operator", ".slow)")
+    stopped = Report([rank._replace(tables=[table._replace(periods=50, throttled=40) for table in rank.tables])])
+    assert (
+        "The control group may not use more CPUs: it is stopped for the rest of a period in 80% of" in stopped.verdict
+    )
+    found = stopped.bottleneck
+    assert found is not None and (found.kind, found.operator[-6:]) == ("cpus", ".slow)")
+    assert found.repair.startswith("raise its limit of CPUs")
+
+
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(-(10**13), 10**13), min_size=1), st.sampled_from([fp.InProcess(), fp.Threads(2)]))
 def test_a_clock_that_jumps_changes_no_element(jumps: list[int], service: object) -> None:

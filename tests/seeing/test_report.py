@@ -9,8 +9,10 @@ import pickle
 import signal
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -213,6 +215,47 @@ class TestPlaces:
         loader = fp.Loader(fp.from_sequence(range(10)).map(fail_at_7, on_error="skip"))
         assert len(list(loader)) == 9
         assert [operator.skipped for operator in loader.report().operators] == [0, 1]
+
+    @pytest.mark.parametrize("concurrency", [1, 3])
+    @pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+    def test_calls_that_were_repeated_are_counted(self, service: object, concurrency: int) -> None:
+        def failing_once() -> Callable[[int], int]:
+            failed: set[int] = set()
+
+            def fail_once(number: int) -> int:
+                if number % 3 == 0 and number not in failed:
+                    failed.add(number)
+                    raise OSError("busy")
+                return number
+
+            return fail_once
+
+        first, second, third = failing_once(), failing_once(), failing_once()
+        retry = fp.Retry(2, backoff=0)
+        pipe = fp.from_sequence(range(30)).map(first, concurrency=concurrency, retry=retry)
+        pipe = pipe.filter(lambda number: second(number) >= 0, retry=retry)
+        pipe = pipe.flat_map(lambda number: [third(number)], retry=retry)
+        loader = fp.Loader(pipe, service, shards=1)
+        assert list(loader) == list(range(30))
+        report = loader.report()
+        assert [operator.retried for operator in report.operators] == [0, 10, 10, 10]
+        assert "10 retried" in str(report)
+
+    @pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
+    def test_threads_of_calls_have_times_of_their_own(self, service: object) -> None:
+        loader = fp.Loader(fp.from_sequence(range(50)).map(lambda number: number, concurrency=3), service)
+        assert len(list(loader)) == 50
+        report = loader.report()
+        pools = [thread for thread in report.threads if "calls of map-1" in thread.name]
+        assert pools and all(thread.states.keys() <= {"operator", "input"} for thread in pools)
+        assert report.operators[1].rows <= 50, "its rows are counted once"
+
+    def test_copies_to_a_device_have_their_time(self) -> None:
+        loader = fp.Loader(fp.from_arrays({"x": np.arange(60)}).batch(4).collate(), device="cpu")
+        assert len(list(loader)) == 15
+        (consumer,) = loader.report().ranks[0].tables
+        assert consumer.slots["device", ""].ns > 0
+        assert sum(slot.ns for slot in consumer.slots.values()) == consumer.wall_ns
 
     @pytest.mark.parametrize("indexed", [True, False])
     def test_rows_found_in_a_cache_are_counted(self, tmp_path: Path, indexed: bool) -> None:
