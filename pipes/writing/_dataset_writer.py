@@ -129,7 +129,9 @@ class Sink(ABC, Generic[Item]):
                     rows = self.rows(item)
                     file.count_rows(rows)
                     writer.run.rows += rows
-                    item = None if self.is_full(file) else next(items, None)
+                    # A file that ended early leaves the next one the rows up to where it would have ended.
+                    ends = self.limits.rows is not None and writer.run.rows % self.limits.rows == 0
+                    item = None if ends or self.is_full(file) else next(items, None)
             writer.note_place()
             item = next(items, None) if item is None else item
 

@@ -82,7 +82,9 @@ class TableSink(ColumnSink["pa.Table"]):
 
     def items(self, run: ChunkedRun) -> Iterator[pa.Table]:
         if not self.folder_columns:
-            return slice_tables(map(self.builder.batch, run), self.max_rows, self.max_bytes, self.limits.rows)
+            # A run that goes on cuts the same tables, also after a file that ended early.
+            before = run.rows % (self.limits.rows or 1)
+            return slice_tables(map(self.builder.batch, run), self.max_rows, self.max_bytes, self.limits.rows, before)
         return slice_tables(map(self.builder.batch, run), _SPLIT_ROWS, self.max_bytes, None)
 
     def write(self, items: Iterator[pa.Table], writer: DatasetWriter) -> None:
@@ -346,14 +348,14 @@ def _fields(kind: Any, above: str = "") -> Iterator[str]:
 
 
 def slice_tables(
-    batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int, rows_per_file: int | None
+    batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int, rows_per_file: int | None, before: int = 0
 ) -> Iterator[pa.Table]:
-    """Slice the rows into tables within both limits, none of which crosses the end of a file."""
+    """Slice the rows into tables within both limits, none of which crosses the end of a file that has `before` rows."""
     import pyarrow as pa
 
     parts: list[pa.RecordBatch] = []
     rows = size = 0
-    left = rows_per_file  # of this file
+    left = rows_per_file and rows_per_file - before  # of this file
     for batch in batches:
         rest = batch
         while len(rest):

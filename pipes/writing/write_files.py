@@ -153,7 +153,8 @@ def write_parquet(
         pipe: gives the rows.
         folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
             true.
-        rows_per_file: rows of each file but the last.
+        rows_per_file: rows of each file but the last. A file ends early before the first null of a column, and the next
+            one has the rest of its rows.
         file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
             row group that exceeds the size. By default 256 MiB.
         row_group_rows: the maximum number of rows of a row group, the unit by which readers share the work. A row group
