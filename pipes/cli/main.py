@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ..engine.stage import resolve
 from ..errors import FeedpipeError, RowError, call_site, with_call_site
+from ..fitting.profile import profile
 from ..loader import Loader
 from ..ops._methods import advice_on_name
 from ..pictures.values import short_repr
@@ -111,6 +112,12 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--seconds", type=float, default=30.0, metavar="SECONDS", help="to run (default: 30)")
     bench.set_defaults(run=_bench)
 
+    profiled = commands.add_parser("profile", help="print what is in the columns of a pipe, and what looks wrong")
+    profiled.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
+    profiled.add_argument("--rows", type=int, metavar="N", help="first rows to look at (default: all)")
+    profiled.add_argument("--html", metavar="FILE", help="writes a page with pictures too")
+    profiled.set_defaults(run=_profile)
+
     tuned = commands.add_parser("tune", help="find the workers with which a loop does not wait for data")
     tuned.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
     tuned.add_argument(
@@ -172,6 +179,13 @@ def _bench(options: argparse.Namespace) -> Iterator[str]:
 def _tune(options: argparse.Namespace) -> Iterator[str]:
     pipe = load_pipe(options.pipe)
     yield str(tune(pipe, step_seconds=options.step, cpus=options.cpus, memory=options.memory, timeout=options.timeout))
+
+
+def _profile(options: argparse.Namespace) -> Iterator[str]:
+    found = profile(load_pipe(options.pipe), rows=options.rows)
+    if options.html is not None:
+        found.to_html(options.html)
+    yield str(found)
 
 
 def _report(options: argparse.Namespace) -> Iterator[str]:

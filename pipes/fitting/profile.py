@@ -6,22 +6,25 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ..core.checks import check_bool, check_int
 from ..core.progress_bar import ProgressBar
-from ..core.rows import Column, to_arrow
+from ..core.rows import Column, Rows, to_arrow
 from ..errors import ArgumentTypeError, DataError, RowError, UnfitError, with_call_site
 from ..loader import Loader
+from ..ops._shared import as_rows
 from ..pipe import Pipe
+from ..stats.cardinality import Cardinality
 from ..stats.distinct_values import CountsStatistic, Tally
 from ..stats.statistics import Moments, QuantileSketch, missing_rows
-from .fit import PARTS, check_ends, single_rows
+from .fit import PARTS, check_ends
+from .profile_page import profile_fragment, profile_page
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,17 +38,21 @@ def profile(pipe: Pipe[Mapping[str, object]], *, rows: int | None = None, progre
     """Run a pipe once in this process, and return a profile of its columns.
 
     Printed, a profile is a table: for each column its type, missing values, the extremes, the median and the most
-    frequent values. Below is what looks wrong: columns that are constant, ids that repeat, text that is numbers,
-    spellings that differ in case or white space, outliers.
+    frequent values. Below is what looks wrong: columns that are constant or copies, ids that repeat, text that is
+    numbers or dates, empty text, rare labels, spellings that differ in case or white space, outliers. A notebook shows
+    it with pictures, and `to_html` writes them to a page.
+
+    More than 100,000 distinct values of a column are estimated by HyperLogLog, within about 2%; the number then has a
+    "~". The page has quantiles and histograms from a t-digest.
 
     Args:
-        pipe: gives rows, of a table or as dicts.
-        rows: look only at the first rows, of this number.
+        pipe: gives rows, of a table or as dicts; batches of them, whose rows are counted; or other values, such as
+            images, which are one column, `element`.
+        rows: look only at the first elements, of this number.
         progress: on a terminal, shows the number of rows.
 
     Raises:
         PlanError: the pipe repeats its rows without end, and `rows` is None.
-        DataError: an element is no row.
 
     Example:
         >>> import feedpipe as fp
@@ -79,7 +86,10 @@ def profile(pipe: Pipe[Mapping[str, object]], *, rows: int | None = None, progre
                 parts.append(_nothing(number))
             if len(parts) > PARTS:
                 parts[:] = [ColumnOutline.merged(parts)]
-    profiles = {name: ColumnProfile.of(name, ColumnOutline.merged(parts)) for name, parts in outlines.items()}
+    whole = {name: ColumnOutline.merged(parts) for name, parts in outlines.items()}
+    profiles = {name: ColumnProfile.of(name, outline) for name, outline in whole.items()}
+    for name, first in _copies(whole).items():
+        profiles[name].remarks.append(f"it has the values of the column {first!r}")
     return Profile(profiles, count)
 
 
@@ -114,6 +124,9 @@ ALMOST_ALL = 0.95
 """The share of different values in a column that identifies rows."""
 MANY_NUMBERS = 0.5
 """The share of numbers among the texts of a column that is meant to have numbers."""
+RARE, MAX_LABELS = 5, 100
+"""A label that comes less often is rare, in a column of at most this number of labels."""
+LABELS = ("label", "labels", "class", "target", "category")
 FEW_ROWS = 20
 """The number of rows up to which ids and chance look alike."""
 
@@ -127,10 +140,12 @@ class ColumnProfile:
     Attributes:
         name, type: of the column.
         rows, missing: the number of rows, and of those without a value.
-        distinct: the number of different values; None if they are too many, or their type is not counted.
-        too_many: whether there are more than 100,000 different values.
+        distinct: the number of different values; None if their type is not counted.
+        too_many: whether there are more than 100,000 different values; `distinct` is then an estimate.
         min, max, mean, std: of numbers; None for others, but dates and times have the first two.
         quantiles: of numbers, by the share of rows below.
+        sketch: of numbers, for histograms; None for others.
+        lengths: of texts, lists and bytes, the same.
         frequent: the most frequent values, each with its number.
         examples: the first values.
         remarks: about what looks wrong.
@@ -147,6 +162,8 @@ class ColumnProfile:
     mean: float | None
     std: float | None
     quantiles: dict[float, float]
+    sketch: QuantileSketch | None
+    lengths: QuantileSketch | None
     frequent: list[tuple[Any, int]]
     examples: list[Any]
     remarks: list[str]
@@ -162,6 +179,8 @@ class ColumnProfile:
             mean, std = map(float, outline.moments.mean_and_std())
             quantiles = dict(zip(SHARES, outline.sketch.quantiles(SHARES), strict=True))
             low, high = outline.sketch.bounds
+        sketch = None if mean is None else outline.sketch
+        distinct = None if outline.cardinality is None else outline.cardinality.estimate
         values, counts = ([], []) if outline.tally is None else outline.tally.ordered()
         frequent = list(zip(values, counts, strict=True))
         return ColumnProfile(
@@ -169,20 +188,22 @@ class ColumnProfile:
             kinds,
             outline.rows,
             outline.missing,
-            None if outline.tally is None else len(frequent),
+            distinct if outline.tally is None else len(frequent),
             outline.too_many,
             low,
             high,
             mean,
             std,
             quantiles,
+            sketch,
+            outline.lengths,
             frequent[:FREQUENT],
             outline.examples,
-            [*_remarks(outline, frequent), *_outliers(low, high, quantiles)],
+            [*_remarks(name, outline, frequent), *_outliers(low, high, quantiles)],
         )
 
 
-def _remarks(outline: ColumnOutline, frequent: list[tuple[Any, int]]) -> list[str]:
+def _remarks(name: str, outline: ColumnOutline, frequent: list[tuple[Any, int]]) -> list[str]:
     count = outline.rows - outline.missing
     if not count:
         return ["it has no value"]
@@ -199,14 +220,45 @@ def _remarks(outline: ColumnOutline, frequent: list[tuple[Any, int]]) -> list[st
         value, times = frequent[0]
         repeated = f"{count - len(frequent)} repeat a value, such as {value!r:.40}, which comes {times} times"
         remarks.append(f"it seems to identify rows, but {repeated}")
-    if outline.too_many and outline.types.keys().isdisjoint(_FLOATS):
-        remarks.append(f"it has more than {MAX_DISTINCT:,} distinct values, so it was not checked for repeats")
+    if outline.too_many and outline.cardinality is not None and outline.types.keys().isdisjoint(_FLOATS):
+        few = outline.cardinality.estimate < 0.9 * count
+        about = f"about {outline.cardinality.estimate:,} distinct values"
+        remarks.append(f"it has {about}" + ("" if few else ", so it was not checked for repeats"))
     if outline.number_texts == count:
         remarks.append("all of the text is numbers")
     elif outline.number_texts >= MANY_NUMBERS * count:
         share = outline.number_texts / count
         remarks.append(f"{share:.1%} of the text is numbers, and others are such as {outline.no_number!r:.40}")
+    if outline.date_texts >= ALMOST_ALL * count:
+        remarks.append(f"dates are stored as text, such as {outline.examples[0]!r:.40}")
+    if outline.blank_texts >= count / 2:
+        remarks.append(f"{outline.blank_texts / count:.1%} of the text is empty")
+    if "string" in next(iter(outline.types), "") or name.lower() in LABELS:
+        remarks += _rare_labels(frequent, count)
     return remarks + _spellings([value for value, _ in frequent])
+
+
+def _rare_labels(frequent: list[tuple[Any, int]], count: int) -> list[str]:
+    """A remark if a column of few values has some that come a few times only."""
+    rare = [(value, times) for value, times in frequent if times < RARE]
+    if not rare or not 2 <= len(frequent) <= MAX_LABELS or count < 10 * RARE * len(frequent):
+        return []
+    value, times = rare[-1]
+    others = "" if len(rare) == 1 else f", and {len(rare) - 1} others hardly more often"
+    return [f"it has rare labels: {value!r:.40} comes {times} time{'s' * (times > 1)} in {count:,} rows{others}"]
+
+
+def _copies(outlines: Mapping[str, ColumnOutline]) -> dict[str, str]:
+    """The columns that have the values of another one before them, each with that one."""
+    firsts: dict[bytes, str] = {}
+    copies: dict[str, str] = {}
+    for name, outline in outlines.items():
+        if outline.missing == outline.rows or outline.rows <= 1:
+            continue
+        first = firsts.setdefault(outline.digest, name)
+        if first != name:
+            copies[name] = first
+    return copies
 
 
 def _spellings(values: list[Any]) -> list[str]:
@@ -275,17 +327,15 @@ class Profile(Mapping[str, ColumnProfile]):
         return pa.table(columns)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the profile as a page for a browser, in one file that loads nothing."""
-        Path(path).write_text(html_page(list(self._columns.values()), self.rows), encoding="utf-8")
+        """Write the profile as a page for a browser, in one file that loads nothing.
+
+        Each column has a histogram of its numbers or of the lengths of its texts and lists, bars of its most frequent
+        values, thumbnails of its images, and remarks. A notebook shows the same.
+        """
+        Path(path).write_text(profile_page(list(self._columns.values()), self.rows), encoding="utf-8")
 
     def _repr_html_(self) -> str:
-        from ..pictures.page import fragment, table, tag
-
-        header = ["column", "type", "missing", "distinct", "min", "median", "max", "most frequent", "what looks wrong"]
-        lines = [
-            [*_cells(entry), [tag("div", remark, class_="warn") for remark in entry.remarks]] for entry in self.values()
-        ]
-        return fragment(table(header, lines, range(2, 7)), tag("small", f"{self.rows:,} rows"))
+        return profile_fragment(list(self._columns.values()), self.rows)
 
     def __repr__(self) -> str:
         header = ["column", "type", "missing", "distinct", "min", "median", "max", "most frequent"]
@@ -301,14 +351,13 @@ class Profile(Mapping[str, ColumnProfile]):
 def _cells(entry: ColumnProfile) -> list[str]:
     frequent = ", ".join(f"{value!r:.12}" for value, _ in entry.frequent[:3])
     numbers = [_text(value) or "" for value in (entry.min, entry.quantiles.get(0.5), entry.max)]
-    cells = [entry.name, entry.type, str(entry.missing), _distinct(entry, "d"), *numbers, frequent]
+    cells = [entry.name, entry.type, str(entry.missing), _distinct(entry), *numbers, frequent]
     return [cell if len(cell) <= 2 * CELL_WIDTH else f"{cell[: 2 * CELL_WIDTH - 3]}..." for cell in cells]
 
 
-def _distinct(entry: ColumnProfile, form: str) -> str:
-    if entry.too_many:
-        return f"> {MAX_DISTINCT:,}"
-    return "" if entry.distinct is None else format(entry.distinct, form)
+def _distinct(entry: ColumnProfile) -> str:
+    about = "~" if entry.too_many else ""
+    return "" if entry.distinct is None else about + format(entry.distinct, "," if entry.too_many else "d")
 
 
 def _text(value: object) -> str | None:
@@ -325,14 +374,65 @@ MAX_DISTINCT = 100_000
 EXAMPLES = 3
 NUMBER = r"^\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\s*$"
 """Text that is a number to a person."""
+DATE = r"^\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{4})([T ]\d{1,2}:\d{2}.*)?\s*$"
+"""Text that is a date."""
+
+
+def _digest(array: Any) -> bytes:
+    import pyarrow as pa
+
+    batch: Any = pa.record_batch([array], ["x"])
+    return blake2b(batch.serialize(), digest_size=16).digest()
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
 
 
 class OutlineRows:
     """The outlines of all columns of a batch of rows."""
 
     def __call__(self, batch: Sequence[object]) -> tuple[int, dict[str, ColumnOutline]]:
-        rows = single_rows(batch)
+        rows = _rows_of(batch)
         return len(rows), {name: ColumnOutline.of(column) for name, column in rows.columns.items()}
+
+
+def _rows_of(elements: Sequence[Any]) -> Rows:
+    """The rows of some elements: rows, batches of rows, batches of columns, or values that are one column."""
+    if isinstance(elements, Rows):
+        return elements
+    first = elements[0]
+    if isinstance(first, Rows) or (isinstance(first, list) and first and isinstance(first[0], Mapping)):
+        return as_rows([row for batch in elements for row in batch])
+    if isinstance(first, Mapping):
+        if first and all(_is_batched(value) for value in first.values()):
+            return as_rows([dict(zip(batch, row, strict=True)) for batch in elements for row in _rows_of_batch(batch)])
+        if not all(isinstance(row, Mapping) for row in elements):
+            return as_rows(list(elements))  # raises an error
+        return as_rows([{name: _plain(value) for name, value in row.items()} for row in elements])
+    if isinstance(first, tuple):
+        return as_rows([{str(place): _plain(value) for place, value in enumerate(row)} for row in elements])
+    return as_rows([{"element": _plain(value)} for value in elements])
+
+
+def _is_batched(value: Any) -> bool:
+    """Whether a value looks like a column of a batch: a tensor, as `collate` makes of a batch."""
+    return type(value).__module__.partition(".")[0] == "torch" and getattr(value, "ndim", 0) > 0
+
+
+def _rows_of_batch(batch: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    return zip(*(map(_plain, value) for value in batch.values()), strict=False)
+
+
+def _plain(value: Any) -> Any:
+    """An image or a tensor as an array."""
+    package = type(value).__module__.partition(".")[0]
+    if package == "PIL":
+        return np.asarray(value)
+    if package == "torch" and hasattr(value, "detach"):
+        array = value.detach().cpu().numpy()
+        return array if array.ndim else array.item()
+    return value
 
 
 @dataclass
@@ -350,6 +450,10 @@ class ColumnOutline:
         number_texts: the number of texts that are numbers.
         no_number: a text that is no number.
         span: the first and the last date or time.
+        digest: of all values, by which copies are found.
+        lengths: of texts, lists and bytes.
+        date_texts, blank_texts: the number of texts that are dates, or nothing.
+        cardinality: of the distinct values, if these are too many.
     """
 
     rows: int
@@ -364,6 +468,11 @@ class ColumnOutline:
     number_texts: int = 0
     no_number: str | None = None
     span: tuple[Any, Any] | None = None
+    digest: bytes = b""
+    lengths: QuantileSketch | None = None
+    date_texts: int = 0
+    blank_texts: int = 0
+    cardinality: Cardinality | None = None
 
     @staticmethod
     def of(column: Column) -> ColumnOutline:
@@ -373,11 +482,19 @@ class ColumnOutline:
         array: Any = to_arrow(column)
         if isinstance(array.type, pa.DictionaryType):
             array = array.dictionary_decode()
+        is_tensor = isinstance(array.type, pa.FixedShapeTensorType)
         present = array.drop_null()
-        examples = [value for value in present.slice(0, EXAMPLES).to_pylist() if value == value]
-        kind = "decimal" if pa.types.is_decimal(array.type) else str(array.type)
+        if is_tensor:
+            examples: list[Any] = list(array.slice(0, EXAMPLES).to_numpy_ndarray()) if not array.null_count else []
+        else:
+            examples = [value for value in present.slice(0, EXAMPLES).to_pylist() if not _is_nan(value)]
+        of: Any = array.type
+        kind = f"{of.value_type}{list(of.shape)}" if is_tensor else str(of)
+        kind = "decimal" if pa.types.is_decimal(of) else kind
         types = Counter({} if kind == "null" else {kind: len(array)})
         outline = ColumnOutline(len(array), missing_rows(array), types, examples)
+        outline.digest = _digest(array)
+        outline._add_lengths(present)
         outline._add_numbers(present)
         outline._add_text(present)
         outline._add_span(present)
@@ -396,6 +513,11 @@ class ColumnOutline:
         whole.infinite = sum(part.infinite for part in parts)
         whole.too_many = any(part.too_many for part in parts)
         whole.number_texts = sum(part.number_texts for part in parts)
+        whole.date_texts = sum(part.date_texts for part in parts)
+        whole.blank_texts = sum(part.blank_texts for part in parts)
+        whole.digest = blake2b(b"".join(part.digest for part in parts), digest_size=16).digest()
+        if lengths := [part.lengths for part in parts if part.lengths is not None]:
+            whole.lengths = QuantileSketch.merged(lengths)
         whole.no_number = next((part.no_number for part in parts if part.no_number is not None), None)
         if moments := [part.moments for part in parts if part.moments is not None]:
             merged = Moments.merged(moments)
@@ -405,11 +527,32 @@ class ColumnOutline:
         if spans := [part.span for part in parts if part.span is not None]:
             whole.span = min(low for low, _ in spans), max(high for _, high in spans)
         tallies = [part.tally for part in parts if part.missing < part.rows]
-        if tallies and all(tally is not None for tally in tallies) and len(types) == 1:
-            tally = Tally.merged([tally for tally in tallies if tally is not None])
-            whole.too_many = len(tally.values) > MAX_DISTINCT
-            whole.tally = None if whole.too_many else tally
+        if whole.too_many or (tallies and all(tally is not None for tally in tallies) and len(types) == 1):
+            known = [tally for tally in tallies if tally is not None]
+            if not whole.too_many:
+                whole.tally = Tally.merged(known)
+                whole.too_many = len(whole.tally.values) > MAX_DISTINCT
+            if whole.too_many:
+                whole.tally = None
+                sketches = [part.cardinality for part in parts if part.cardinality is not None]
+                whole.cardinality = Cardinality.merged([*sketches, *(Cardinality.of(tally.values) for tally in known)])
         return whole
+
+    def _add_lengths(self, present: Any) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = present.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            lengths: Any = pc.utf8_length(present)
+        elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            lengths = pc.binary_length(present)
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            lengths = pc.list_value_length(present)
+        else:
+            return
+        numbers = lengths.to_numpy(zero_copy_only=False).astype(np.float64)
+        self.lengths = QuantileSketch.of(len(numbers), numbers)
 
     def _add_numbers(self, present: Any) -> None:
         import pyarrow as pa
@@ -434,6 +577,8 @@ class ColumnOutline:
             return
         is_number: Any = pc.match_substring_regex(present, NUMBER)
         self.number_texts = int(is_number.true_count)
+        self.date_texts = int(cast("Any", pc.match_substring_regex(present, DATE)).true_count)
+        self.blank_texts = int(cast("Any", pc.match_substring_regex(present, r"^\s*$")).true_count)
         others = present.filter(pc.invert(is_number)).slice(0, 1).to_pylist()
         self.no_number = others[0] if others else None
 
@@ -444,62 +589,3 @@ class ColumnOutline:
         if len(present) and (pa.types.is_date(present.type) or pa.types.is_timestamp(present.type)):
             bounds: Any = pc.min_max(present).as_py()
             self.span = bounds["min"], bounds["max"]
-
-
-# The HTML page
-
-
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1b1f24; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: .4rem .8rem; }
-th { border-bottom: 2px solid #888; } td { border-bottom: 1px solid #ddd; } td.number { text-align: right; }
-.remark { color: #a33; } .bar { background: #6a9fd4; display: inline-block; height: .7em; margin-right: .4em; }
-small { color: #666; }
-@media (prefers-color-scheme: dark) { body { background: #16181b; color: #ddd; } .remark { color: #f88; } }
-"""
-BAR_WIDTH = 80
-"""The width of the longest bar, in pixels."""
-
-
-def html_page(columns: Sequence[ColumnProfile], rows: int) -> str:
-    """The page: a table of the columns, with bars of the most frequent values."""
-    titles = ("Column", "Missing", "Distinct", "Numbers", "Most frequent", "Examples")
-    head = "".join(f"<th>{title}</th>" for title in titles)
-    body = "\n".join(_row(column) for column in columns)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Profile</title>'
-        f"<style>{STYLE}</style></head>\n<body><h1>Profile</h1><p>{rows:,} rows, {len(columns)} columns</p>\n"
-        f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></body></html>\n"
-    )
-
-
-def _row(column: ColumnProfile) -> str:
-    remarks = "".join(f'<br><span class="remark">{escape(remark)}</span>' for remark in column.remarks)
-    missing = f"{column.missing:,}<br><small>{column.missing / max(column.rows, 1):.1%}</small>"
-    examples = "<br>".join(escape(f"{value!r:.60}") for value in column.examples)
-    return (
-        f"<tr><td><b>{escape(column.name)}</b> <small>{escape(column.type)}</small>{remarks}</td>"
-        f'<td class="number">{missing}</td><td class="number">{escape(_distinct(column, ",d"))}</td>'
-        f"<td>{_numbers(column)}</td><td>{_frequent(column)}</td><td>{examples}</td></tr>"
-    )
-
-
-def _numbers(column: ColumnProfile) -> str:
-    lines: list[tuple[str, Any]] = [("min", column.min)]
-    lines += [(f"{share:.0%}", value) for share, value in column.quantiles.items()]
-    lines += [("max", column.max), ("mean", column.mean), ("std", column.std)]
-    return "<br>".join(
-        f"<small>{name}</small> {escape(f'{value:.6g}' if isinstance(value, float) else str(value))}"
-        for name, value in lines
-        if value is not None
-    )
-
-
-def _frequent(column: ColumnProfile) -> str:
-    most = max((count for _, count in column.frequent), default=1)
-    return "<br>".join(
-        f'<span class="bar" style="width:{round(BAR_WIDTH * count / most)}px"></span>{escape(f"{value!r:.40}")} '
-        f"<small>{count:,}</small>"
-        for value, count in column.frequent
-    )

@@ -107,6 +107,17 @@ def test_tune(run: Run) -> None:
     assert (code, printed) == (1, "") and errors.startswith("feedpipe: `cpus` must be > 0 but got: 0.0")
 
 
+def test_profile(run: Run) -> None:
+    Path("train_rows.py").write_text(
+        "import feedpipe as fp\nrows = fp.from_sequence([{'x': 1}, {'x': 1}, {'x': 4}])\n", encoding="utf-8"
+    )
+    code, printed, errors = run("profile", "train_rows:rows", "--html", "profile.html")
+    assert (code, errors) == (0, "")
+    assert printed.startswith("3 rows\ncolumn  type ")
+    assert "3 rows, 1 columns" in Path("profile.html").read_text(encoding="utf-8")
+    assert run("profile", "train_rows:rows", "--rows", "2")[1].startswith("2 rows\n")
+
+
 CHECKED = """
 import random
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from feedpipe.stats.cardinality import Cardinality as Cardinality
 from feedpipe.stats.statistics import MAX_POINTS as MAX_POINTS
 from feedpipe.stats.statistics import Moments as Moments
 from feedpipe.stats.statistics import QuantileSketch as QuantileSketch
