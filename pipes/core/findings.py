@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -37,7 +38,8 @@ class Finding(NamedTuple):
     def __str__(self) -> str:
         where = "" if self.where is None else f"{self.where}: "
         repair = self.repair.replace("\n", "\n      ")
-        return shown(f"{where}{self.severity}: {self.rule}\n  {self.text}\n  repair:\n      {repair}")
+        text = with_short_code(self.text)
+        return shown(f"{where}{self.severity}: {self.rule}\n  {text}\n  repair:\n      {repair}")
 
     def warn(self) -> None:
         """Warn of it at the user's line."""
@@ -46,6 +48,11 @@ class Finding(NamedTuple):
             warnings.warn(FoundWarning(self), stacklevel=2)
         else:
             warnings.warn_explicit(FoundWarning(self), None, where.file, where.line)
+
+
+def with_short_code(text: str) -> str:
+    """The text; what is between backticks and too long to read is cut."""
+    return re.sub(r"`([^`]{60})[^`]{20,}`", r"`\1...`", text)
 
 
 class FoundWarning(PlanWarning):

@@ -14,7 +14,7 @@ from ..pictures.values import ABOUT_PILLOW, NO_PILLOW, preview, text, thumbnail
 
 if TYPE_CHECKING:
     from ..stats.statistics import QuantileSketch
-    from .profile import ColumnProfile
+    from .column_profile import ColumnProfile
 
 BARS = 30
 """The bars of a histogram."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ..core.block import nbytes
 from ..core.checks import check_bytes, check_seconds
 from ..core.code import constructor_code
+from ..core.findings import with_short_code
 from ..core.graph import Node, names, node_code, walk
 from ..core.process import available_cpus, bytes_text, memory_budget
 from ..engine.stage import resolve
@@ -139,7 +140,7 @@ class _Search:
     def result(self) -> Tuning:
         view = RankView(self._run(InProcess(), self._pipe, 0.0).ranks[0])
         work = view.made_ns / 1e9
-        lines = [*self._introduction(view, work), "tried"]
+        lines = [*map(with_short_code, self._introduction(view, work)), "tried"]
         for service, concurrency in self._settings(view, work):
             if self._trials and time.monotonic() > self._end:
                 break
@@ -155,7 +156,7 @@ class _Search:
             best = next(trial for trial in self._trials if trial.seconds <= 1.1 * best.seconds)
         enough = bool(self._step) and best.waiting <= MIN_WAITING
         if self._step and not enough:
-            lines.append(self._missing(view, work))
+            lines.append(with_short_code(self._missing(view, work)))
         lines += self._code(best)
         prefetch = getattr(best.service, "prefetch", None)
         trials = tuple(self._trials)

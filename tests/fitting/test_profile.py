@@ -93,7 +93,7 @@ def test_rows_that_lack_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_many_distinct_values(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("feedpipe.fitting.profile.MAX_DISTINCT", 50)
+    monkeypatch.setattr("feedpipe.fitting.column_profile.MAX_DISTINCT", 50)
     monkeypatch.setattr(profiling, "CHUNK_ROWS", 10)
     profile = fp.profile(fp.from_table(dirty()))
     entry = profile["id"]

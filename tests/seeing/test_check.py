@@ -399,6 +399,11 @@ def test_arguments_and_a_pipe_without_a_plan() -> None:
         fp.read_lines("none.txt").check()
 
 
+def test_long_code_is_cut_in_print() -> None:
+    long = Finding("memory", "warning", None, f"`map({'x' * 300})` is long, `map(f)` is not", "pipe")
+    assert str(long).splitlines()[1] == f"  `map({'x' * 56}...` is long, `map(f)` is not"
+
+
 def test_a_finding_travels_with_its_warning() -> None:
     finding = Finding("memory", "warning", None, "text", ".shuffle(window=2)")
     with pytest.warns(PlanWarning, match="^text$") as caught:
