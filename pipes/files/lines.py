@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import codecs
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, repeat
+from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from ..core.block import Block
 from ..core.context import Context, NoWork
 from ..core.cursor import Cursor, Json
 from ..core.operator import Ahead, Columns, CursorOfInput, Order, StageView
-from ..core.rows import BlockRows, Indices, index_array, index_list
+from ..core.rows import BlockRows, Indices, index_list
 from ..core.skips import OnError
 from ..engine.ahead import REQUESTS, read_ahead
 from ..engine.calls import extend_until_error, map_until_error
@@ -183,12 +183,8 @@ class ParseBytes(CursorOfInput):
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         tasks = cast("list[OpenTask | None]", context.take_started(stage.name, indices))
-        missing = [number for number, task in enumerate(tasks) if task is None]
-        if len(missing) == len(tasks):
-            values: Sequence[object] = stage.input.rows(indices, context)
-        else:
-            others = iter(stage.input.rows(index_array(indices)[missing], context) if missing else ())
-            values = [next(others) if task is None else task.file for task in tasks]
+        begun = [task.file for task in tasks if task is not None]
+        values: Sequence[object] = begun if len(begun) == len(tasks) else stage.input.rows(indices, context)
         return list[object](self._read(stage, values, tasks, context))
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
@@ -196,7 +192,7 @@ class ParseBytes(CursorOfInput):
         parts = self._parts(stage, stage.input.blocks(at, context), context)
         with read_ahead(parts, lambda part, early: part[1] or NoWork(), lambda part: part[1] is not None) as started:
             for (block, task), _ in started:
-                reading = self._read(stage, block.rows, repeat(task), context)
+                reading = self._read(stage, block.rows, () if task is None else (task,), context)
                 start = 0
                 while start < len(block):
                     rows: list[object] = []
@@ -221,7 +217,7 @@ class ParseBytes(CursorOfInput):
                 yield block.slice(index, index + 1), OpenTask(check_file(stage, self.kind, value))
 
     def _read(
-        self, stage: StageView, values: Sequence[object], tasks: Iterable[OpenTask | None], context: Context
+        self, stage: StageView, values: Sequence[object], tasks: Sequence[OpenTask | None], context: Context
     ) -> Iterator[dict[str, object]]:
         files, failure = map_until_error(partial(check_file, stage, self.kind), values)
         try:

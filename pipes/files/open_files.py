@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import repeat
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast
 
 from ..core.block import Block
@@ -290,18 +289,18 @@ def _read_decompressed(stream: Stream, name: str) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def read_whole_files(
-    files: Sequence[File], tasks: Iterable[OpenTask | None] = repeat(None), *, threads: bool
-) -> Iterator[bytes]:
+def read_whole_files(files: Sequence[File], tasks: Sequence[OpenTask | None] = (), *, threads: bool) -> Iterator[bytes]:
     """Read each file, in order, as `read_whole` does.
 
     Args:
         files: to read. Remote ones are fetched several at a time.
-        tasks: those of files that were begun before their turn.
+        tasks: those of the files, if some were begun before their turn.
         threads: whether other threads may fetch.
     """
-    in_some_order = in_threads if threads and files and not files[0].is_local() else in_turn
-    return in_some_order(lambda item: read_whole(*item), zip(files, tasks, strict=False))
+    map_files = in_threads if threads and files and not files[0].is_local() else in_turn
+    if not any(tasks):
+        return map_files(read_whole, files)
+    return map_files(lambda item: read_whole(*item), zip(files, tasks, strict=False))
 
 
 def listed_files(listing: Listing, filesystem: object, cache: FileCache | None = None) -> list[File]:
