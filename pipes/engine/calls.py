@@ -221,8 +221,9 @@ class PendingCall:
         if self.is_running or (self.is_done() and not self.is_cancelled):
             return
         self.is_cancelled = True
-        if self.stop is not None:
-            self.stop()
+        stop, self.stop = self.stop, None  # it refers to this call
+        if stop is not None:
+            stop()
         self._release()
 
     def start(self) -> bool:

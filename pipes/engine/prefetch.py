@@ -76,6 +76,8 @@ class _Queue:
                         end = _Failed(RunEnded())
                         return
                     rows -= taken
+        except RunEnded:
+            end = _Failed(RunEnded())  # the frames of the other would keep this thread until a collection
         except BaseException as error:
             end = _Failed(error)
         finally:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from ..core.block import nbytes
 from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
-from ..core.ending import ProcessResources
+from ..core.ending import ProcessResources, RunEnded
 from ..core.process import element_memory
 from ..core.times import Clock, consumer_clock, here, thread_of_worker, worker_name
 from ..errors import LoaderError, WorkerError
@@ -210,6 +210,8 @@ class ThreadsRun:
                 if not self._put(worker, item, clock):
                     return
                 del item  # the consumer has it
+        except RunEnded:
+            self._put(worker, RunEnded(), clock)  # the frames of the other would keep this thread until a collection
         except BaseException as error:
             self._put(worker, error, clock)
         finally:

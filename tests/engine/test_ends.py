@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -118,6 +120,25 @@ def test_a_run_that_is_dropped_ends(service: str, kind: str) -> None:
     end_dropped()
     assert ledger.begun == ledger.ended
     assert not left_running(before)
+
+
+@pytest.mark.parametrize("kind", ["plain", "prefetch", "calls", "async"])
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_run_that_is_left_leaves_no_thread_to_the_garbage_collector(service: str, kind: str) -> None:
+    """Python drops a KeyboardInterrupt that comes while a collection frees a thread, which runs code of Python."""
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        for count in (1, 5, 20):
+            with fp.Loader(chain(kind, Ledger(), POLICIES["skip"]), SERVICES[service](), shards=3) as loader:
+                assert sum(1 for _ in itertools.islice(loader, count)) == count
+        gc.collect()
+        assert not [thread for thread in gc.garbage if isinstance(thread, threading.Thread)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 @pytest.mark.parametrize("kind", ["plain", "prefetch", "calls", "async"])
