@@ -141,7 +141,8 @@ class ReadImages(Source):
         if self.concurrency == 1:
             return (None if file.is_local() else OpenTask(file) for file in files)
         submit = self._pool(stage, context).submit
-        return (submit(images.decode_array, data, self.mode) for data in read_whole_files(files, threads=True))
+        form = images.ImageForm(self.mode)
+        return (submit(images.decode_array, data, form) for data in read_whole_files(files, threads=True))
 
     def _pool(self, stage: StageView, context: Context) -> CallPool:
         return shared_call_pool(stage.name, images.decode_array, self.concurrency, context)
@@ -182,7 +183,7 @@ class ReadImages(Source):
         opened = cast("list[OpenTask | None]", context.take_started(stage.name, indices))
         for data in read_whole_files(files, opened, threads=context.process.threads):
             try:
-                yield images.decode_array(data, mode=self.mode), None
+                yield images.decode_array(data, images.ImageForm(self.mode)), None
             except Exception as error:
                 yield None, error
 

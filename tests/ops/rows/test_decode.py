@@ -31,7 +31,7 @@ def saved(array: object) -> bytes:
 
 
 def decoded(**row):
-    options = {name: row.pop(name) for name in ("images", "mode", "decoders") if name in row}
+    options = {name: row.pop(name) for name in ("images", "mode", "decoders", "resize", "fast") if name in row}
     return fp.from_sequence([row]).decode(**options)[0]
 
 
@@ -198,3 +198,90 @@ def test_arguments():
         rows.decode(decoders={"jpg": 3})
     with pytest.raises(fp.RowError, match="rows must be dicts that hold bytes"):
         list(fp.from_sequence([b"a"]).decode())
+
+
+def smooth(width: int, height: int) -> PIL.Image.Image:
+    """A picture without edges, whose pixels hardly depend on how it is made smaller."""
+    coarse = np.random.default_rng(1).integers(0, 256, (4, 5, 3), np.uint8)
+    return PIL.Image.fromarray(coarse).resize((width, height), PIL.Image.Resampling.BICUBIC)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize(
+    ("width", "height", "resize", "shape"),
+    [
+        (400, 300, (60, 80), (60, 80, 3)),
+        (400, 300, 90, (90, 120, 3)),
+        (300, 401, 100, (133, 100, 3)),
+        (64, 48, [96, 128], (96, 128, 3)),
+        (64, 48, (48, 64), (48, 64, 3)),
+        (1600, 30, 15, (15, 800, 3)),
+    ],
+)
+def test_resize(width, height, resize, shape, fast):
+    image = smooth(width, height)
+    expected = np.asarray(image.resize((shape[1], shape[0]), PIL.Image.Resampling.BILINEAR)).astype(int)
+    row = decoded(png=encoded("PNG", image), jpg=encoded("JPEG", image, quality=98), resize=resize, fast=fast)
+    assert (row["png"] == expected).all()
+    assert row["jpg"].shape == shape
+    assert np.abs(row["jpg"] - expected).mean() < 2
+
+
+def test_without_fast_a_jpeg_is_resized_after_it_is_decoded():
+    data = encoded("JPEG", smooth(640, 480))
+    whole = PIL.Image.fromarray(decoded(jpg=data)["jpg"]).resize((64, 48), PIL.Image.Resampling.BILINEAR)
+    exact, fast = (decoded(jpg=data, resize=(48, 64), fast=each)["jpg"] for each in (False, True))
+    assert (exact == np.asarray(whole)).all() and (fast != exact).any()
+
+
+@pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1), ("RGBA", 4)])
+@pytest.mark.parametrize("stored", ["RGB", "L", "CMYK"])
+def test_fast_in_each_mode(mode, channels, stored):
+    data = encoded("JPEG", smooth(320, 240).convert(stored))
+    exact, fast = (decoded(jpg=data, mode=mode, resize=30, fast=each)["jpg"].astype(int) for each in (False, True))
+    assert fast.shape == (30, 40, channels)
+    assert np.abs(fast - exact).mean() < 3
+
+
+def test_fast_leaves_out_what_a_smaller_image_does_not_need(monkeypatch):
+    sizes = []
+    load = PIL.Image.Image.convert
+    monkeypatch.setattr(PIL.Image.Image, "convert", lambda image, mode: sizes.append(image.size) or load(image, mode))
+    for resize, fast in ((100, False), (100, True), (150, True), (50, True), (201, True)):
+        decoded(jpg=encoded("JPEG", PIL.Image.new("RGB", (800, 400))), resize=resize, fast=fast)
+    assert sizes == [(800, 400), (200, 100), (400, 200), (100, 50), (800, 400)]
+
+
+def test_a_large_image_is_refused_however_small_it_becomes(monkeypatch):
+    data = encoded("JPEG", smooth(320, 240))
+    monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 320 * 240 - 1)
+    with pytest.raises(fp.errors.RowError, match="76800 pixels"):
+        decoded(jpg=data, resize=8, fast=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"resize": 0}, ArgumentError, "`resize` must be >= 1 but got: 0"),
+        ({"resize": (3, 0)}, ArgumentError, r"`resize\[1\]` must be >= 1 but got: 0"),
+        (
+            {"resize": (3,)},
+            ArgumentTypeError,
+            r"`resize` must be an int, or a pair of height and width, but got: \(3,\)",
+        ),
+        ({"resize": "3"}, ArgumentTypeError, "`resize` must be an int, or a pair of height and width, but got: '3'"),
+        ({"fast": True}, ArgumentError, "`fast` needs `resize`, the size at which a JPEG is decoded"),
+        ({"fast": 1, "resize": 3}, ArgumentTypeError, "`fast` must be"),
+    ],
+)
+def test_arguments_of_resize(options, kind, message):
+    with pytest.raises(kind, match=message):
+        fp.from_sequence([{"jpg": b""}]).decode(**options)
+
+
+def test_resize_is_a_part_of_a_state():
+    pipe = fp.from_sequence([{"jpg": b""}]).decode(resize=(3, 4), fast=True)
+    assert "decode(resize=(3, 4), fast=True)" in str(pipe)
+    state = fp.Loader(pipe).state_dict()
+    with pytest.raises(fp.errors.StateError, match="fast=True"):
+        fp.Loader(fp.from_sequence([{"jpg": b""}]).decode(resize=(3, 4))).load_state_dict(state)
