@@ -21,7 +21,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "collate": ("collate_fn", "default_collate", "tensors"),
     "drop_null": ("dropna",),
     "fill_null": ("missing values", "fillna", "NaN"),
-    "from_dataset": ("map-style dataset", "load_dataset"),
+    "from_dataset": ("Hugging Face", "map-style dataset", "load_dataset"),
     "map": ("num_parallel_calls", "transform", "augment"),
     "mix": ("interleave_datasets", "sample_from_datasets", "weighted sampler"),
     "pad_batch": ("padding", "pad_sequence", "padded_batch"),
