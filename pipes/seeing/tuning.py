@@ -136,6 +136,7 @@ class _Search:
         self._shards = None if plan.indexed else plan.shards
         self._element_bytes = 0
         self._trials: list[Trial] = []
+        self._in_time = True
 
     def result(self) -> Tuning:
         view = RankView(self._run(InProcess(), self._pipe, 0.0).ranks[0])
@@ -143,6 +144,7 @@ class _Search:
         lines = [*map(with_short_code, self._introduction(view, work)), "tried"]
         for service, concurrency in self._settings(view, work):
             if self._trials and time.monotonic() > self._end:
+                self._in_time = False
                 break
             trial = self._tried(service, concurrency)
             self._trials.append(trial)
@@ -256,6 +258,8 @@ class _Search:
             return f"missing: about {lanes} CPUs, and there are {self._cpus}; or {_faster(top)}"
         if lanes > most:
             return f"missing: memory for the elements of {lanes} workers; smaller batches or dtypes need less"
+        if not self._in_time:
+            return f"missing: time for more trials, a larger `timeout`; or {_faster(top)}"
         return f"missing: a faster pipe, because more workers do not help; {_faster(top)}"
 
     def _code(self, best: Trial) -> list[str]:
