@@ -51,7 +51,8 @@ def divide(weights: Numbers, shards: int, *, any_order: bool, near: int) -> Piec
     count = len(weights)
     if not count or (weights == weights[0]).all():
         return _equal(count, shards, near)
-    weights = weights >> max(0, int(weights.sum()).bit_length() - MAX_WEIGHT_BITS)
+    if (excess := int(weights.sum()).bit_length() - MAX_WEIGHT_BITS) > 0:
+        weights = weights >> excess
     mean = max(1, int(weights.sum()) // shards)
     slots = np.clip(-(-weights * SLOTS_PER_SHARE // mean), 1, MAX_SLOTS)
     if not any_order and int(weights.max()) <= mean:
@@ -59,6 +60,7 @@ def divide(weights: Numbers, shards: int, *, any_order: bool, near: int) -> Piec
     borders = np.arange(shards + 1) * int(weights.sum()) // shards
     spans, *parts = _divide_at(weights, slots, borders, mean // near)
     owners = _owners(shards)[spans]
+    del spans, slots  # there may be a million units
     return _table(shards, 0, owners, *parts, by_place=not any_order)
 
 
@@ -98,13 +100,13 @@ class Pieces(NamedTuple):
 
     def rows(self, rows: Numbers) -> Numbers:
         """The number of rows of each piece of the table."""
-        units, width = rows[self.places], self.stop - self.first
-        turns, rest = np.divmod(units, self.slots)
+        output: Numbers = rows[self.places]
         cut = np.flatnonzero(self.slots > 1)  # in a whole unit, each turn is complete
-        slots, rest, first, stop = self.slots[cut], rest[cut], self.first[cut], self.stop[cut]
-        last = np.zeros_like(units)
-        last[cut] = _rows_in_slots(slots, rest, stop) - _rows_in_slots(slots, rest, first)
-        output: Numbers = turns * width + last
+        slots, first, stop = self.slots[cut], self.first[cut], self.stop[cut]
+        rest = output[cut] % slots
+        output //= self.slots
+        output *= self.stop - self.first
+        output[cut] += _rows_in_slots(slots, rest, stop) - _rows_in_slots(slots, rest, first)
         return output
 
     def by_line(self, of_units: Numbers, of_pieces: Numbers) -> Numbers:
@@ -235,25 +237,31 @@ def _table(
     *,
     by_place: bool,
 ) -> Pieces:
-    """The pieces by shard. In any order, shared units come first: all shards then read them at the same time."""
-    slots, first, stop = _reduced(places, slots, first, stop)
+    """The pieces by shard. In any order, shared units come first: all shards then read them at the same time.
+
+    The arrays of the pieces are changed.
+    """
+    _reduce(places, slots, first, stop)
     order = np.lexsort((places, owners) if by_place else (places, slots == 1, owners))
     starts = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=shards))])
-    return Pieces(shards, rounds, starts, places[order], slots[order], first[order], stop[order])
+    for column in (places, slots, first, stop):
+        column[:] = column[order]
+    return Pieces(shards, rounds, starts, places, slots, first, stop)
 
 
-def _reduced(places: Numbers, slots: Numbers, first: Numbers, stop: Numbers) -> tuple[Numbers, Numbers, Numbers]:
-    """The same parts of the units in the fewest slots; a whole unit is slot 0 of 1."""
+def _reduce(places: Numbers, slots: Numbers, first: Numbers, stop: Numbers) -> None:
+    """Change parts of units to the same ones in the fewest slots; a whole unit is slot 0 of 1."""
     cut = np.flatnonzero((first > 0) | (stop < slots))  # few of many
-    steps, begins, ends = np.ones_like(slots), np.zeros_like(first), np.ones_like(stop)
+    parts = [column[cut] for column in (slots, first, stop)]
+    for column, whole in ((slots, 1), (first, 0), (stop, 1)):
+        column.fill(whole)
     if len(cut):
         order = np.argsort(places[cut], kind="stable")
         starts = np.flatnonzero(np.diff(places[cut][order], prepend=-1))
-        divisors = np.gcd.reduceat(np.gcd(np.gcd(slots[cut], first[cut]), stop[cut])[order], starts)
+        divisors = np.gcd.reduceat(np.gcd.reduce(parts)[order], starts)
         divisor = np.empty_like(cut)
         divisor[order] = np.repeat(divisors, np.diff(starts, append=len(cut)))
-        steps[cut], begins[cut], ends[cut] = slots[cut] // divisor, first[cut] // divisor, stop[cut] // divisor
-    return steps, begins, ends
+        slots[cut], first[cut], stop[cut] = (part // divisor for part in parts)
 
 
 def _rows_in_slots(slots: Numbers, rows: Numbers, stop: Numbers) -> Numbers:

@@ -99,7 +99,7 @@ class Version:
 
     @staticmethod
     def begun(
-        number: int, call: str, selected: str, root: str, kind: str, listing: str, statistics: tuple[str, ...]
+        number: int, call: str, selected: str, root: str, kind: str, listing: str, statistics: tuple[str, ...] = ()
     ) -> Version:
         """A version without what follows from its blocks."""
         values: dict[str, Any] = {"number": number, "parent": number - 1 or None, "made_by": "index", "call": call}
