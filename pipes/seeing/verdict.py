@@ -264,10 +264,13 @@ class RankView:
                 work[of] = work[of].plus(own)
         return self._attributed(work, known)
 
+    def threads_of_calls(self, operator: str) -> list[Table]:
+        """The threads, in each process, that make the calls of an operator."""
+        return [table for table in self.seen.tables if ("operator", operator) in table.slots and not table.blocks]
+
     def _cpu_of_calls(self, operator: str) -> float:
         """The part of their time for which the calls of an operator, in threads of their own, had a CPU."""
-        pools = [table for table in self.seen.tables if not table.blocks]
-        calls = [table.slots.get(("operator", operator), SlotTimes()) for table in pools]
+        calls = [table.slots["operator", operator] for table in self.threads_of_calls(operator)]
         return min(1.0, sum(slot.cpu_ns for slot in calls) / max(1, sum(slot.measured_ns for slot in calls)))
 
     def _attributed(self, work: Mapping[str, OperatorWork], known: set[str]) -> dict[str, OperatorWork]:
@@ -299,16 +302,23 @@ class RankView:
         return operator, own, own.total / total
 
     @cached_property
+    def _observed(self) -> list[Table]:
+        """The threads that hold the others back: if they wait for calls, those that make them."""
+        top = self.top
+        calls = self.threads_of_calls(top[0].name) if top is not None and top[1].calls > top[1].own else []
+        return [table for table in calls or self.limiting if table.observed_ns]
+
+    @cached_property
     def delayed(self) -> float:
         """The part of their work for which threads waited for a CPU."""
-        observed = [table for table in self.limiting if table.observed_ns]
+        observed = self._observed
         busy = sum(table.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
         return min(1.0, sum(table.delayed_ns for table in observed) / busy) if busy else 0.0
 
     @cached_property
     def on_cpu(self) -> float:
         """The part of their work for which threads had a CPU."""
-        observed = [table for table in self.limiting if table.observed_ns]
+        observed = self._observed
         busy = sum(table.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
         return min(1.0, sum(table.cpu_ns for table in observed) / busy) if busy else 0.0
 
@@ -532,6 +542,8 @@ def _transport(view: RankView, operator: KnownOperator, own: OperatorWork, share
 
 
 def _gil(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
+    if own.calls > own.own:
+        return _gil_of_calls(view, operator, own, share)
     workers = view.workers
     if not view.seen.in_threads or len(workers) < 2 or view.lacks_cpus:
         return None
@@ -542,6 +554,23 @@ def _gil(view: RankView, operator: KnownOperator, own: OperatorWork, share: floa
         "gil",
         f"{operator} holds the GIL, so {len(workers)} threads work like one",
         f"use `fp.MultiProcess({len(workers)})`",
+        operator,
+        share,
+    )
+
+
+def _gil_of_calls(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
+    pools = [table for table in view.threads_of_calls(operator.name) if table.observed_ns]
+    if not pools or view.lacks_cpus or own.cpu_share < 0.05:
+        return None
+    for table in pools:
+        cores = table.threads * table.cpu_ns / table.observed_ns
+        if table.threads < 2 or busy_ns(table) < 0.6 * table.wall_ns or not 0.8 <= cores <= 1.3:
+            return None
+    return _Cause(
+        "gil",
+        f"{operator} holds the GIL, so its {max(table.threads for table in pools)} calls at a time work like one",
+        f"use `fp.MultiProcess({max(2, view.seen.workers)})`, and fewer calls at a time",
         operator,
         share,
     )

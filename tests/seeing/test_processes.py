@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 
-from ..support.core import Table, times
+from ..support.core import SlotTimes, Table, times
 from ..support.examples import examples
 from ..support.seeing import Report
 
@@ -156,6 +156,31 @@ def test_a_control_group_that_is_stopped_is_named(monkeypatch: pytest.MonkeyPatc
     found = stopped.bottleneck
     assert found is not None and (found.kind, found.operator[-6:]) == ("cpus", ".slow)")
     assert found.repair.startswith("raise its limit of CPUs")
+
+
+def test_calls_that_hold_the_gil_are_no_reason_for_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = fp.Loader(fp.from_sequence(range(100)).map(nothing, concurrency=3).batch(2))
+    assert len(list(loader)) == 50
+    (rank,) = loader.report().ranks
+    second = 10**9
+    calls = SlotTimes(ns=12 * second, cpu_ns=4 * second, measured_ns=12 * second)
+    (pool,) = [table for table in rank.tables if table.thread == "calls of map-1"]
+    pool = pool._replace(threads=3, wall_ns=12 * second, slots={("operator", "map-1"): calls}, delayed_ns=0)
+    (consumer,) = [table for table in rank.tables if table.thread == "consumer"]
+    waits = {("loop", ""): SlotTimes(ns=second), ("calls", "map-1"): SlotTimes(ns=3 * second)}
+    consumer = consumer._replace(wall_ns=4 * second, slots=waits)
+
+    def found(cpu: int, delayed: int) -> tuple[str, str]:
+        seen = pool._replace(observed_ns=12 * second, cpu_ns=cpu, delayed_ns=delayed)
+        report = Report([rank._replace(tables=[consumer, seen])])
+        assert report.bottleneck is not None, report.verdict
+        return report.bottleneck.kind, report.verdict
+
+    assert found(4 * second, 0)[0] == "gil"
+    assert "holds the GIL, so its 3 calls at a time work like one" in found(4 * second, 0)[1]
+    assert found(2 * second, 7 * second)[0] == "cpus"
+    kind, verdict = found(second // 2, 0)
+    assert kind == "operator" and "concurrency=" in verdict
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -60,6 +60,7 @@ from feedpipe.core.times import Clock as Clock
 from feedpipe.core.times import EpochTimes as EpochTimes
 from feedpipe.core.times import LoaderTimes as LoaderTimes
 from feedpipe.core.times import RunTimes as RunTimes
+from feedpipe.core.times import SlotTimes as SlotTimes
 from feedpipe.core.times import State as State
 from feedpipe.core.times import StepTimes as StepTimes
 from feedpipe.core.times import Table as Table
