@@ -19,7 +19,6 @@ from ..ops._shared import as_rows
 from ..pipe import Pipe
 from .column_profile import ColumnOutline, ColumnProfile, copies_of
 from .fit import PARTS, check_ends
-from .profile_page import profile_fragment, profile_page
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,9 +155,13 @@ class Profile(Mapping[str, ColumnProfile]):
         Each column has a histogram of its numbers or of the lengths of its texts and lists, bars of its most frequent
         values, thumbnails of its images, and remarks. A notebook shows the same.
         """
+        from .profile_page import profile_page
+
         Path(path).write_text(profile_page(list(self._columns.values()), self.rows), encoding="utf-8")
 
     def _repr_html_(self) -> str:
+        from .profile_page import profile_fragment
+
         return profile_fragment(list(self._columns.values()), self.rows)
 
     def __repr__(self) -> str:
