@@ -33,7 +33,18 @@ SIDEBAR: Mapping[str, tuple[str, ...]] = {
     "Guides: training": tuple(
         f"guides/{page}"
         for page in (
-            *("check", "slow", "pictures", "how-fast", "epochs", "resume", "refused-states", "workers", "services"),
+            *(
+                "check",
+                "slow",
+                "tune",
+                "pictures",
+                "how-fast",
+                "epochs",
+                "resume",
+                "refused-states",
+                "workers",
+                "services",
+            ),
             *("ranks", "ranks-streams", "ranks-files", "ranks-resume", "trainers", "dataloader", "ray"),
         )
     ),

@@ -39,7 +39,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 # The other public names, by page: its title, and the names in `feedpipe`, or in a module of it.
 GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "pipe": ("Pipe", ("Pipe",)),
-    "loader": ("Loader", ("Loader", "progress", "gather_report", "gather_state", "replay")),
+    "loader": ("Loader", ("Loader", "progress", "tune", "gather_report", "gather_state", "replay")),
     "services": ("Services", ("InProcess", "Threads", "MultiProcess", "Ray")),
     "rows": ("Rows, files and failures", ("Rows", "Parts", "File", "FileCache", "index", "Quarantine", "Retry")),
     "statistics": (

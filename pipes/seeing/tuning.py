@@ -61,8 +61,8 @@ def tune(
     Example:
         >>> import feedpipe as fp
         >>> tuning = fp.tune(fp.from_sequence(range(1000)).map(abs).batch(10), step_seconds=0.01, timeout=1)
-        >>> tuning.service, tuning.shards, tuning.concurrency
-        (InProcess(), None, {})
+        >>> tuning.enough, tuning.shards, tuning.concurrency
+        (True, None, {})
         >>> print(str(tuning).splitlines()[-1])
         fp.Loader(pipe, fp.InProcess())
     """
