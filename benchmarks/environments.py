@@ -36,6 +36,7 @@ PINS: dict[str, tuple[str, ...]] = {
     "webdataset": (*_TORCH, "webdataset==1.0.2", _PILLOW),
     "datasets": (*_TORCH, "datasets==5.2.0", "pyarrow==26.0.1"),
     "grain": ("grain==0.2.18", "numpy==2.4.6", _PILLOW),
+    "grain-torch": (*_TORCH, "grain==0.2.18"),
     "spdl": (*_TORCH, "spdl-core==0.8.0", _PILLOW),
     "s3fs": ("s3fs==2026.9.0",),
     "sql": (*_TORCH, "connectorx==0.4.6", "psycopg[binary]==3.3.9", "pandas==3.1.1", "pyarrow==26.0.1"),

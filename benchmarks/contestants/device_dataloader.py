@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from .device_tasks import BATCH, Dataset, described, timed
+from .device_tasks import BATCH, Dataset, described, one_ahead, timed
 
 
 def _epochs(device: str, workers: int) -> Iterator[Iterable[torch.Tensor]]:
@@ -17,16 +17,7 @@ def _epochs(device: str, workers: int) -> Iterator[Iterable[torch.Tensor]]:
     dataset: Any = Dataset()
     loader = DataLoader(dataset, BATCH, num_workers=workers, pin_memory=pin, persistent_workers=workers > 0)
     while True:
-        yield _ahead(loader, device)
-
-
-def _ahead(loader: Iterable[torch.Tensor], device: str) -> Iterator[torch.Tensor]:
-    batches = (batch.to(device, non_blocking=True) for batch in loader)
-    ready = next(batches)
-    for following in batches:
-        yield ready
-        ready = following
-    yield ready
+        yield one_ahead(loader, device)
 
 
 def measure(work: str, device: str, workers: int, seconds: float) -> Any:

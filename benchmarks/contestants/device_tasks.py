@@ -1,7 +1,8 @@
 """Images of 3 x 224 x 224 bytes in batches of 256, from the host to a device, and what a training step does with them.
 
-The images lie in memory, so the loaders have nothing to do but to batch, to bring and to copy. `train` is a step of a
-small vision transformer (patches of 16, width 384, 6 layers); `transfer` only makes floats of the bytes.
+The images lie in memory, so the loaders have nothing to do but to batch, to bring and to copy. `transformer` is a step
+of a small vision transformer (patches of 16, width 384, 6 layers), `resnet` one of ResNet-50 (He et al., "Deep Residual
+Learning for Image Recognition", 2016); `transfer` only makes floats of the bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-BATCH = 256
+BATCH = 256 if torch.cuda.is_available() else 16  # `--quick` runs on the CPU
 SHAPE = (3, 224, 224)
 IMAGES = 4 * BATCH
 _PATCH, _WIDTH, _LAYERS = 16, 384, 6
@@ -51,13 +52,53 @@ class Transformer(torch.nn.Module):
         return out
 
 
+class Bottleneck(torch.nn.Module):
+    """Three convolutions beside a way around them."""
+
+    def __init__(self, inputs: int, width: int, stride: int) -> None:
+        super().__init__()
+        sizes = ((inputs, width, 1, 1), (width, width, 3, stride), (width, 4 * width, 1, 1))
+        self.convolutions = torch.nn.Sequential(
+            *_convolution(*sizes[0]),
+            torch.nn.ReLU(),
+            *_convolution(*sizes[1]),
+            torch.nn.ReLU(),
+            *_convolution(*sizes[2]),
+        )
+        same = inputs == 4 * width and stride == 1
+        self.around = torch.nn.Sequential(*(() if same else _convolution(inputs, 4 * width, 1, stride)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.convolutions(x) + self.around(x))
+
+
+def _convolution(inputs: int, outputs: int, size: int, stride: int) -> tuple[torch.nn.Module, ...]:
+    convolution = torch.nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
+    return convolution, torch.nn.BatchNorm2d(outputs)
+
+
+def resnet50() -> torch.nn.Module:
+    layers: list[torch.nn.Module] = [*_convolution(3, 64, 7, 2), torch.nn.ReLU(), torch.nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for width, count in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for number in range(count):
+            layers.append(Bottleneck(inputs, width, 2 if number == 0 and width > 64 else 1))
+            inputs = 4 * width
+    return torch.nn.Sequential(
+        *layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(inputs, 1000)
+    )
+
+
+MODELS: dict[str, Callable[[], torch.nn.Module]] = {"transformer": Transformer, "resnet": resnet50}
+
+
 def step(work: str, device: str) -> Callable[[torch.Tensor], object]:
     def floats(batch: torch.Tensor) -> torch.Tensor:
         return batch.float().sub_(127.5).div_(127.5)
 
     if work == "transfer":
         return floats
-    model = Transformer().to(device)
+    model = MODELS[work]().to(device)
     optimizer = torch.optim.SGD(model.parameters(), 1e-3)
 
     def train(batch: torch.Tensor) -> object:
@@ -69,6 +110,16 @@ def step(work: str, device: str) -> Callable[[torch.Tensor], object]:
         return loss.detach()
 
     return train
+
+
+def one_ahead(batches: Iterable[torch.Tensor], device: str) -> Iterator[torch.Tensor]:
+    """The batches on the device; the copy of the next one has begun before one is given."""
+    copies = (batch.to(device, non_blocking=True) for batch in batches)
+    ready = next(copies)
+    for following in copies:
+        yield ready
+        ready = following
+    yield ready
 
 
 def timed(epochs: Callable[[str], Iterator[Iterable[torch.Tensor]]], work: str, device: str, seconds: float) -> Any:

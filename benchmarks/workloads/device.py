@@ -10,9 +10,11 @@ from ..model import Column, Contestant, Results, Verdict, Workload
 LIMIT = "copies from pinned memory, by hand"
 SHARE = 0.95
 WAITING = 0.01
+WORKS = ("transfer", "transformer", "resnet")
 
 _OURS = "device_feedpipe:measure"
 _TORCH = "device_dataloader:measure"
+_GRAIN = "device_grain:measure"
 
 
 def _name(who: str, work: str, workers: int) -> str:
@@ -22,12 +24,13 @@ def _name(who: str, work: str, workers: int) -> str:
 CONTESTANTS = (
     *(
         Contestant(_name("feedpipe", work, n), _OURS, arguments={"work": work, "workers": n}, ours=True)
-        for work in ("transfer", "train")
+        for work in WORKS
         for n in (0, 4)
     ),
+    *(Contestant(_name("torch DataLoader", work, 4), _TORCH, arguments={"work": work, "workers": 4}) for work in WORKS),
     *(
-        Contestant(_name("torch DataLoader", work, 4), _TORCH, arguments={"work": work, "workers": 4})
-        for work in ("transfer", "train")
+        Contestant(_name("Grain 0.2", work, 4), _GRAIN, "grain-torch", arguments={"work": work, "workers": 4})
+        for work in WORKS
     ),
     Contestant(LIMIT, "device_copy:measure", arguments={"work": "transfer"}),
 )
@@ -45,16 +48,17 @@ def _judge(results: Results) -> list[Verdict]:
     if results.have(ours, LIMIT):
         shares = results.round_ratios(LIMIT, ours)
         verdicts.append(Verdict.at_least(SHARE, f"{ours}: at least {SHARE} of the pinned copy", shares))
-    ours = _name("feedpipe", "train", 4)
-    if results.have(ours):
-        waiting = [each["waiting"] for each in results.summaries[ours].figures]
-        verdicts.append(Verdict.at_most(WAITING, f"{ours}: waits at most {WAITING:.0%} of the time", waiting))
+    for work in WORKS[1:]:
+        ours = _name("feedpipe", work, 4)
+        if results.have(ours):
+            waiting = [each["waiting"] for each in results.summaries[ours].figures]
+            verdicts.append(Verdict.at_most(WAITING, f"{ours}: waits at most {WAITING:.0%} of the time", waiting))
     return verdicts
 
 
 WORKLOAD = Workload(
     name="device",
-    title="batches of 256x3x224x224 bytes to normalised floats on a GPU, and a step of a small vision transformer",
+    title="batches of 256x3x224x224 bytes to normalised floats on a GPU, and training steps",
     contestants=CONTESTANTS,
     columns=(
         Column("ms a batch", lambda each: f"{each.median() * 1e3:.1f}"),
