@@ -329,6 +329,8 @@ _USELESS_DICTIONARY = 0.9
 """A dictionary with codes that takes this share of the values themselves is slow, and saves hardly any bytes."""
 _USELESS_COMPRESSION = 0.85
 _SLOW_CODECS = ("GZIP", "BROTLI")
+_ENDING_BYTES = 8
+"""The length of a footer and the magic number, which follow it."""
 _LEAST_JUDGED_BYTES = 2**16
 """The bytes of a row group that is not too small to matter."""
 
@@ -345,7 +347,9 @@ def slow_file(footer: ParquetFooter, columns: Sequence[str] | None = None) -> Sl
         columns: those that are read; None for all.
     """
     metadata = footer.metadata
-    if not metadata.num_row_groups:
+    # A footer with a signature has encrypted columns, and pyarrow ends the process if it is asked about one of these.
+    signed = metadata.serialized_size != footer.length - _ENDING_BYTES
+    if signed or not metadata.num_row_groups:
         return None
     selected = None if columns is None else frozenset(columns)
     group = metadata.row_group(0)
