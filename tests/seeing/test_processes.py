@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from math import isfinite
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -134,6 +134,35 @@ def test_of_a_service_without_counters_the_wait_is_known(monkeypatch: pytest.Mon
     assert report.verdict.startswith("The training loop waits 90% for data; nothing is known of what makes them")
     (table,) = tables_of(report)
     assert sum(slot.ns for slot in table.slots.values()) == table.wall_ns == 6_000_000_000 + 1_000_000
+
+
+def test_a_thread_that_does_not_end_is_seen_at_its_work() -> None:
+    stuck, free = Event(), Event()
+
+    def wait_at_5(number: int) -> int:
+        if number == 5:
+            stuck.set()
+            free.wait()
+        return number
+
+    loader = fp.Loader(fp.from_sequence(range(10)).map(wait_at_5), fp.Threads(1))
+    rows: list[int] = []
+    loop = Thread(target=lambda: rows.extend(loader))
+    loop.start()
+    stuck.wait()
+    try:
+        tables = {table.thread: table for table in tables_of(loader.report())}
+        for table in tables.values():
+            assert sum(slot.ns for slot in table.slots.values()) == table.wall_ns, table.thread
+        made = tables["worker 0"]
+        assert any(
+            state in ("operator", "engine") and slot.ns + slot.start_ns for (state, _), slot in made.slots.items()
+        )
+    finally:
+        free.set()
+        loop.join()
+    assert rows == list(range(10))
+    assert loader.report().steps == 9
 
 
 def test_a_control_group_that_is_stopped_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
