@@ -237,7 +237,7 @@ class Loader(Generic[T_co]):
             return 1.0
         schedule, place = self._schedule, self._place
         has_begun = current is not None and current.run.schedule is not None
-        return schedule.share(place, current.run.end if has_begun and current is not None else schedule.end(place))
+        return schedule.fraction(place, current.run.end if has_begun and current is not None else schedule.end(place))
 
     @property
     def valid(self) -> npt.NDArray[np.bool_] | None:

@@ -419,7 +419,7 @@ class Amount(NamedTuple):
     total: float
 
     @property
-    def share(self) -> float:
+    def fraction(self) -> float:
         """From 0 to 1; of nothing, all is read."""
         return min(1.0, self.done / self.total) if self.total > 0 else 1.0
 

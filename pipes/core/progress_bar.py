@@ -25,8 +25,8 @@ class ProgressBar:
         unit: what is counted.
         shown: False for no line; None for a line on terminals and in notebooks only.
         initial: the count at the beginning.
-        share: the part that is done, from 0 to 1, if `total` is None. The line then has an estimate of the total, with
-            "~". It is asked at each update.
+        fraction: the part that is done, from 0 to 1, if `total` is None. The line then has an estimate of the total,
+            with "~". It is asked at each update.
         notes: the last words of the line; asked at each update.
         delay: the seconds before the first line.
     """
@@ -39,12 +39,12 @@ class ProgressBar:
         unit: str = " rows",
         shown: bool | None = None,
         initial: int = 0,
-        share: Callable[[], float | None] | None = None,
+        fraction: Callable[[], float | None] | None = None,
         notes: Callable[[], str] | None = None,
         delay: float = 0.0,
     ) -> None:
         is_live = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
-        self._share = share if total is None else None
+        self._fraction = fraction if total is None else None
         self._notes = notes
         self._count = initial
         self._seconds = SECONDS if is_live else SECONDS_OF_LOG
@@ -74,7 +74,7 @@ class ProgressBar:
         self._count += count
         if self._bar is None or time.perf_counter() < self._due:
             return
-        if self._share is not None and (total := self._estimate()) is not None:
+        if self._fraction is not None and (total := self._estimate()) is not None:
             self._set_total(total, ESTIMATED)
         self._show()
         self._due = time.perf_counter() + self._seconds
@@ -83,7 +83,7 @@ class ProgressBar:
         """End the line; `complete` if the operation has come to its end."""
         if self._bar is None:
             return
-        if complete and self._share is not None:
+        if complete and self._fraction is not None:
             self._set_total(self._count, KNOWN)
         self._show()
         self._bar.close()
@@ -103,8 +103,8 @@ class ProgressBar:
         self._bar.update(self._count - self._bar.n)
 
     def _estimate(self) -> int | None:
-        share = None if self._share is None else self._share()
-        return max(self._count, round(self._count / share)) if share and self._count else None
+        fraction = None if self._fraction is None else self._fraction()
+        return max(self._count, round(self._count / fraction)) if fraction and self._count else None
 
     def _set_total(self, total: int, form: str) -> None:
         self._bar.total = total

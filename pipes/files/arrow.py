@@ -23,7 +23,7 @@ from .arrow_ipc import ArrowFooter, ArrowHead, BatchHead, ipc_errors, open_strea
 from .by_position import IndexedFormat, ParseByPosition, RowTable, UnitsAt
 from .footers import CountedFormat, FileUnit, FileUnitReader
 from .open_files import OpenFileCache, OpenTask, check_fixed_order
-from .units import InputFiles, Piece, Place, Units, parse, row_origins
+from .units import InputFiles, Place, Section, Units, parse, row_origins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,15 +178,15 @@ class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
     def begin(self, unit: FileUnit, early: bool) -> _Opened:
         return OpenTask(unit.file, WHOLE if early else None) if unit.rows == UNKNOWN else self.files.task(unit)
 
-    def pieces(self, unit: FileUnit, opened: _Opened, place: Place) -> Iterator[Piece]:
+    def sections(self, unit: FileUnit, opened: _Opened, place: Place) -> Iterator[Section]:
         number, before = place
         if isinstance(opened, OpenTask):
             yield from self._of_stream(unit.file, opened, number, before)
             return
         batch = opened.result().read_batch(unit.number, unit.rows, unit.compressed)
-        yield self._piece(unit.file, batch.slice(before), unit.first + before, (0, before), None)
+        yield self._section(unit.file, batch.slice(before), unit.first + before, (0, before), None)
 
-    def _of_stream(self, file: File, opened: OpenTask, begin: int, before: int) -> Iterator[Piece]:
+    def _of_stream(self, file: File, opened: OpenTask, begin: int, before: int) -> Iterator[Section]:
         """Read the rows of a stream after the first `before` of batch `begin`."""
         from .arrow_file import validated
 
@@ -199,7 +199,7 @@ class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
                         types = self._form.require_fixed_schema(file.name).file_types
                         selected = validated(batch.select([name for name in types if name in batch.schema.names]))
                         at, end = (number, before), (number + 1, 0)
-                        yield self._piece(file, selected.slice(before), first + before, at, end)
+                        yield self._section(file, selected.slice(before), first + before, at, end)
                     if number >= begin:
                         before = 0
                     first += count
@@ -208,11 +208,11 @@ class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
             except ipc_errors() as error:
                 raise read_error(error, f"{file.name}, record batch {number + 1 if first else 0},") from error
 
-    def _piece(self, file: File, batch: pa.RecordBatch, first: int, at: Place, end: Place | None) -> Piece:
+    def _section(self, file: File, batch: pa.RecordBatch, first: int, at: Place, end: Place | None) -> Section:
         """The rows of a batch; `first` is the number of the first one in the file."""
         numbers = range(first, first + batch.num_rows)
         rows = self._form.to_rows(batch, file.path, numbers)
-        return Piece(rows, at, end, partial(row_origins, file.path, numbers))
+        return Section(rows, at, end, partial(row_origins, file.path, numbers))
 
 
 def _contents(head: ArrowHead, stream: Stream) -> FileContents:

@@ -26,7 +26,7 @@ from ..formats.protobuf import read_varint, write_varint
 from ..formats.streams import MAX_ROW_BYTES, ChunkSize, StreamWindow
 from .open_files import check_path_column
 from .ranges import ByteRange, RecordFormat
-from .units import Malformed, Piece, Place, byte_origins, parse
+from .units import Malformed, Place, Section, byte_origins, parse
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -111,7 +111,7 @@ class Avro(RecordFormat):
         first = next(iter(heads), None)
         return self if first is None else replace(self, schema=first[0], source=first[1])
 
-    def pieces(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Piece]:
+    def sections(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Section]:
         (offset, before), path = place, unit.file.path
         window = StreamWindow(stream, path)
         blocks = _BlockReader(window, path, unit.stop)
@@ -126,10 +126,10 @@ class Avro(RecordFormat):
                 before += len(rows) + (malformed is not None)
                 is_last = blocks.ended and not rest
                 origins = partial(_origins, path, group, len(rows))
-                yield Piece(rows, begin, None if is_last else (at, before), origins, malformed)
+                yield Section(rows, begin, None if is_last else (at, before), origins, malformed)
                 group = rest
             if error is not None:
-                yield Piece([], (at, before), (at, before), error=error)
+                yield Section([], (at, before), (at, before), error=error)
 
 
 def _origins(path: str, blocks: list[_Block], count: int) -> list[Origin]:

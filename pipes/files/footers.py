@@ -100,7 +100,7 @@ class CountedFormat(TableFormat, UnitFormat):
     def length(self, units: UnitTable) -> int | None:
         return units.rows()
 
-    def share_before(self, unit: FileUnit, place: Place) -> float:
+    def fraction_before(self, unit: FileUnit, place: Place) -> float:
         before: int = place[-1]
         return before / unit.rows if unit.rows > 0 else 0.0
 

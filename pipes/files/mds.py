@@ -41,7 +41,7 @@ from .by_position import (
     UnitsAt,
 )
 from .open_files import OpenTask, changed_error, check_fixed_order, check_path_column
-from .units import InputFiles, Malformed, Piece, Place, UnitReader, parse, row_origins
+from .units import InputFiles, Malformed, Place, Section, UnitReader, parse, row_origins
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -168,10 +168,10 @@ class _ShardFileReader(UnitReader[File, OpenTask]):
     def begin(self, unit: File, early: bool) -> OpenTask:
         return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
 
-    def pieces(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Piece]:
+    def sections(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Section]:
         (number,) = place
         with opened.result() as stream:
-            yield from MdsReader(stream, unit.path, self._form.extra(unit.path)).pieces(number)
+            yield from MdsReader(stream, unit.path, self._form.extra(unit.path)).sections(number)
 
 
 class _SampleRows(RecordRows):
@@ -260,7 +260,7 @@ class MdsReader:
         self._parser = MdsParser(description, name, extra)
         self._window.advance(int(self._offsets[0]))
 
-    def pieces(self, first: int) -> Iterator[Piece]:
+    def sections(self, first: int) -> Iterator[Section]:
         """Read the samples from number `first` on. If the shard fails, the samples before come first."""
         count, size = len(self._offsets) - 1, ChunkSize()
         while first < count:
@@ -269,13 +269,13 @@ class MdsReader:
             stop = min(max(stop, first + 1), count)
             self._window.advance(begin)
             self._window.fill(int(self._offsets[stop]) - begin)
-            piece = self._decode(first, stop, begin)
-            yield piece
-            if piece.error is not None:
+            section = self._decode(first, stop, begin)
+            yield section
+            if section.error is not None:
                 return
-            first += len(piece.rows) + (piece.malformed is not None)
+            first += len(section.rows) + (section.malformed is not None)
 
-    def _decode(self, first: int, stop: int, begin: int) -> Piece:
+    def _decode(self, first: int, stop: int, begin: int) -> Section:
         """Decode the samples from number `first` up to `stop`, or up to the first that is malformed."""
         data, rows = self._window.data, list[object]()
         malformed: Malformed | None = None
@@ -298,7 +298,7 @@ class MdsReader:
         after = first + len(rows) + (malformed is not None)
         is_last = error is None and after == len(self._offsets) - 1
         origins = partial(row_origins, self._name, range(first, first + len(rows)))
-        return Piece(rows, (first,), None if is_last else (after,), origins, malformed, error)
+        return Section(rows, (first,), None if is_last else (after,), origins, malformed, error)
 
 
 class MdsParser:

@@ -21,7 +21,7 @@ from ..storage.file_units import FileContents
 from ..storage.tasks import Task
 from .footers import CountedFormat, FileUnit, FileUnitReader
 from .open_files import changed_error
-from .units import Piece, Place, parse, row_origins
+from .units import Place, Section, parse, row_origins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,7 +129,7 @@ class _StripeReader(FileUnitReader[Task["OrcFile"], "OrcFile"]):
     def begin(self, unit: FileUnit, early: bool) -> Task[OrcFile]:
         return self.files.task(unit)
 
-    def pieces(self, unit: FileUnit, opened: Task[OrcFile], place: Place) -> Iterator[Piece]:
+    def sections(self, unit: FileUnit, opened: Task[OrcFile], place: Place) -> Iterator[Section]:
         (before,) = place
         file, path = opened.result(), unit.file.path
         fixed = self._form.require_fixed_schema(path)
@@ -138,9 +138,9 @@ class _StripeReader(FileUnitReader[Task["OrcFile"], "OrcFile"]):
         batch = file.read_stripe(unit.number, unit.rows, names or file.footer.names[:1])
         numbers = range(unit.first + before, unit.first + unit.rows)
         rows = self._form.to_rows(batch.select(names).slice(before), path, numbers)
-        pieces = [Piece(rows, (before,), None, partial(row_origins, path, numbers))]
+        sections = [Section(rows, (before,), None, partial(row_origins, path, numbers))]
         del batch, rows
-        yield pieces.pop()
+        yield sections.pop()
 
 
 class OrcFooter(FlatHead):

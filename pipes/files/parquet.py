@@ -50,7 +50,7 @@ from .parquet_footer import (
     parquet_footer,
     slow_file,
 )
-from .units import Piece, Place, parse, row_origins
+from .units import Place, Section, parse, row_origins
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -396,7 +396,7 @@ class ParquetFile:
         *,
         buffer: int,
         threads: bool,
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Section]:
         """Read the rows of a row group without the first `skip`.
 
         Args:
@@ -422,10 +422,10 @@ class ParquetFile:
                     at = max(start, skip)
                     rows, numbers = self._rows(batch.slice(at - start), group.first + at)
                     end = None if stop == expected else (stop,)
-                    pieces = [Piece(rows, (at,), end, partial(row_origins, group.file.path, numbers))]
+                    sections = [Section(rows, (at,), end, partial(row_origins, group.file.path, numbers))]
                     # Arrow then writes the next batch into memory that is in the cache, which saves 20 % of the time.
                     del batch, rows
-                    yield pieces.pop()
+                    yield sections.pop()
                 if learning:
                     break
             if not (learning and 0 < place < expected):
@@ -552,7 +552,7 @@ class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
 
         return _OpenSource(source)
 
-    def pieces(self, unit: FileUnit, opened: _OpenSource, place: Place) -> Iterator[Piece]:
+    def sections(self, unit: FileUnit, opened: _OpenSource, place: Place) -> Iterator[Section]:
         (before,) = place
         file, stream, buffer = opened.result()
         footer = _unchanged_footer(unit, file.stream(), file.version)

@@ -30,7 +30,7 @@ from ..storage.file import File, Stream
 from ..storage.file_units import Numbers, UnitTable
 from ..storage.tasks import in_threads
 from .open_files import FileVersions, OpenTask
-from .units import Malformed, Piece, Place, UnitFormat, UnitReader
+from .units import Malformed, Place, Section, UnitFormat, UnitReader
 
 MAX_RANGE_BYTES = 2**25
 """The longest range. Each range costs two requests, which is little beside 32 MiB."""
@@ -99,7 +99,7 @@ class RangedFormat(UnitFormat):
         start, stop, size = (units.column(name) for name in ("start", "stop", "size"))
         return Weights(np.where(size < 0, -1, np.minimum(stop, size) - start))
 
-    def share_before(self, unit: ByteRange, place: Place) -> float:
+    def fraction_before(self, unit: ByteRange, place: Place) -> float:
         offset: int = place[0]
         if unit.size <= 0:
             return 0.0
@@ -184,13 +184,13 @@ class _RangeReader(UnitReader[ByteRange, OpenTask]):
         part = range(max(0, unit.start - self.bytes_before), unit.stop + LAST_RECORD_BYTES)
         return OpenTask(unit.file, part if early or is_range else None)
 
-    def pieces(self, unit: ByteRange, opened: OpenTask, place: Place) -> Iterator[Piece]:
+    def sections(self, unit: ByteRange, opened: OpenTask, place: Place) -> Iterator[Section]:
         with opened.result() as stream:
             self._versions.check(unit.file, stream)
-            yield from self.pieces_of(stream, unit, place)
+            yield from self.sections_of(stream, unit, place)
 
     @abstractmethod
-    def pieces_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Piece]:
+    def sections_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Section]:
         """Read the rows of a unit of an open file from `place` on."""
 
 
@@ -202,7 +202,7 @@ class RecordFormat(RangedFormat):
     """
 
     @abstractmethod
-    def pieces(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Piece]:
+    def sections(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Section]:
         """The rows that begin in a range of an open file, from a place on; `chunk_size` is that of the run."""
 
     def reader(self, context: Context, block_size: BlockSize) -> _RecordReader:
@@ -216,11 +216,11 @@ class _RecordReader(_RangeReader):
         super().__init__()
         self._format = format
 
-    def pieces_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Piece]:
-        for piece in self._format.pieces(stream, unit, place, self._chunk_size):
-            if (piece.malformed is not None or piece.error is not None) and stream.remote is not None:
+    def sections_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Section]:
+        for section in self._format.sections(stream, unit, place, self._chunk_size):
+            if (section.malformed is not None or section.error is not None) and stream.remote is not None:
                 stream.remote.check_unchanged()  # its error tells more than a checksum
-            yield piece
+            yield section
 
 
 class TextFormat(RangedFormat):
@@ -259,7 +259,7 @@ class _TextReader(_RangeReader):
         self._format = format
         self._line_counts: dict[str, list[int]] = {}
 
-    def pieces_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Piece]:
+    def sections_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Section]:
         offset, line, before = place
         path = unit.file.path
         text = self._format.as_utf8(stream, path)
@@ -268,15 +268,15 @@ class _TextReader(_RangeReader):
         at = TextPlace(offset, line) if offset > unit.start else reader.first_record(begin)
         for chunk in reader.chunks(at, self._chunk_size):
             for part in parse(chunk, before):
-                yield self._piece(reader, part, before)
+                yield self._section(reader, part, before)
                 before += len(part.rows) if part.error is None else 1
 
-    def _piece(self, reader: ChunkReader, part: ParsedPart, before: int) -> Piece:
+    def _section(self, reader: ChunkReader, part: ParsedPart, before: int) -> Section:
         chunk = part.chunk
         after = before + (1 if part.error is not None else len(part.rows))
         at, end = (*chunk.at, before), None if chunk.last else (*chunk.end, after)
         if part.error is None:
-            return Piece(part.rows, at, end, lambda: reader.origins(chunk, self._format.row_lines(chunk)))
+            return Section(part.rows, at, end, lambda: reader.origins(chunk, self._format.row_lines(chunk)))
         (origin,) = reader.origins(chunk, [chunk.at.line])
         content = shown(chunk.data[:MAX_CONTENT_BYTES]).rstrip("\r\n")
-        return Piece([], at, end, None, Malformed(part.error, origin, content))
+        return Section([], at, end, None, Malformed(part.error, origin, content))

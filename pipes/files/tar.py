@@ -19,7 +19,7 @@ from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
 from ..formats.text import shorten
 from ..storage.file import WHOLE, File, Stream
 from .open_files import OpenTask, check_path_column
-from .units import Format, Malformed, Piece, Place, UnitReader, parse
+from .units import Format, Malformed, Place, Section, UnitReader, parse
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -103,7 +103,7 @@ class Tar(Format):
         if self.path_column == KEY:
             raise ArgumentError(with_call_site(f"`path_column` must be another key than {KEY!r}, which every row has"))
 
-    def share_before(self, unit: File, place: Place) -> float:
+    def fraction_before(self, unit: File, place: Place) -> float:
         offset: int = place[0]
         return offset / unit.listed if unit.listed else 0.0
 
@@ -123,7 +123,7 @@ class _TarFileReader(UnitReader[File, OpenTask]):
     def begin(self, unit: File, early: bool) -> OpenTask:
         return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
 
-    def pieces(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Piece]:
+    def sections(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Section]:
         (offset,) = place
         groups: list[TarGroup] = []
         size, room = 0, self._block_size.rows()
@@ -132,23 +132,23 @@ class _TarFileReader(UnitReader[File, OpenTask]):
             with _decompressed(unit, opened.result()) as stream:
                 for group in TarReader(stream, unit.name, further).groups(offset):
                     if group.error is not None:
-                        yield self._piece(unit, groups, (group.end,), group)
+                        yield self._section(unit, groups, (group.end,), group)
                         groups, size = [], 0
                         continue
                     groups.append(group)
                     size += group.size
                     if len(groups) >= room or size >= _MAX_BLOCK_BYTES:
-                        yield self._piece(unit, groups, (group.end,))
+                        yield self._section(unit, groups, (group.end,))
                         groups = []
                         size, room = 0, self._block_size.rows()
         except (SourceError, DataError):
             if groups:
-                yield self._piece(unit, groups, (groups[-1].end,))
+                yield self._section(unit, groups, (groups[-1].end,))
             raise
         if groups:
-            yield self._piece(unit, groups, None)
+            yield self._section(unit, groups, None)
 
-    def _piece(self, file: File, groups: list[TarGroup], end: Place | None, bad: TarGroup | None = None) -> Piece:
+    def _section(self, file: File, groups: list[TarGroup], end: Place | None, bad: TarGroup | None = None) -> Section:
         """The rows of some groups, and a malformed one after them."""
         rows: list[object] = [group.row for group in groups]
         self._block_size.produced(rows)
@@ -156,7 +156,7 @@ class _TarFileReader(UnitReader[File, OpenTask]):
         if bad is not None and bad.error is not None:
             malformed = Malformed(bad.error, _origin(file, bad), bad.row)
         first = groups[0] if groups else cast("TarGroup", bad)
-        return Piece(rows, (first.at,), end, lambda: [_origin(file, group) for group in groups], malformed)
+        return Section(rows, (first.at,), end, lambda: [_origin(file, group) for group in groups], malformed)
 
 
 def _decompressed(file: File, stream: Stream) -> Stream:

@@ -57,7 +57,7 @@ from .tfrecord_records import (
     read_bounds,
     right_records,
 )
-from .units import InputFiles, Malformed, Piece, Place, byte_origins, parse
+from .units import InputFiles, Malformed, Place, Section, byte_origins, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -184,7 +184,7 @@ class TfRecord(SampledTable, RecordFormat, IndexedFormat):
             f"{suggest_name(name, names)}; if it comes later, `features=` gives its type"
         )
 
-    def pieces(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Piece]:
+    def sections(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Section]:
         (offset, before), path = place, unit.file.path
         reader = RecordReader(stream, path, unit.start, unit.stop)
         at = offset if offset > unit.start else reader.first_record()
@@ -193,7 +193,7 @@ class TfRecord(SampledTable, RecordFormat, IndexedFormat):
         parser: _RecordParser | None = None
         for records in reader.records(at, chunk_size) if at is not None else ():
             parser = parser or _RecordParser(self, path)
-            yield from parser.pieces(records, before)
+            yield from parser.sections(records, before)
             before += len(records.starts) + (records.malformed is not None)
 
     def with_table(self, files: InputFiles) -> tuple[TfRecord, RowTable]:
@@ -271,7 +271,7 @@ class _RecordParser:
         self._path = path
         self._constants = fixed.constants(path, fixed.file_types)
 
-    def pieces(self, records: Records, before: int) -> Iterator[Piece]:
+    def sections(self, records: Records, before: int) -> Iterator[Section]:
         """The rows of some records, all at once, or if that fails of fewer and fewer of them.
 
         Args:
@@ -284,10 +284,10 @@ class _RecordParser:
             bounds.insert(whole, records.malformed.origin.row)
         total = len(bounds) - 1
 
-        def piece(span: range, rows: BlockRows, malformed: Malformed | None) -> Piece:
+        def section(span: range, rows: BlockRows, malformed: Malformed | None) -> Section:
             end = None if records.last and span.stop == total else (bounds[span.stop], before + span.stop)
             origins = partial(byte_origins, self._path, bounds[span.start : span.stop])
-            return Piece(rows, (bounds[span.start], before + span.start), end, origins, malformed)
+            return Section(rows, (bounds[span.start], before + span.start), end, origins, malformed)
 
         def parse(span: range) -> Rows:
             return self._rows(records, span, before + span.start)
@@ -298,14 +298,14 @@ class _RecordParser:
 
         for span, rows in by_halves(range(whole), parse, halved) if whole else ():
             if isinstance(rows, ValueError):
-                yield piece(span, [], self._malformed(records, span.start, bounds[span.start], rows))
+                yield section(span, [], self._malformed(records, span.start, bounds[span.start], rows))
             else:
-                yield piece(span, rows, None)
+                yield section(span, rows, None)
         if records.malformed is not None:
-            yield piece(range(whole, total), [], records.malformed)
+            yield section(range(whole, total), [], records.malformed)
         if records.error is not None:
             place = (records.end, before + total)
-            yield Piece([], place, place, error=records.error)
+            yield Section([], place, place, error=records.error)
 
     def _malformed(self, records: Records, number: int, offset: int, error: ValueError) -> Malformed:
         start, end = int(records.starts[number]), int(records.ends[number])

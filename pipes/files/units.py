@@ -61,8 +61,8 @@ class Format(FormatOptions, ABC):
         """Names and types of the columns of the rows; None if they are no table, or not fixed yet."""
         return None
 
-    def share_before(self, unit: Any, place: Place) -> float:
-        """The share of a unit before `place`, from 0 to 1; 0 if it is not known."""
+    def fraction_before(self, unit: Any, place: Place) -> float:
+        """The fraction of a unit before `place`, from 0 to 1; 0 if it is not known."""
         return 0.0
 
     def remark(self) -> str | None:
@@ -281,7 +281,7 @@ class Malformed(NamedTuple):
     content: object = None
 
 
-class Piece(NamedTuple):
+class Section(NamedTuple):
     """Rows of a unit that follow each other.
 
     Attributes:
@@ -317,7 +317,7 @@ class UnitReader(ABC, Generic[ParsedUnit, W]):
     beginning: ClassVar[Place] = (0,)
     """The place where each unit begins."""
     makes_blocks: ClassVar[bool] = False
-    """Whether pieces have the size of blocks already, because the reader looks at the block size itself."""
+    """Whether sections have the size of blocks already, because the reader looks at the block size itself."""
 
     def is_remote(self, unit: ParsedUnit) -> bool:
         """Whether it pays to start reading the unit, a file or a tuple with one, before its turn."""
@@ -329,8 +329,8 @@ class UnitReader(ABC, Generic[ParsedUnit, W]):
         """Make the work that opens the unit, not started yet; `early` if a thread will start it before its turn."""
 
     @abstractmethod
-    def pieces(self, unit: ParsedUnit, opened: W, place: Place) -> Iterator[Piece]:
-        """Read the rows of the unit from `place` on. Drop each piece that is yielded, so that its memory is reused."""
+    def sections(self, unit: ParsedUnit, opened: W, place: Place) -> Iterator[Section]:
+        """Read the rows of the unit from `place` on. Drop each section that is yielded, so its memory is reused."""
 
     def close(self) -> None:
         """Close the files that are still open, at the end of the run."""
@@ -341,9 +341,9 @@ class UnitReader(ABC, Generic[ParsedUnit, W]):
 class ParseUnits(Operator, Generic[ParsedUnit]):
     """The base of operators that make many rows of each unit: a byte range, a row group, a file, a range of keys.
 
-    A token is [cursor of the unit in the input, *place in the unit, piece]. At the end of a unit it points to the next
-    one, so a resume does not open a unit that is done. The piece is [number of rows, *place after them]; a resume does
-    not need it, and `Loader.progress` tells by it how far the loader is in a piece.
+    A token is [cursor of the unit in the input, *place in the unit, section]. At the end of a unit it points to the
+    next one, so a resume does not open a unit that is done. The section is [number of rows, *place after them]; a
+    resume does not need it, and `Loader.progress` tells by it how far the loader is in a section.
     """
 
     order: ClassVar[Order] = Order.ROW_LOCAL
@@ -357,8 +357,8 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         """Return an element of the input as a unit. A subclass checks it if the user can write that input."""
         return cast("ParsedUnit", value)
 
-    def share_before(self, unit: ParsedUnit, place: Place) -> float:
-        """The share of a unit before `place`, from 0 to 1; 0 if it is not known."""
+    def fraction_before(self, unit: ParsedUnit, place: Place) -> float:
+        """The fraction of a unit before `place`, from 0 to 1; 0 if it is not known."""
         return 0.0
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
@@ -373,16 +373,16 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         number = Cursor.of(source).position
         after = stage.input.amount_before([None, number + 1, 0], context) or amount
         (value,) = stage.input.rows(range(number, number + 1), replace(context, opened=None))
-        unit, piece = self.check_unit(stage, value), place.pop() if isinstance(place[-1], list) else None
-        share = self._share_before(unit, place)
-        if isinstance(piece, list):
-            rows, *end = piece
-            after_piece = self._share_before(unit, end) if end else 1.0
-            share += max(0.0, after_piece - share) * min(1.0, at.skip / cast("int", rows))
-        return amount._replace(done=amount.done + share * (after.done - amount.done))
+        unit, section = self.check_unit(stage, value), place.pop() if isinstance(place[-1], list) else None
+        fraction = self._fraction_before(unit, place)
+        if isinstance(section, list):
+            rows, *end = section
+            after_section = self._fraction_before(unit, end) if end else 1.0
+            fraction += max(0.0, after_section - fraction) * min(1.0, at.skip / cast("int", rows))
+        return amount._replace(done=amount.done + fraction * (after.done - amount.done))
 
-    def _share_before(self, unit: ParsedUnit, place: list[Json]) -> float:
-        return min(1.0, max(0.0, self.share_before(unit, tuple(place))))
+    def _fraction_before(self, unit: ParsedUnit, place: list[Json]) -> float:
+        return min(1.0, max(0.0, self.fraction_before(unit, tuple(place))))
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         block_size = context.block_size()
@@ -401,26 +401,26 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
             for (block, index, unit), opened in started:
                 here = block.at.advance(index).plain
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for piece in context.running.add(self._pieces(stage, reader, unit, opened, place)):
-                    start = Cursor([here, *piece.at, [len(piece.rows) or 1, *(piece.end or ())]], 0, row)
-                    malformed = piece.malformed
-                    row += len(piece.rows) + (malformed is not None)
-                    if piece.end is None:
+                for section in context.running.add(self._sections(stage, reader, unit, opened, place)):
+                    start = Cursor([here, *section.at, [len(section.rows) or 1, *(section.end or ())]], 0, row)
+                    malformed = section.malformed
+                    row += len(section.rows) + (malformed is not None)
+                    if section.end is None:
                         end = Cursor([after.plain, *reader.beginning], 0, row)
                     else:
-                        end = Cursor([here, *piece.end], 0, row)
-                    is_whole = malformed is None and piece.error is None
-                    stop = end if is_whole else start.advance(len(piece.rows))  # a resume finds the error again
-                    if len(piece.rows):
-                        origins = piece.origins if context.tracing.origins else None
-                        output = Block(piece.rows, start, stop, None if origins is None else [*origins()])
+                        end = Cursor([here, *section.end], 0, row)
+                    is_whole = malformed is None and section.error is None
+                    stop = end if is_whole else start.advance(len(section.rows))  # a resume finds the error again
+                    if len(section.rows):
+                        origins = section.origins if context.tracing.origins else None
+                        output = Block(section.rows, start, stop, None if origins is None else [*origins()])
                         yield from (output,) if reader.makes_blocks else split_block(output, block_size)
                         del output
                     if malformed is not None:
                         yield self._skipped(stage, malformed, stop, end, context)
-                    if piece.error is not None:
-                        raise at_call_site(piece.error, stage) from piece.error.__cause__
-                    del piece
+                    if section.error is not None:
+                        raise at_call_site(section.error, stage) from section.error.__cause__
+                    del section
                 place = reader.beginning
 
     def _skipped(self, stage: StageView, malformed: Malformed, at: Cursor, end: Cursor, context: Context) -> Block:
@@ -431,11 +431,11 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
             raise at_call_site(error, stage) from error.__cause__
         return Block([skipped], at, end, [origin] if context.tracing.origins else None)
 
-    def _pieces(
+    def _sections(
         self, stage: StageView, reader: UnitReader[ParsedUnit, Any], unit: ParsedUnit, opened: Work, place: Place
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Section]:
         try:
-            yield from reader.pieces(unit, opened, place)
+            yield from reader.sections(unit, opened, place)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error.__cause__
 
@@ -482,8 +482,8 @@ class Parse(OfFormat, ParseUnits[Any]):  # pyright: ignore[reportIncompatibleVar
         units = stage.input.op
         return replace(self, format=units.format) if isinstance(units, Units) else self
 
-    def share_before(self, unit: Any, place: Place) -> float:
-        return self.format.share_before(unit, place)
+    def fraction_before(self, unit: Any, place: Place) -> float:
+        return self.format.fraction_before(unit, place)
 
     def remark(self, stage: StageView) -> str | None:
         return self.format.remark()

@@ -212,7 +212,7 @@ def _run(
     shown = None if progress else False
     saved_at = time.monotonic()
     parts = iter(loader)
-    with ProgressBar("fit", length, initial=summaries.rows, share=lambda: loader.progress, shown=shown) as bar:
+    with ProgressBar("fit", length, initial=summaries.rows, fraction=lambda: loader.progress, shown=shown) as bar:
         while (part := _next(parts, lambda: _save(loader, summaries, path, signature))) is not None:
             summaries.add(*part)
             bar.update(part[0])

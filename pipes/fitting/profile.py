@@ -91,7 +91,7 @@ def _outlines(pipe: Pipe[Any], *, progress: bool) -> Iterator[tuple[int, dict[st
     chain = pipe.batch(CHUNK_ROWS).map(OutlineRows())
     with (
         Loader(chain, rank=0, world_size=1, even=None) as loader,
-        ProgressBar("profile", pipe.length, share=lambda: loader.progress, shown=None if progress else False) as bar,
+        ProgressBar("profile", pipe.length, fraction=lambda: loader.progress, shown=None if progress else False) as bar,
     ):
         try:
             for part in loader:

@@ -128,11 +128,11 @@ class Schedule:
             )
         return step + (most if self.even == "pad" else least)
 
-    def share(self, progress: Progress, end: End) -> float | None:
-        """The share of the epoch before `progress`, from 0 to 1; None if the epoch has no known end."""
+    def fraction(self, progress: Progress, end: End) -> float | None:
+        """The fraction of the epoch before `progress`, from 0 to 1; None if the epoch has no known end."""
         if end.of_rank is not None:
             return min(1.0, progress.step / end.of_rank) if end.of_rank else 1.0
-        return self.plan.share_before(progress.position(self.plan), progress.data_pass)
+        return self.plan.fraction_before(progress.position(self.plan), progress.data_pass)
 
     def after_end(self, progress: Progress) -> Progress:
         """`progress`, or the beginning of the next epoch if lengths show that no rank has an element of this one left.

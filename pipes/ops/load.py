@@ -110,11 +110,11 @@ class Load(SameRows, Source):
         blocks: list[BlockRows] = []
         at = START
 
-        def share() -> float | None:
+        def fraction() -> float | None:
             amount = stage.input.amount_before(at.plain, Context())
-            return None if amount is None else amount.share
+            return None if amount is None else amount.fraction
 
-        bar = ProgressBar("load", stage.input.length, share=share, shown=None if self.progress else False)
+        bar = ProgressBar("load", stage.input.length, fraction=fraction, shown=None if self.progress else False)
         with closing(Context()) as context, bar:
             for block in stage.input.blocks(START, context):
                 at = block.end

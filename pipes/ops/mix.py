@@ -263,7 +263,7 @@ class Mixture(Operator, ABC):
             if amount is not None:
                 amounts.append(amount._replace(done=amount.total) if ended else amount)
         if self.stop == "first":
-            return max(amounts, key=lambda amount: amount.share, default=None)
+            return max(amounts, key=lambda amount: amount.fraction, default=None)
         return Amount.sum(amounts) if amounts else None
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:

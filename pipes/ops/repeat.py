@@ -86,7 +86,7 @@ class Repeat(SameRows):
         amount = stage.input.amount_before(source.advance(at.skip).plain, context.round(number))
         if amount is None or self.times is None:
             return None
-        return Amount((number + amount.share) * amount.total, self.times * amount.total)
+        return Amount((number + amount.fraction) * amount.total, self.times * amount.total)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         first, start = at.numbered()

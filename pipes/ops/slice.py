@@ -121,7 +121,7 @@ class SliceBase(TokenOfInput, Rearranged):
         rows = Amount(at.position, len(range(start, stop, step)))
         if amount is None:
             return rows
-        return amount._replace(done=max(amount.share, rows.share) * amount.total)
+        return amount._replace(done=max(amount.fraction, rows.fraction) * amount.total)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         start, stop, step = self.bounds()

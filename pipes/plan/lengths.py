@@ -84,7 +84,7 @@ class Lengths:
         if rows is None:
             return None
         op = self._sharding.shard_operator(node, 0, shuffled_later=shuffled_later)
-        return op.share(rows, op.shards, np.arange(op.shards))
+        return op.count(rows, op.shards, np.arange(op.shards))
 
     def _of_units(self, node: Node, units: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
         stage = self._sharding.stages[node]

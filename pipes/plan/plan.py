@@ -259,13 +259,13 @@ class Plan:
         left = [0 if s.ended else n - s.at.position for s, n in zip(states, rows.tolist(), strict=True)]
         return self._by_rank(np.array(left), lengths)
 
-    def share_before(self, position: Position, data_pass: int) -> float | None:
-        """The share of this rank's part of a pass before `position`, from 0 to 1; None if it is not known.
+    def fraction_before(self, position: Position, data_pass: int) -> float | None:
+        """The fraction of this rank's part of a pass before `position`, from 0 to 1; None if it is not known.
 
         Of an indexed pipe, by elements; of shards, by the weights of their units. It reads nothing.
         """
         if self.indexed:
-            return Amount(position.start, position_count(self.unsharded)).share
+            return Amount(position.start, position_count(self.unsharded)).fraction
         amounts: list[Amount] = []
         for shard in self.rank_shards:
             stage, state = self.shard_stage(shard, position.redivision), position.of(shard)
@@ -273,7 +273,7 @@ class Plan:
             if amount is None:
                 return None
             amounts.append(amount._replace(done=amount.total) if state.ended else amount)
-        return Amount.sum(amounts).share
+        return Amount.sum(amounts).fraction
 
     def _rank_lengths(self, data_pass: int) -> list[int] | None:
         """The lengths of all ranks."""

@@ -288,14 +288,14 @@ class UnitsShard(Operator):
         for run in division.runs(division.line().by_shard(spans), self.stream, number):
             if run.number > number:
                 break
-            share = 1.0
+            fraction = 1.0
             if run.number == number:
                 inner = source if run.place is None else Cursor.of(source.token)
                 amount = run.source.amount_before(inner.advance(at.skip).plain, context)
-                share = 0.0 if amount is None else amount.share
+                fraction = 0.0 if amount is None else amount.fraction
             begin, end = run.within
             opened = float(before[run.first])
-            done = opened + (begin + share * (end - begin)) * (float(before[run.stop]) - opened)
+            done = opened + (begin + fraction * (end - begin)) * (float(before[run.stop]) - opened)
         return Amount(done, float(before[-1]))
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:

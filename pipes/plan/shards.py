@@ -146,15 +146,15 @@ class RowsShard(PlacedShard):
 
     @staticmethod
     @abstractmethod
-    def share(rows: int, shards: int, shard: N) -> N:
+    def count(rows: int, shards: int, shard: N) -> N:
         """The number of a shard's rows, if there are `rows`."""
 
     def length(self, stage: StageView) -> int:
-        return self.share(_row_count(stage), self.shards, self.shard)
+        return self.count(_row_count(stage), self.shards, self.shard)
 
     def line(self, source: Input) -> Line:
         """The rows of `source` by shard."""
-        sizes = self.share(source.length or 0, self.shards, np.arange(self.shards))
+        sizes = self.count(source.length or 0, self.shards, np.arange(self.shards))
         return Line(np.concatenate([[0], np.cumsum(sizes)]))
 
 
@@ -167,9 +167,9 @@ class NeighboursShard(RowsShard):
     """
 
     @staticmethod
-    def share(rows: int, shards: int, shard: N) -> N:
+    def count(rows: int, shards: int, shard: N) -> N:
         rounds = _rounds(rows, shards)
-        return rounds * NEIGHBOURS + PermutedShard.share(rows - rounds * NEIGHBOURS * shards, shards, shard)
+        return rounds * NEIGHBOURS + PermutedShard.count(rows - rounds * NEIGHBOURS * shards, shards, shard)
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         rounds, left = self._ranges(stage)
@@ -197,7 +197,7 @@ class PermutedShard(RowsShard):
     """
 
     @staticmethod
-    def share(rows: int, shards: int, shard: N) -> N:
+    def count(rows: int, shards: int, shard: N) -> N:
         return rows * (shard + 1) // shards - rows * shard // shards
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
@@ -273,13 +273,13 @@ class StreamedShard(Operator):
     stream: str = "0"
 
     @staticmethod
-    def share(rows: int, shards: int, shard: N) -> N:
+    def count(rows: int, shards: int, shard: N) -> N:
         """The number of a shard's rows, if there are `rows`."""
         return (rows - shard + shards - 1) // shards
 
     def length(self, stage: StageView) -> int | None:
         rows = stage.input.length
-        return None if rows is None else self.share(rows, self.shards, self.shard)
+        return None if rows is None else self.count(rows, self.shards, self.shard)
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         yield stage.input, at.token

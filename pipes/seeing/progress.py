@@ -95,7 +95,7 @@ class ProgressIterator(Generic[T_co]):
             unit=" steps",
             shown=is_first,
             initial=source.step,
-            share=lambda: source.progress,
+            fraction=lambda: source.progress,
             notes=notes,
         )
 

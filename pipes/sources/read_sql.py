@@ -25,7 +25,7 @@ from ..databases.driver import Key, SqlDriver, SqlQuery
 from ..engine.prefetch import in_thread
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
 from ..files.open_files import at_call_site
-from ..files.units import ParseUnits, Piece, Place, UnitReader
+from ..files.units import ParseUnits, Place, Section, UnitReader
 from ..formats.columns import decoded_type, first_duplicate, suggest_name, to_column, widens_to
 from ..pipe import Pipe
 
@@ -316,12 +316,12 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
     def begin(self, unit: RangeUnit, early: bool) -> NoWork:
         return NoWork()
 
-    def pieces(self, unit: RangeUnit, opened: NoWork, place: Place) -> Iterator[Piece]:
+    def sections(self, unit: RangeUnit, opened: NoWork, place: Place) -> Iterator[Section]:
         last, count = key_of(place[0]), cast("int", place[1])
         waiting: tuple[pa.RecordBatch, Place, Place] | None = None  # the last batch tells that it is the last
         for batch, first, until in self._batches(unit, last, count):
             if waiting is not None:
-                yield self._piece(unit, *waiting)
+                yield self._section(unit, *waiting)
             before = plain_key(last), count
             last, count = until, count + batch.num_rows
             if self._query.key is not None:
@@ -333,7 +333,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
         if waiting is not None:
             batch, before, _ = waiting
             del waiting
-            yield self._piece(unit, batch, before, None)
+            yield self._section(unit, batch, before, None)
 
     def close(self) -> None:
         connected, self._connected = self._connected, None
@@ -424,9 +424,9 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
                 "the change with `snapshot=None`"
             )
 
-    def _piece(self, unit: RangeUnit, batch: pa.RecordBatch, at: Place, end: Place | None) -> Piece:
+    def _section(self, unit: RangeUnit, batch: pa.RecordBatch, at: Place, end: Place | None) -> Section:
         origins = partial(self._origins, unit, batch, cast("int", at[1]))
-        return Piece(rows_of(batch, self._schema), at, end, origins)
+        return Section(rows_of(batch, self._schema), at, end, origins)
 
     def _origins(self, unit: RangeUnit, batch: pa.RecordBatch, before: int) -> list[Origin]:
         import pyarrow as pa

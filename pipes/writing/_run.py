@@ -113,7 +113,7 @@ class ChunkedRun:
             title,
             self.length,
             initial=self.rows,
-            share=lambda: self._loader.progress,
+            fraction=lambda: self._loader.progress,
             notes=notes,
             shown=None if shown else False,
         )

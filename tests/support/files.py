@@ -47,6 +47,6 @@ from feedpipe.files.tfrecord_records import masked as masked
 from feedpipe.files.tfrecord_records import unmasked as unmasked
 from feedpipe.files.units import Malformed as Malformed
 from feedpipe.files.units import ParseUnits as ParseUnits
-from feedpipe.files.units import Piece as Piece
 from feedpipe.files.units import Place as Place
+from feedpipe.files.units import Section as Section
 from feedpipe.files.units import UnitReader as UnitReader

@@ -15,7 +15,7 @@ from feedpipe.testing import check_operator
 
 from ...support.core import BlockSize
 from ...support.engine import bind
-from ...support.files import Malformed, ParseUnits, Piece, Place, UnitReader
+from ...support.files import Malformed, ParseUnits, Place, Section, UnitReader
 from ...support.storage import Task
 
 PIECE_ROWS = 3
@@ -23,7 +23,7 @@ PIECE_ROWS = 3
 
 @dataclass(frozen=True)
 class CountUp(ParseUnits[int]):
-    """Unit n has n rows, (n, 0), (n, 1) and so on, in pieces of three. Row `bad` of a unit is malformed."""
+    """Unit n has n rows, (n, 0), (n, 1) and so on, in sections of three. Row `bad` of a unit is malformed."""
 
     kind: ClassVar[str] = "count_up"
 
@@ -46,15 +46,15 @@ class CountReader(UnitReader[int, Task[int]]):
     def begin(self, unit: int, early: bool) -> Task[int]:
         return Task(lambda: unit)
 
-    def pieces(self, unit: int, opened: Task[int], place: Place) -> Iterator[Piece]:
+    def sections(self, unit: int, opened: Task[int], place: Place) -> Iterator[Section]:
         assert place[1] == 7
         for start in range(place[0], opened.result(), PIECE_ROWS):
             stop = min(start + PIECE_ROWS, unit)
             rows: list[object] = [(unit, k) for k in range(start, stop)]
             if start <= self._bad < stop:
                 bad = Malformed(DataError("malformed"), Origin(str(unit), self._bad), None)
-                yield Piece(rows[: self._bad - start], (start, 7), (self._bad + 1, 7), None, bad)
-            yield Piece(rows, (start, 7), None if stop == unit else (stop, 7))
+                yield Section(rows[: self._bad - start], (start, 7), (self._bad + 1, 7), None, bad)
+            yield Section(rows, (start, 7), None if stop == unit else (stop, 7))
 
     def close(self) -> None:
         CountReader.closed += 1
