@@ -202,8 +202,10 @@ class Stage:
 
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on."""
-        buffer = 0 if self.main_thread else self._buffer
-        blocks = in_thread(lambda inner: self._blocks(at, inner), buffer, context, self.name)
+        if self._buffer and not self.main_thread:
+            blocks = in_thread(lambda inner: self._blocks(at, inner), self._buffer, context, self.name)
+        else:
+            blocks = self._blocks(at, context)
         if context.tracing.tracer is not None and not self.indexed:
             blocks = self._traced_blocks(blocks, context.tracing.tracer)
         if context.pacing.cut is not None:
