@@ -452,6 +452,7 @@ class Times:
         try:
             make()
         finally:
+            del make  # an error of the call refers to this frame, and the call to its error
             self.switch(before)
             if self._since > self._look_at:
                 self._look(self._since)
