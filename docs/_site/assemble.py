@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from . import gallery, operators, pictures
+from . import errors, gallery, operators, pictures
 from .docstrings import DocstringError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +53,7 @@ SIDEBAR: Mapping[str, tuple[str, ...]] = {
     ),
     "Reference": (
         *("reference/operators/index", *(f"reference/{page}" for page in operators.GROUPS)),
-        *("reference/command-line", "reference/formats", "reference/left-out"),
+        *("reference/errors/index", "reference/command-line", "reference/formats", "reference/left-out"),
     ),
     "Your own parts": tuple(f"internals/{page}" for page in ("extend", "contract", "sources-services")),
     "Internals": tuple(
@@ -81,6 +81,7 @@ def main(folder: Path) -> None:
     pages[pictures.PAGE] = pictures.shown(pages[pictures.PAGE], folder / "extra" / posixpath.dirname(pictures.PAGE))
     pages |= gallery_files(shown)
     pages |= operators.pages(uses(shown))
+    pages |= errors.pages(pages)
     pages["index.md"] += toctrees(SIDEBAR)
     operators.write(source, pages)
     for path in source.rglob("*.*"):

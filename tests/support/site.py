@@ -11,6 +11,7 @@ with pytest.MonkeyPatch.context() as patch:
     from docs._site import assemble as assemble
     from docs._site import diagrams as diagrams
     from docs._site import docstrings as docstrings
+    from docs._site import errors as errors
     from docs._site import gallery as gallery
     from docs._site import operators as operators
     from docs._site import pictures as pictures
