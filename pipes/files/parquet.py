@@ -564,6 +564,9 @@ class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
             yield from file.file.read_row_group(
                 footer, stream, unit, before, self._batch_size, buffer=buffer, threads=self._threads
             )
+            is_last = unit.number == footer.metadata.num_row_groups - 1
+            if isinstance(file.source, RemoteFile) and is_last and file.source.reads > 1:
+                RemoteStream(file.source).check_unchanged()
         finally:
             if isinstance(stream, (RemoteRanges, RemoteStream)):
                 stream.close()

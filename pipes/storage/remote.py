@@ -38,6 +38,7 @@ class RemoteFile:
 
     Attributes:
         version: a value that differs if the file has been replaced.
+        reads: the requests for its bytes so far. Those of one request are of one version.
     """
 
     def __init__(self, name: str, open_file: Callable[[], NativeFile]) -> None:
@@ -47,6 +48,7 @@ class RemoteFile:
         self._file: NativeFile | None = file
         self.size: int = file.size()
         self.version = _version(file)
+        self.reads = 0
 
     def changed(self) -> int | None:
         """The second of the last change, as S3 says when the file is opened; None if it does not."""
@@ -90,6 +92,7 @@ class RemoteFile:
         return self._file
 
     def _read(self, file: Any, start: int, size: int) -> bytes:
+        self.reads += 1
         data: bytes = file.read_at(size, start)
         if len(data) < size:
             raise ConnectionError(f"{len(data)} bytes came of {size}")

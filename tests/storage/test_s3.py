@@ -154,12 +154,16 @@ def parquet_bytes(first: int, rows: int = 100, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize(("shards", "again"), [(1, 0), (8, 20)])  # all shards of a file may have ended for now
-def test_row_groups_in_any_order_do_not_look_their_file_up_again(s3: S3, shards: int, again: int) -> None:
+def test_row_groups_in_any_order_look_their_file_up_when_it_is_opened_and_after_the_last_one(
+    s3: S3, shards: int, again: int
+) -> None:
     s3.put("groups", {f"{k:03}.parquet": parquet_bytes(10 * k, 10, row_group_size=2) for k in range(100)})
     with Proxy(s3.endpoint) as proxy:
         pipe = fp.read_parquet("groups", filesystem=s3.filesystem(proxy.endpoint)).shuffle(window=10)
         assert sorted(row["x"] for row in fp.Loader(pipe, shards=shards)) == list(range(1000))
-        assert 0 <= proxy.counts["HEAD"] - (1 + 100) <= again
+        assert (
+            0 <= proxy.counts["HEAD"] - (1 + 100) <= 100 + again
+        )  # a file of several requests, whether it is still the same
 
 
 @pytest.mark.parametrize("statistics", [True, False])
