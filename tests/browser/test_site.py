@@ -51,7 +51,7 @@ SEARCHES = {
     "sliding window": "reference/operators/sliding",
     "postgresql": "guides/databases",
     "sql query": "reference/operators/read_sql",
-    "StateError": "guides/refused-states",
+    "StateError": "reference/errors/StateError",
     "state_dict": "reference/loader",
     "skip bad rows": "guides/rows-that-fail",
     "Quarantine": "reference/rows",
