@@ -61,7 +61,7 @@ SEARCHES = {
     "ray cluster": "guides/ray",
     "S3": "guides/remote",
     "curriculum": "guides/recipes-training",
-    "workers threads": "guides/workers",
+    "workers threads": "reference/services",
     "world size": "guides/ranks",
     "install": "start/install",
     "slow": "guides/slow",
