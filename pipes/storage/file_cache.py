@@ -122,7 +122,6 @@ class CachedFile(RemoteFile):
     """
 
     def __init__(self, name: str, open_file: Callable[[], NativeFile], location: Location, cache: FileCache) -> None:
-        self._opening = threading.Lock()
         copies = cache.copies
         place = json.dumps([location.filesystem.type_name, location.root, location.path])
         version = copies.version(place)
@@ -131,8 +130,7 @@ class CachedFile(RemoteFile):
             version = self.size, self.version, *_marks(self.version, location)
             copies.remember_version(place, version)
         else:
-            self.name, self._open_file, self._file = name, open_file, None
-            self.size, self.version = cast("int", version[0]), version[1]
+            super().__init__(name, open_file, (cast("int", version[0]), version[1]))
         key = hashlib.blake2b(json.dumps([place, *version], default=str).encode(), digest_size=16).hexdigest()
         self._copy = LocalCopy(copies, key, self.size) if self.size <= copies.limit else None
         if self._copy is None:
@@ -145,6 +143,8 @@ class CachedFile(RemoteFile):
             return super().read(start, size, cancellation)
         blocks = range(start // BLOCK_BYTES, -(-(start + size) // BLOCK_BYTES))
         data, missing = copy.read(blocks)
+        if len(missing) < len(blocks):
+            self.reads += 1  # the copy may be of another version than a later request
         for run in _runs(missing):
             begin, end = run.start * BLOCK_BYTES, min(run.stop * BLOCK_BYTES, self.size)
             self._fetched = True
@@ -158,12 +158,6 @@ class CachedFile(RemoteFile):
     def check_unchanged(self, cancellation: Cancellation) -> None:
         if self._fetched or self._copy is None:
             super().check_unchanged(cancellation)
-
-    def _opened(self) -> NativeFile:
-        with self._opening:
-            if self._file is None:
-                self._file = self._reopen()
-            return self._file
 
 
 class LocalCopy:

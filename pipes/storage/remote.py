@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -35,19 +36,24 @@ class RemoteFile:
     Args:
         name: for errors.
         open_file: opens the file; called again after a request has failed.
+        identity: the size and the version of the file, if they are known. The file is then opened by its first request.
 
     Attributes:
         version: a value that differs if the file has been replaced.
         reads: the requests for its bytes so far. Those of one request are of one version.
     """
 
-    def __init__(self, name: str, open_file: Callable[[], NativeFile]) -> None:
+    def __init__(
+        self, name: str, open_file: Callable[[], NativeFile], identity: tuple[int, object] | None = None
+    ) -> None:
         self.name = name
         self._open_file = open_file
-        file = open_file()
-        self._file: NativeFile | None = file
-        self.size: int = file.size()
-        self.version = _version(file)
+        self._opening = threading.Lock()
+        self._file: NativeFile | None = None
+        if identity is None:
+            self._file = open_file()
+            identity = self._file.size(), _version(self._file)
+        self.size, self.version = identity
         self.reads = 0
 
     def changed(self) -> int | None:
@@ -88,8 +94,10 @@ class RemoteFile:
             raise SourceError(f"{self.name} cannot be looked up at its end: {describe(error)}") from shown_cause(error)
 
     def _opened(self) -> NativeFile:
-        assert self._file is not None, "it is opened when it is made"
-        return self._file
+        with self._opening:
+            if self._file is None:
+                self._file = self._reopen()
+            return self._file
 
     def _read(self, file: Any, start: int, size: int) -> bytes:
         self.reads += 1
