@@ -133,6 +133,8 @@ class Table(NamedTuple):
         spans: the last that ran for long.
         periods, throttled: in `observed_ns`, the periods of its control group, and those of them in which that had used
             up its share of the CPUs and was stopped.
+        looks, looks_ns: how often it asked the system for these, and how long that took: microseconds, unless other
+            threads hold the GIL, which each of these calls gives up for a moment.
     """
 
     thread: str
@@ -154,6 +156,8 @@ class Table(NamedTuple):
     spans: list[TimeSpan]
     periods: int = 0
     throttled: int = 0
+    looks: int = 0
+    looks_ns: int = 0
 
     def plus(self, other: Table) -> Table:
         """The table of both, which are of one name."""
@@ -182,6 +186,8 @@ class Table(NamedTuple):
             [*self.spans, *other.spans][-SPANS:],
             self.periods + other.periods,
             self.throttled + other.throttled,
+            self.looks + other.looks,
+            self.looks_ns + other.looks_ns,
         )
 
 
@@ -281,6 +287,8 @@ class Times:
         "_first_look",
         "_last_look",
         "_look_at",
+        "_looks",
+        "_looks_ns",
         "_made_measured",
         "_made_since",
         "_operators",
@@ -325,6 +333,7 @@ class Times:
         self.made = self._made_since = self._made_measured = self.left = self.entered = 0
         self.measure_at = -BUDGET * (FIRST_CREDIT_NS if credit is None else credit)
         self._first_look = self._last_look = _NO_LOOK
+        self._looks = self._looks_ns = 0
         self._ended: int | None = None
         self.began = self._since = self._look_at = clock()
 
@@ -412,6 +421,8 @@ class Times:
     def _look(self, now: int) -> None:
         self._look_at = now + LOOK_NS
         self._last_look = look = _look(now)
+        self._looks += 1
+        self._looks_ns += clock() - now
         if not self._first_look.at:
             self._first_look = look
 
@@ -426,6 +437,7 @@ class Times:
             slot.start_ns += slot.ns
             slot.ns = 0
         self._first_look = self._last_look = _NO_LOOK
+        self._looks = self._looks_ns = 0
         self._look_at = now + FIRST_LOOK_NS
 
     def measure(self, operator: str, make: Callable[..., T], *arguments: object) -> T:
@@ -543,6 +555,8 @@ class Times:
             spans,
             last.periods - first.periods,
             last.throttled - first.throttled,
+            self._looks,
+            self._looks_ns,
         )
 
 

@@ -20,6 +20,8 @@ MIN_WAITING, MIN_WAIT_NS = 0.05, 50_000
 UNEVEN = 0.85
 """The part of its time for which a worker works if the loop takes all it makes: rows are uneven, waking up takes time.
 """
+GIL_NS = 1_000_000
+"""If a thread needs as long to look at what the system says of it, which takes microseconds, others hold the GIL."""
 MAX_ADVISED = 16
 """The most workers or calls that a verdict advises."""
 
@@ -381,6 +383,15 @@ def busy_ns(table: Table) -> int:
     return table.wall_ns - sum(slot.ns for (state, _), slot in table.slots.items() if state in WAITS or state == "loop")
 
 
+def take_turns(tables: Iterable[Table]) -> bool:
+    """Whether the threads of a process wait for its GIL, which one of them has, or has while it waits for a CPU."""
+    seen = [table for table in tables if table.observed_ns]
+    on_cpu = sum(table.threads * table.cpu_ns / table.observed_ns for table in seen)
+    ready = on_cpu + sum(table.threads * table.delayed_ns / table.observed_ns for table in seen)
+    look_ns = sum(table.looks_ns for table in seen) / max(1, sum(table.looks for table in seen))
+    return look_ns >= GIL_NS and ready >= 0.5 and on_cpu <= 1.3
+
+
 def activity(table: Table) -> float:
     """The part of its time for which a worker does not wait for its consumer."""
     idle = sum(slot.ns for (state, _), slot in table.slots.items() if state in ("consumer", "memory"))
@@ -545,10 +556,9 @@ def _gil(view: RankView, operator: KnownOperator, own: OperatorWork, share: floa
     if own.calls > own.own:
         return _gil_of_calls(view, operator, own, share)
     workers = view.workers
-    if not view.seen.in_threads or len(workers) < 2 or view.lacks_cpus:
+    if not view.seen.in_threads or len(workers) < 2 or min(map(activity, workers.values())) < 0.6:
         return None
-    cores = sum(table.cpu_ns / table.observed_ns for table in workers.values() if table.observed_ns)
-    if min(map(activity, workers.values())) < 0.6 or not 0.8 <= cores <= 1.3 or own.cpu_share < 0.05:
+    if not take_turns(workers.values()):
         return None
     return _Cause(
         "gil",
@@ -561,12 +571,11 @@ def _gil(view: RankView, operator: KnownOperator, own: OperatorWork, share: floa
 
 def _gil_of_calls(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
     pools = [table for table in view.threads_of_calls(operator.name) if table.observed_ns]
-    if not pools or view.lacks_cpus or own.cpu_share < 0.05:
-        return None
     for table in pools:
-        cores = table.threads * table.cpu_ns / table.observed_ns
-        if table.threads < 2 or busy_ns(table) < 0.6 * table.wall_ns or not 0.8 <= cores <= 1.3:
+        if table.threads < 2 or busy_ns(table) < 0.6 * table.wall_ns or not take_turns([table]):
             return None
+    if not pools:
+        return None
     return _Cause(
         "gil",
         f"{operator} holds the GIL, so its {max(table.threads for table in pools)} calls at a time work like one",

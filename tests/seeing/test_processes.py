@@ -199,17 +199,18 @@ def test_calls_that_hold_the_gil_are_no_reason_for_more_of_them(monkeypatch: pyt
     waits = {("loop", ""): SlotTimes(ns=second), ("calls", "map-1"): SlotTimes(ns=3 * second)}
     consumer = consumer._replace(wall_ns=4 * second, slots=waits)
 
-    def found(cpu: int, delayed: int) -> tuple[str, str]:
-        seen = pool._replace(observed_ns=12 * second, cpu_ns=cpu, delayed_ns=delayed)
+    def found(cpu: int, delayed: int, look: int = second // 100) -> tuple[str, str]:
+        seen = pool._replace(observed_ns=12 * second, cpu_ns=cpu, delayed_ns=delayed, looks=100, looks_ns=100 * look)
         report = Report([rank._replace(tables=[consumer, seen])])
         assert report.bottleneck is not None, report.verdict
         return report.bottleneck.kind, report.verdict
 
     assert found(4 * second, 0)[0] == "gil"
     assert "holds the GIL, so its 3 calls at a time work like one" in found(4 * second, 0)[1]
-    assert found(2 * second, 7 * second)[0] == "cpus"
-    kind, verdict = found(second // 2, 0)
-    assert kind == "operator" and "concurrency=" in verdict
+    kind, verdict = found(2 * second, 7 * second)
+    assert kind == "cpus" and "Otherwise: `" in verdict and "holds the GIL" in verdict
+    for kind, verdict in (found(second // 2, 0), found(4 * second, 0, look=50_000)):
+        assert kind == "operator" and "concurrency=" in verdict
 
 
 @settings(max_examples=examples(100), deadline=None)
