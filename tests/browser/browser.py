@@ -15,7 +15,16 @@ from playwright import sync_api
 SCREENSHOTS = Path(os.environ.get("FEEDPIPE_SCREENSHOTS", Path(__file__).parents[2] / ".screenshots"))
 TIMEOUT = 15_000  # milliseconds, for anything that a test waits for; a page takes a tenth of a second
 
-CONTRASTS = Path(__file__).with_name("contrasts.js").read_text(encoding="utf-8").strip().removesuffix(";")
+WIDTHS = (360, 768, 1400, 1920)
+HOSTILE = '<img src=x onerror="window.harm=1">\'"&</title></svg><script>window.harm=1</script>😀' + "漢" * 300
+MIN_CONTRAST = 4.5  # of WCAG 2.1, 1.4.3
+
+
+def _script(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip().removesuffix(";")
+
+
+CONTRASTS, LAYOUT = _script("contrasts.js"), _script("layout.js")
 
 
 def program() -> str:
@@ -23,11 +32,11 @@ def program() -> str:
 
     Without one the test is skipped, but in CI it fails.
     """
-    found = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-headless-shell")
-    if not found:
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-headless-shell")
+    if not path:
         reason = "there is no Chromium: install Debian's chromium-headless-shell, or set $CHROMIUM"
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
-    return found
+    return path
 
 
 class Browser:
@@ -102,4 +111,21 @@ class Contrast(NamedTuple):
 
 def contrasts(tab: sync_api.Page, selector: str) -> list[Contrast]:
     """Return the contrasts of the elements that have text of their own."""
-    return [Contrast(*found) for found in tab.evaluate(CONTRASTS, selector)]
+    return [Contrast(*contrast) for contrast in tab.evaluate(CONTRASTS, selector)]
+
+
+def assert_readable(tab: sync_api.Page, selector: str) -> None:
+    """Texts of these elements have enough contrast, and there are texts."""
+    texts = contrasts(tab, selector)
+    assert len(texts) > 5
+    assert [text for text in texts if text.ratio < MIN_CONTRAST] == []
+
+
+def assert_fits(tab: sync_api.Page, name: str) -> None:
+    """At all widths nothing of the page overlaps or is cut off, and a hostile name has done nothing. Keeps pictures."""
+    for width in WIDTHS:
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert overhang(tab) <= 0
+        assert tab.evaluate(LAYOUT) == []
+        screenshot(tab, f"{name}-{width}")
+    assert tab.evaluate("window.harm") is None
