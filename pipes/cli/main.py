@@ -34,8 +34,6 @@ from ..storage.index.writer import remove_versions
 from ..writing.index import index
 from ..writing.verify import verify
 
-_TARGET = "module:pipe; the module is looked for in this folder too"
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command, and return the exit code.
@@ -69,57 +67,54 @@ def parser() -> argparse.ArgumentParser:
     program = argparse.ArgumentParser(prog="feedpipe", description="Looks at pipes, operators and written files.")
     commands = program.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
+    target = argparse.ArgumentParser(add_help=False)
+    target.add_argument("pipe", metavar="MODULE:PIPE", help="module:pipe; the module is looked for in this folder too")
+    job = argparse.ArgumentParser(add_help=False)
+    job.add_argument("--world-size", type=int, default=1, metavar="N", help="ranks (default: 1)")
+    job.add_argument("--workers", type=int, default=0, metavar="N", help="workers of each rank (default: 0)")
+    job.add_argument("--shards", type=int, metavar="N", help="virtual shards (default: the plan's choice)")
+
     ops = commands.add_parser("ops", help="list all operators and sources, or show the documentation of one")
     ops.add_argument("name", nargs="?", metavar="NAME", help="an operator or a source, such as `batch`")
     ops.set_defaults(run=_ops)
 
-    explain = commands.add_parser("explain", help="print the plan of a pipe")
-    explain.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
-    explain.add_argument("--world-size", type=int, default=1, metavar="N", help="ranks (default: 1)")
-    explain.add_argument("--workers", type=int, default=0, metavar="N", help="workers of each rank (default: 0)")
-    explain.add_argument("--shards", type=int, metavar="N", help="virtual shards (default: the plan's choice)")
+    explain = commands.add_parser("explain", parents=[target, job], help="print the plan of a pipe")
     explain.set_defaults(run=_explain)
 
-    draw = commands.add_parser("draw", help="write a page with a picture of a pipe")
-    draw.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
+    draw = commands.add_parser("draw", parents=[target, job], help="write a page with a picture of a pipe")
     draw.add_argument("path", nargs="?", default="pipe.html", metavar="FILE", help=".html or .svg (default: pipe.html)")
     draw.add_argument(
         "--samples", type=int, default=0, metavar="N", help="first elements of each operator (default: 0)"
     )
-    draw.add_argument("--world-size", type=int, default=1, metavar="N", help="ranks (default: 1)")
-    draw.add_argument("--workers", type=int, default=0, metavar="N", help="workers of each rank (default: 0)")
-    draw.add_argument("--shards", type=int, metavar="N", help="virtual shards (default: the plan's choice)")
     draw.set_defaults(run=_draw)
 
-    check = commands.add_parser("check", help="find what a pipe would cost that its author may not expect")
-    check.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
-    check.add_argument("--world-size", type=int, default=1, metavar="N", help="ranks (default: 1)")
-    check.add_argument("--workers", type=int, default=0, metavar="N", help="workers of each rank (default: 0)")
-    check.add_argument("--shards", type=int, metavar="N", help="virtual shards (default: the plan's choice)")
+    check = commands.add_parser(
+        "check", parents=[target, job], help="find what a pipe would cost that its author may not expect"
+    )
     check.add_argument("--rows", type=int, default=1024, metavar="N", help="first rows to look at (default: 1024)")
     check.add_argument("--strict", action="store_true", help="exits with 1 on a warning too, and not only on an error")
     check.set_defaults(run=_check)
 
-    head = commands.add_parser("head", help="print the first elements of a pipe")
-    head.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
+    head = commands.add_parser("head", parents=[target], help="print the first elements of a pipe")
     head.add_argument("-n", "--count", type=int, default=5, metavar="N", help="how many (default: 5)")
     head.set_defaults(run=_head)
 
-    bench = commands.add_parser("bench", help="run a pipe, and print who holds it back")
-    bench.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
+    bench = commands.add_parser("bench", parents=[target], help="run a pipe, and print who holds it back")
     bench.add_argument("--step", type=float, default=0.0, metavar="SECONDS", help="of a training step (default: 0)")
     bench.add_argument("--workers", type=int, default=0, metavar="N", help="worker processes (default: 0)")
     bench.add_argument("--seconds", type=float, default=30.0, metavar="SECONDS", help="to run (default: 30)")
     bench.set_defaults(run=_bench)
 
-    profiled = commands.add_parser("profile", help="print what is in the columns of a pipe, and what looks wrong")
-    profiled.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
+    profiled = commands.add_parser(
+        "profile", parents=[target], help="print what is in the columns of a pipe, and what looks wrong"
+    )
     profiled.add_argument("--rows", type=int, metavar="N", help="first rows to look at (default: all)")
     profiled.add_argument("--html", metavar="FILE", help="writes a page with pictures too")
     profiled.set_defaults(run=_profile)
 
-    tuned = commands.add_parser("tune", help="find the workers with which a loop does not wait for data")
-    tuned.add_argument("pipe", metavar="MODULE:PIPE", help=_TARGET)
+    tuned = commands.add_parser(
+        "tune", parents=[target], help="find the workers with which a loop does not wait for data"
+    )
     tuned.add_argument(
         "--step", type=float, metavar="SECONDS", help="of a training step (default: as fast as possible)"
     )
@@ -182,10 +177,10 @@ def _tune(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _profile(options: argparse.Namespace) -> Iterator[str]:
-    found = profile(load_pipe(options.pipe), rows=options.rows)
+    columns = profile(load_pipe(options.pipe), rows=options.rows)
     if options.html is not None:
-        found.to_html(options.html)
-    yield str(found)
+        columns.to_html(options.html)
+    yield str(columns)
 
 
 def _report(options: argparse.Namespace) -> Iterator[str]:
