@@ -304,14 +304,16 @@ class ColumnOutline:
             whole.span = min(low for low, _ in spans), max(high for _, high in spans)
         tallies = [part.tally for part in parts if part.missing < part.rows]
         if whole.too_many or (tallies and all(tally is not None for tally in tallies) and len(types) == 1):
-            known = [tally for tally in tallies if tally is not None]
+            complete = [tally for tally in tallies if tally is not None]
             if not whole.too_many:
-                whole.tally = Tally.merged(known)
+                whole.tally = Tally.merged(complete)
                 whole.too_many = len(whole.tally.values) > MAX_DISTINCT
             if whole.too_many:
                 whole.tally = None
                 sketches = [part.cardinality for part in parts if part.cardinality is not None]
-                whole.cardinality = Cardinality.merged([*sketches, *(Cardinality.of(tally.values) for tally in known)])
+                whole.cardinality = Cardinality.merged(
+                    [*sketches, *(Cardinality.of(tally.values) for tally in complete)]
+                )
         return whole
 
     def _add_lengths(self, present: Any) -> None:

@@ -40,11 +40,11 @@ def prometheus(loader: Loader[Any], *, registry: CollectorRegistry | None = None
     from prometheus_client.registry import Collector
 
     metrics = _metrics_of_prometheus
-    held = weakref.ref(loader)
+    reference = weakref.ref(loader)
 
     class LoaderCollector(Collector):
         def collect(self) -> Iterable[Metric]:
-            return () if (loader := held()) is None else metrics(loader.report())
+            return () if (loader := reference()) is None else metrics(loader.report())
 
     (REGISTRY if registry is None else registry).register(LoaderCollector())
 
@@ -67,11 +67,11 @@ def opentelemetry(loader: Loader[Any], *, meter: Meter | None = None) -> None:
     Package("opentelemetry", "opentelemetry-api", "opentelemetry", "OpenTelemetry gets metrics").check()
     from opentelemetry.metrics import Observation, get_meter
 
-    held = weakref.ref(loader)
+    reference = weakref.ref(loader)
 
     def observe(kind: str) -> Any:
         def callback(options: CallbackOptions) -> Iterator[Observation]:
-            if (loader := held()) is None:
+            if (loader := reference()) is None:
                 return
             report = loader.report()
             for value in _waits(report) if kind == "waits" else _values(report):

@@ -200,11 +200,11 @@ class Collate(BatchMap, ElementForm):  # pyright: ignore[reportIncompatibleVaria
         check_choice("nulls", self.nulls, ("error", "nan"))
         check_bool("codes", self.codes)
         check_choice("format", self.format, ("torch", "numpy"))
-        given = [name for name, default in _DEFAULTS.items() if getattr(self, name) != default]
-        if self.function is not None and given:
+        if self.function is not None and self._changes:
+            name, value = next(iter(self._changes.items()))
             raise ArgumentError(
                 with_call_site(
-                    f"`{given[0]}` must be left out if `function` is given but got: {getattr(self, given[0])!r}; "
+                    f"`{name}` must be left out if `function` is given but got: {value!r}; "
                     "`function` itself decides what becomes of a batch"
                 )
             )
@@ -246,10 +246,12 @@ class Collate(BatchMap, ElementForm):  # pyright: ignore[reportIncompatibleVaria
     def call(self) -> str:
         if self.function is not None:
             return f"collate({value_code(self.function)})"
-        given = [
-            f"{name}={getattr(self, name)!r}" for name, default in _DEFAULTS.items() if getattr(self, name) != default
-        ]
-        return f"collate({', '.join(given)})"
+        return f"collate({', '.join(f'{name}={value!r}' for name, value in self._changes.items())})"
+
+    @property
+    def _changes(self) -> dict[str, object]:
+        """The arguments that differ from their defaults."""
+        return {name: value for name, default in _DEFAULTS.items() if (value := getattr(self, name)) != default}
 
 
 _DEFAULTS: dict[str, object] = {"nulls": "error", "ragged": "error", "codes": False, "format": "torch"}

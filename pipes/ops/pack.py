@@ -341,8 +341,10 @@ class DocumentReader:
             self._check_names(cast("Mapping[str, object]", row))
             arrays = {name: _array(row[name], name) for name in self._names}
         elif self._column is not None or self._room:
-            given = "`column`" if self._column is not None else "`length` by column"
-            raise UnfitError(f"rows must be dicts, because {given} is given, but one is of type {type(row).__name__}")
+            argument = "`column`" if self._column is not None else "`length` by column"
+            raise UnfitError(
+                f"rows must be dicts, because {argument} is given, but one is of type {type(row).__name__}"
+            )
         else:
             arrays = {TOKENS: _array(row, TOKENS)}
         first = next(iter(arrays))

@@ -60,8 +60,8 @@ def folded(inputs: Sequence[Sequence[int]], keys: Sequence[Hashable]) -> list[Fo
                 branches[shapes[source]].append(source)
         sources_of[node] = [sources[0] for sources in branches.values()]
         for first, *others in branches.values():
-            known = members.setdefault(first, [])
-            known += [one for one in dict.fromkeys((first, *others)) if one not in known]
+            same = members.setdefault(first, [])
+            same += [one for one in dict.fromkeys((first, *others)) if one not in same]
     return _without_runs(members, sources_of, keys)
 
 

@@ -162,14 +162,14 @@ def _windows(plan: Plan) -> list[str]:
     for node, window, shards in windows(plan):
         call = f"`{node_code(node).lstrip('.')}`"
         if shards:
-            held = shards * window
-            line = f"memory: a rank holds up to {held} rows for {call}, {window} in each of {shards} shard"
+            rows = shards * window
+            line = f"memory: a rank holds up to {rows} rows for {call}, {window} in each of {shards} shard"
             line += "s" * (shards > 1)
         else:
-            held, line = window, f"memory: each process holds up to {window} rows for {call}, which it runs on all rows"
+            rows, line = window, f"memory: each process holds up to {window} rows for {call}, which it runs on all rows"
         width = row_width(plan.stage_of(node).schema)
         if width is not None:
-            size = held * width
+            size = rows * width
             line = "; ".join(filter(None, [f"{line}, {bytes_text(size)} in all", large_windows(size)]))
         lines.append(line)
     return lines
@@ -182,8 +182,8 @@ def _remarks(plan: Plan) -> list[str]:
         remark = node.op.remark(plan.stage_of(node))
         if remark is not None:
             calls.setdefault(remark, []).append(f"`{node_code(node).lstrip('.')}`")
-    said = [f"{', '.join(dict.fromkeys(names))}: {remark}" for remark, names in calls.items()]
-    return [*said, *(finding.text for finding in other_rows(plan))]
+    lines = [f"{', '.join(dict.fromkeys(names))}: {remark}" for remark, names in calls.items()]
+    return [*lines, *(finding.text for finding in other_rows(plan))]
 
 
 def _times(read: SharedRead, world_size: int, workers: int) -> str:

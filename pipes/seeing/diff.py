@@ -62,10 +62,10 @@ def compared(
         steps, others = one.steps(rank), other.steps(rank)
         places = sorted(steps.keys() & others.keys())
         common += len(places)
-        found = [place for place in places if steps[place].element != others[place].element]
-        differing += len(found)
-        if found and (earliest is None or found[0] < (earliest.one.epoch, earliest.one.step)):
-            earliest = _Difference(rank, steps[found[0]], others[found[0]])
+        unequal = [place for place in places if steps[place].element != others[place].element]
+        differing += len(unequal)
+        if unequal and (earliest is None or unequal[0] < (earliest.one.epoch, earliest.one.step)):
+            earliest = _Difference(rank, steps[unequal[0]], others[unequal[0]])
     if earliest is None:
         ranks = "" if len(one.headers) == 1 else f" of {len(one.headers)} ranks"
         return Comparison(True, [f"both runs gave the same in {common} steps{ranks}", *reasons])

@@ -134,9 +134,9 @@ def drawn(
     except Exception as error:
         reason = f"the plan cannot be made here, so this is drawn without lengths and elements: {_in_words(error)}"
         return _picture(known_operators(root), {}, [reason], report)
-    found = {plan.names[node]: fact for node, fact in of_nodes.items()}
+    by_name = {plan.names[node]: fact for node, fact in of_nodes.items()}
     sampler = _Sampler(plan, samples).of if samples else None
-    return _picture(known_operators(plan.root), found, lines, report, sampler)
+    return _picture(known_operators(plan.root), by_name, lines, report, sampler)
 
 
 def outlined(root: Node, report: Report | None = None) -> Drawing:
@@ -146,38 +146,38 @@ def outlined(root: Node, report: Report | None = None) -> Drawing:
 
 def _picture(
     operators: Sequence[KnownOperator],
-    found: Mapping[str, OperatorFacts],
+    by_name: Mapping[str, OperatorFacts],
     lines: list[str],
     report: Report | None,
     samples: Callable[[str], Html] | None = None,
 ) -> Drawing:
-    graph = graph_of(operators, found, report)
+    graph = graph_of(operators, by_name, report)
     times = {} if report is None else {op.name: op for op in report.operators}
     panels: list[Html] = []
     for shape in graph.shapes:
         operator = operators[shape.members[0]]
         others = [operators[at].code for at in shape.members[1:]]
         name = operator.name
-        panels.append(panel(operator, others, found.get(name), times.get(name), samples and samples(name)))
+        panels.append(panel(operator, others, by_name.get(name), times.get(name), samples and samples(name)))
     title = "A plan; nothing has run" if report is None else report.verdict
     return Drawing(title, graph, panels, lines)
 
 
-def graph_of(operators: Sequence[KnownOperator], found: Mapping[str, OperatorFacts], report: Report | None) -> Graph:
+def graph_of(operators: Sequence[KnownOperator], by_name: Mapping[str, OperatorFacts], report: Report | None) -> Graph:
     """The boxes of operators, with what is known of them and what was measured."""
     places = {operator.name: place for place, operator in enumerate(operators)}
     times: Mapping[str, OperatorTimes] = {} if report is None else {op.name: op for op in report.operators}
     seconds = 0.0 if report is None else _seconds(report)
     boxes: list[Box] = []
     for operator in operators:
-        fact, own = found.get(operator.name), times.get(operator.name)
-        known = [fact.size if fact else "", "" if operator.where is None else str(operator.where)]
+        fact, own = by_name.get(operator.name), times.get(operator.name)
+        notes = [fact.size if fact else "", "" if operator.where is None else str(operator.where)]
         boxes.append(
             Box(
                 code=operator.code,
                 kind=(operator.code.partition("(")[0], operator.where),
                 inputs=tuple(places[name] for name in operator.inputs),
-                facts=[" · ".join(filter(None, known))],
+                facts=[" · ".join(filter(None, notes))],
                 gates=[] if fact is None else fact.below,
                 share=None if own is None else own.share,
                 rate=own.rows / seconds if own is not None and seconds else None,
@@ -227,7 +227,7 @@ def _counts(own: OperatorTimes) -> Html:
         ("rows", f"{about}{own.rows:,}"),
         ("bytes", f"{about}{bytes_text(own.nbytes)}"),
     ]
-    counts = {"skipped": own.skipped, "found in its cache": own.hits, "not in its cache": own.misses}
+    counts = {"skipped": own.skipped, "by_name in its cache": own.hits, "not in its cache": own.misses}
     lines += [(name, f"{number:,}") for name, number in counts.items() if number]
     return table((), lines)
 

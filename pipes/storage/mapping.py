@@ -223,9 +223,9 @@ class ValuesInUse(Generic[T]):
         """
         key = id(file.filesystem), file.path
         with self._lock:
-            held = self._values.get(key)
-            if held is not None:
-                return held
+            value = self._values.get(key)
+            if value is not None:
+                return value
             task = self._tasks.setdefault(key, Task(make))
         try:
             value = task.result()
