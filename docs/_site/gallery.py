@@ -29,7 +29,15 @@ FOLDER = ROOT / "docs" / "gallery"
 
 # The pages in the order of the gallery. A file that is missing here ends the build.
 ORDER = (
-    *("image_folders", "pretraining_mix", "instruction_tuning", "time_series", "parquet_table", "click_log"),
+    *(
+        "image_folders",
+        "captions",
+        "pretraining_mix",
+        "instruction_tuning",
+        "time_series",
+        "parquet_table",
+        "click_log",
+    ),
     *("recommender", "k_fold", "curriculum", "spot_instance"),
 )
 
