@@ -1,12 +1,15 @@
-"""The pictures of the guide are those that its code draws."""
+"""The pictures of the guide and of the README are those that their code draws."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.site import pictures
+
+ROOT = Path(__file__).resolve().parent.parent
 
 CODE = """Text.
 
@@ -31,3 +34,14 @@ def test_a_picture_needs_a_place(tmp_path: Path) -> None:
 def test_code_that_fails_ends_the_build(tmp_path: Path) -> None:
     with pytest.raises(pictures.PictureError, match=r"(?s)the code of .* fails.*ZeroDivisionError"):
         pictures.shown("```python\n1 / 0\n```\n", tmp_path)
+
+
+def test_the_picture_of_the_readme_is_what_its_example_draws(tmp_path: Path) -> None:
+    code, _, _ = (
+        (ROOT / "README.md").read_text(encoding="utf-8").partition("```python\n")[2].partition("with fp.Loader")
+    )
+    namespace: dict[str, Any] = {}
+    exec(compile(code, "train.py", "exec", dont_inherit=True), namespace)
+    namespace["pipe"].draw(tmp_path / "example.svg")
+    drawn = (tmp_path / "example.svg").read_text(encoding="utf-8")
+    assert (ROOT / "docs" / "start" / "example.svg").read_text(encoding="utf-8") == drawn
