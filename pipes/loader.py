@@ -326,6 +326,7 @@ class Loader(Generic[T_co]):
                     f"is after step {loaded.step} of that; finish the epoch first, or load no state"
                 )
         self._requested_epoch = epoch
+        self._epochs.epoch_is_chosen = True
 
     def state_dict(self, *, step: int | None = None) -> State:
         """Return the place of the consumer, after the last element it took, as plain JSON. It reads no rows.

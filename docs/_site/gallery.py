@@ -38,7 +38,7 @@ ORDER = (
         "parquet_table",
         "click_log",
     ),
-    *("recommender", "k_fold", "curriculum", "spot_instance"),
+    *("recommender", "k_fold", "curriculum", "spot_instance", "uneven_ranks"),
 )
 
 MOST_LINES = 120  # of code

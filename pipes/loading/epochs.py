@@ -75,6 +75,7 @@ class Epochs:
         self.shards = shards
         self._even: Even = even
         self._is_users = is_users
+        self.epoch_is_chosen = False  # by `set_epoch`
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
         self._job: Job | None = None
@@ -179,7 +180,7 @@ class Epochs:
         schedule = self._schedule_of_now(progress)
         if job is not None:
             job.compare(schedule.epoch_start(progress))
-        if self._is_users:
+        if self._is_users and not self.epoch_is_chosen:
             first_epochs.begin(schedule, progress, self._number)
         return schedule, schedule.end(progress, warns=True)
 

@@ -43,9 +43,10 @@ def test_a_loader_for_each_epoch_is_told_once(monkeypatch, caplog) -> None:
     list(fp.Loader(pipe, seed=1))  # the one before has not ended the epoch
     for _ in range(2):
         list(fp.Loader(numbers()))  # all epochs have one order
-    second = fp.Loader(pipe)
-    second.set_epoch(1)
-    list(second)
+    for epoch in (0, 1):
+        second = fp.Loader(pipe)
+        second.set_epoch(epoch)
+        list(second)
     assert not caplog.messages
     for _ in range(2):
         assert list(fp.Loader(numbers().shuffle().batch(5))) == list(fp.Loader(pipe))
