@@ -77,7 +77,8 @@ def test_files_are_joined_wherever_they_end(tmp_path, xs, ys):
     assert same(check_operator(pipe, samples=3), list(fp.from_arrays({"x": x, "y": y})))
     assert same(sorted(row["x"] for row in pipe.shuffle()), x.tolist())
     assert same(
-        [batch["y"].tolist() for batch in pipe.batch(3).collate()], [y[k : k + 3].tolist() for k in range(0, len(y), 3)]
+        [batch["y"].tolist() for batch in pipe.batch(3).collate(format="numpy")],
+        [y[k : k + 3].tolist() for k in range(0, len(y), 3)],
     )
 
 
