@@ -124,6 +124,17 @@ def test_a_page_has_few_words(path: Path) -> None:
     assert words <= MOST_WORDS[path.parent.name]
 
 
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=path.stem) for path in DOCUMENTS if path.parent.name in ("start", "guides")]
+)
+def test_a_page_begins_with_a_question_and_the_code_that_answers_it(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    fence = FENCE.search(text)
+    assert fence and fence["info"].split()[0] in ("python", "console")
+    head = text[: fence.start()]
+    assert "?" in head and len(head.split()) <= 60 and "\n## " not in head
+
+
 def test_old_names_of_pages_are_not_linked() -> None:
     named = re.compile(rf"\bdocs/(?:{'|'.join(sorted(OLD_NAMES))})\.md")
     files = [

@@ -40,9 +40,8 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     before = Path.cwd()
     os.chdir(tmp_path_factory.mktemp("migrating"))
     namespace: dict[str, Any] = {}
-    code = re.search(r"```python\n(.*?)```", PAGES["from-datapipes"], re.DOTALL)
-    assert code
-    exec(code[1], namespace)
+    for code in re.findall(r"```python\n(.*?)```", PAGES["from-datapipes"], re.DOTALL):
+        exec(code, namespace)
     yield namespace
     os.chdir(before)
 
