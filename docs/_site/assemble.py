@@ -27,7 +27,16 @@ SIDEBAR: Mapping[str, tuple[str, ...]] = {
         f"guides/{page}"
         for page in (
             *("elements", "recipes", "recipes-training", "recipes-layouts", "statistics", "rows-that-fail"),
-            *("remote", "cache", "files-that-change", "millions-of-files", "databases", "tfrecord-mds-delta", "writing", "fast-files"),
+            *(
+                "remote",
+                "cache",
+                "files-that-change",
+                "millions-of-files",
+                "databases",
+                "tfrecord-mds-delta",
+                "writing",
+                "fast-files",
+            ),
         )
     ),
     "Guides: training": tuple(
