@@ -75,6 +75,26 @@ SIDEBAR: Mapping[str, tuple[str, ...]] = {
     "The project": tuple(f"internals/{page}" for page in ("stability", "changelog", "contributing", "security")),
 }
 
+# What readers type who know other libraries, by guide. Operators have theirs in `operators.ALIASES`.
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    "guides/dataloader": (
+        "IterableDataset",
+        "pin_memory",
+        "persistent_workers",
+        "worker_init_fn",
+        "StatefulDataLoader",
+    ),
+    "guides/epochs": ("set_epoch", "manual_seed", "deterministic", "reproducible"),
+    "guides/ranks": ("DistributedSampler", "torchrun", "DDP", "FSDP", "multi-GPU", "distributed training"),
+    "guides/ranks-streams": ("shuffle buffer",),
+    "guides/recipes-layouts": ("COCO", "safetensors"),
+    "guides/remote": ("GCS", "Azure", "fsspec"),
+    "guides/resume": ("checkpoint", "resume after crash", "load_state_dict"),
+    "guides/slow": ("slow dataloader", "GPU utilization", "bottleneck", "profiler"),
+    "guides/tfrecord-mds-delta": ("mosaicml streaming", "StreamingDataset"),
+    "guides/workers": ("num_workers", "out of memory", "OOM", "multiprocessing", "DataLoader worker is killed"),
+}
+
 # Files outside of docs/ that are pages too, and their places in the site.
 OTHER_PAGES = {f"{name}.md": f"internals/{name.lower()}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")}
 
@@ -139,6 +159,8 @@ def written_pages() -> Iterator[tuple[str, str]]:
     } | OTHER_PAGES
     for name, place in places.items():
         text = (ROOT / name).read_text(encoding="utf-8")
+        if aliases := ALIASES.get(place.removesuffix(".md")):
+            text = text.replace("\n", f"\n\n{operators.index_entries(aliases)}\n", 1)
         yield place, relinked(inlined(text, (ROOT / name).parent), name, places)
 
 

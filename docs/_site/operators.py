@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +17,15 @@ from .docstrings import Docstring, DocstringError
 
 # What a reader of another library looks for, as entries of the index of the search.
 ALIASES: Mapping[str, tuple[str, ...]] = {
-    "batch": ("batch_size", "drop_remainder"),
+    "batch": ("batch_size", "drop_last", "drop_remainder"),
+    "batch_by_size": ("dynamic batching", "max_tokens", "token budget"),
+    "bucket_by_length": ("bucketing",),
     "collate": ("collate_fn", "default_collate", "tensors"),
+    "distinct": ("deduplicate", "drop_duplicates"),
     "drop_null": ("dropna",),
     "fill_null": ("missing values", "fillna", "NaN"),
-    "from_dataset": ("Hugging Face", "map-style dataset", "load_dataset"),
+    "from_dataset": ("Hugging Face", "huggingface datasets", "map-style dataset", "load_dataset"),
+    "from_table": ("pandas dataframe", "polars"),
     "map": ("num_parallel_calls", "transform", "augment"),
     "mix": ("interleave_datasets", "sample_from_datasets", "weighted sampler"),
     "pad_batch": ("padding", "pad_sequence", "padded_batch"),
@@ -120,8 +124,7 @@ def _operator_page(entry: Entry, listed: list[Entry], links: Mapping[str, str], 
     link = _Linker(entry.name, links, "../../")
     lines = [f"# `{entry.name}`", ""]
     if aliases := ALIASES.get(entry.name):
-        # The exclamation mark makes an entry count like a title.
-        lines += [f"```{{index}} {', '.join(f'!{alias}' for alias in aliases)}", "```", ""]
+        lines += [index_entries(aliases), ""]
     lines += [link(doc.summary), ""]
     if doc.diagram:
         try:
@@ -141,6 +144,11 @@ def _operator_page(entry: Entry, listed: list[Entry], links: Mapping[str, str], 
     if used:
         lines += ["In the gallery: " + ", ".join(f"[{title}](../../{path})" for path, title in used.items()) + ".", ""]
     return "\n".join(lines)
+
+
+def index_entries(aliases: Iterable[str]) -> str:
+    """Return what lets the search find a page by other words; the exclamation mark makes them count like a title."""
+    return f"```{{index}} {', '.join(f'!{alias}' for alias in aliases)}\n```"
 
 
 def _group_page(title: str, names: tuple[str, ...], links: Mapping[str, str]) -> str:
