@@ -88,6 +88,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "guides/ranks": ("DistributedSampler", "torchrun", "DDP", "FSDP", "multi-GPU", "distributed training"),
     "guides/ranks-streams": ("shuffle buffer",),
     "guides/recipes-layouts": ("COCO", "safetensors"),
+    "guides/recipes-training": ("compare two runs", "TensorBoard"),
     "guides/remote": ("GCS", "Azure", "fsspec"),
     "guides/resume": ("checkpoint", "resume after crash", "load_state_dict"),
     "guides/slow": ("slow dataloader", "GPU utilization", "bottleneck", "profiler"),

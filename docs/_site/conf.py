@@ -23,7 +23,7 @@ html_copy_source = False
 html_show_copyright = False
 # The search would fetch the pages that it found, which a browser refuses for files.
 html_show_search_summary = False
-html_search_scorer = "scorer.js"
+html_search_scorer = os.path.join(os.path.dirname(__file__), "scorer.js")
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
 # The prompts and the outputs of an example are not copied.
 copybutton_prompt_text = r">>> |\.\.\. "

@@ -27,7 +27,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "from_dataset": ("Hugging Face", "huggingface datasets", "map-style dataset", "load_dataset"),
     "from_table": ("pandas dataframe", "polars"),
     "map": ("num_parallel_calls", "transform", "augment"),
-    "mix": ("interleave_datasets", "sample_from_datasets", "weighted sampler"),
+    "mix": ("mixing datasets", "interleave_datasets", "sample_from_datasets", "weighted sampler"),
     "pad_batch": ("padding", "pad_sequence", "padded_batch"),
     "prefetch": ("prefetch_factor", "AUTOTUNE"),
     "read_images": ("ImageFolder", "imagenet"),
