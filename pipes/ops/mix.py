@@ -286,7 +286,7 @@ class Mixture(Operator, ABC):
             while layout.end.start < stop:
                 segment, end = next(segments)
                 if self.repeats_inputs:
-                    layout.repeat(segment.given_after())
+                    layout.repeat(segment.offsets_after())
                 turns = self.random_turns(stage, segment.turns, context, segment.stop - segment.start)
                 layout.add(segment, turns, end)
         return layout
@@ -299,10 +299,10 @@ class Mixture(Operator, ABC):
         From the beginning on, there is one segment at least.
         """
         rows = np.array(lengths)
-        start, first, rounds, given = end or InputEnd.beginning(len(lengths))
+        start, first, rounds, offsets = end or InputEnd.beginning(len(lengths))
         while len(sources := self.sources(stage, rounds, first, epoch)):
             turns = self.turns(stage, sources, epoch, RowNumbers(start))
-            left = rows[sources] - given[sources]
+            left = rows[sources] - offsets[sources]
             if self.repeats_inputs:
                 self._check_not_empty(stage, lengths, sources)
             stop = turns.last_end(left) if self.repeats_inputs else turns.first_end(left)
@@ -310,11 +310,11 @@ class Mixture(Operator, ABC):
                 edge = int(turns.edges[-1])
                 waiting = turns.idle[(turns.counts(edge) <= left)[turns.idle]]
                 raise PlanError(with_call_site(self.idle_input(int(sources[waiting[0]]), edge), stage.call_site))
-            segment = MixtureSegment(start, start + stop, sources, given, turns)
+            segment = MixtureSegment(start, start + stop, sources, offsets, turns)
             ended = int(sources[turns.at(range(stop, stop + 1))[0][0]])
-            start, first, given, rounds = segment.stop, ended + 1, segment.given_after(), rounds.copy()
+            start, first, offsets, rounds = segment.stop, ended + 1, segment.offsets_after(), rounds.copy()
             rounds[ended] = 1
-            yield segment, InputEnd(start, first, rounds, given)
+            yield segment, InputEnd(start, first, rounds, offsets)
             if not self.leaves_out:
                 return
 
@@ -346,7 +346,7 @@ class Mixture(Operator, ABC):
         first = last = next(segments)[0]
         for segment, _ in segments:
             last = segment
-        text = f"takes {', '.join(map(str, last.given_after().tolist()))} rows of its inputs"
+        text = f"takes {', '.join(map(str, last.offsets_after().tolist()))} rows of its inputs"
         if first.stop < last.stop:
             text += f"; the first to end does so after {first.stop} rows, and the others go on"
         return text
@@ -539,21 +539,21 @@ class MixtureSegment(NamedTuple):
     Attributes:
         start, stop: the positions of these rows.
         sources: the inputs that they come from, by their number among the turns.
-        given: the rows that each input has given before them.
+        offsets: the rows that each input has given before them.
         turns: the turns from `start` on.
     """
 
     start: int
     stop: int
     sources: Ints
-    given: Ints
+    offsets: Ints
     turns: FixedTurns
 
-    def given_after(self) -> Ints:
+    def offsets_after(self) -> Ints:
         """The rows that each input has given with these."""
-        given = self.given.copy()
-        given[self.sources] += self.turns.counts(self.stop - self.start)
-        return given
+        offsets = self.offsets.copy()
+        offsets[self.sources] += self.turns.counts(self.stop - self.start)
+        return offsets
 
 
 class InputEnd(NamedTuple):
@@ -563,13 +563,13 @@ class InputEnd(NamedTuple):
         start: the position of the first row after it.
         first: the input from which the order of turns begins.
         rounds: the times that each input has ended.
-        given: the rows that each input has given.
+        offsets: the rows that each input has given.
     """
 
     start: int
     first: int
     rounds: Ints
-    given: Ints
+    offsets: Ints
 
     @staticmethod
     def beginning(inputs: int) -> InputEnd:
@@ -580,13 +580,13 @@ class _SegmentRows(NamedTuple):
     """The rows of a segment: turns, and to which inputs and from which rows on they belong."""
 
     sources: Ints
-    given: Ints
+    offsets: Ints
     turns: Turns
 
     def at(self, positions: Indices) -> tuple[Ints, Ints]:
         sources, turns = self.turns.at(positions)
         own = self.sources[sources]
-        return own, self.given[own] + turns
+        return own, self.offsets[own] + turns
 
 
 class _Table(NamedTuple):
@@ -628,10 +628,10 @@ class MixtureLayout:
         self.bounds = np.concatenate([[0], np.cumsum(self._lengths[sources])])
         self._first_places = self.bounds[firsts]
 
-    def repeat(self, given: Ints) -> None:
+    def repeat(self, offsets: Ints) -> None:
         """Let inputs begin again until they have given these rows."""
         self._repeats = True
-        self._divide(np.maximum(1, -(-given // np.maximum(1, self._lengths))))
+        self._divide(np.maximum(1, -(-offsets // np.maximum(1, self._lengths))))
 
     def add(self, segment: MixtureSegment, turns: Turns, end: InputEnd) -> None:
         """Add the rows up to the next end, which are in the order of these turns."""
@@ -639,7 +639,7 @@ class MixtureLayout:
         if not length:
             self.end = end
             return
-        rows: Turns = _SegmentRows(segment.sources, segment.given, turns)
+        rows: Turns = _SegmentRows(segment.sources, segment.offsets, turns)
         if length < len(segment.sources):
             rows = _Table(*rows.at(range(length)))  # takes less memory
         self._starts.append(segment.start)
