@@ -274,7 +274,7 @@ class Stage:
         assert length is not None, "an indexed pipe knows its length"
         block_size = context.block_size()
         if isinstance(block_size, AdaptiveBlockSize):
-            source = self.inputs[0] if self.inputs else self  # the shards of all epochs share it
+            source = self._source_of_shards()
             if source._last_size is not None:
                 block_size.begin_like(source._last_size)
             source._last_size = block_size
@@ -289,6 +289,13 @@ class Stage:
             stop = min(start + rows, length)
             yield from self.made(start, stop, context, block_size.produced)
             start = stop
+
+    def _source_of_shards(self) -> Stage:
+        """The stage that the shards of all epochs share, if this one has the rows of a shard."""
+        source = self
+        while source.one_for_one:
+            source = source.inputs[0]
+        return source.inputs[0] if source.inputs and source.op.order is Order.GLOBAL else source
 
     def made(self, start: int, stop: int, context: Context, note: Callable[[BlockRows], object]) -> Iterator[Block]:
         """Rows `start` to `stop` (exclusive) of an indexed stage, as a block; `note` looks at them first.

@@ -159,6 +159,10 @@ class Map(CursorOfInput):
         return Trait.MAIN_THREAD if self.rng == "global" else None
 
     @property
+    def needs_positions(self) -> bool:  # type: ignore[override]
+        return self.rng is not False  # the keys of draws
+
+    @property
     def row_function(self) -> Callable[..., object]:
         return self.function
 

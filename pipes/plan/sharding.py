@@ -180,7 +180,17 @@ class Sharding:
             by_rank = op.dispatched or find_remote(node) is not None
             repair = "write its rows to files once, such as with `write_parquet`, and read these"
             self.shared_reads[node] = SharedRead(reason, by_rank, repair, can_dispatch=not by_rank)
-        return self._named(self._part(op, shard) if shard in self.parts else op, node)
+        if shard in self.parts:
+            return self._dealt(self._part(op, shard), node, self.names[node])
+        divided, each_row = node, list[Node]()
+        while divided.indexed and self.stages[divided].one_for_one and not divided.op.needs_positions:
+            each_row.append(divided)
+            (divided,) = divided.inputs
+        own = self._dealt(op, divided, self.names[node])
+        # A shard reads many short ranges. Functions of single rows are called after all of them.
+        for each in reversed(each_row):
+            own = self.rebuilt(each, (own,))
+        return own
 
     def units_shard(self, node: Node, units: Node, shard: int, *, shuffled_later: bool) -> UnitsShard:
         """The operator that gives a shard its rows if `node` makes many rows of each unit."""
@@ -194,12 +204,13 @@ class Sharding:
     def _expanded(self, node: Node, units: Node, shard: int, *, shuffled_later: bool) -> Node:
         op = self.units_shard(node, units, shard, shuffled_later=shuffled_later)
         self.expanded[node] = op
-        return self._named(op, node)
+        return self._dealt(op, node, self.names[node])
 
-    def _named(self, op: Operator, *inputs: Node) -> Node:
+    def _dealt(self, op: Operator, source: Node, name: str) -> Node:
+        """The rows of `source` that `op` gives a shard; `name` is that of the rows to divide."""
         # The name is a key of randomness, so it must not depend on which shards a process runs.
-        node = Node(op, inputs, inputs[0].call_site)
-        self.names[node] = f"{op.kind} of {self.names[inputs[0]]}"
+        node = Node(op, (source,), source.call_site)
+        self.names[node] = f"{op.kind} of {name}"
         return node
 
 

@@ -228,7 +228,7 @@ class PermutedShard(RowsShard):
 
     def _order(self, stage: StageView, ranges: int, context: Context) -> Permutation:
         whole = context.unsharded()
-        key = ("deal", whole.seed, whole.epoch, whole.rounds)
+        key = (stage.name, whole.seed, whole.epoch, whole.rounds)
         # The input keeps it, so that all shards share it.
         return cast("Stage", stage.input).memo(key, lambda: Permutation(whole.key(stage.name), ranges))
 

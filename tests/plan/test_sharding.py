@@ -128,9 +128,28 @@ def test_shared_input_that_fails_fails_for_each_shard():
 
 def test_rows_are_divided_behind_the_indexed_part():
     source = fp.from_sequence(range(100)).map(abs)
-    assert calls(source.filter(bool).map(abs)) == ["from_sequence", "map", "deal", "filter", "map"]
+    assert calls(source.filter(bool).map(abs)) == ["from_sequence", "deal", "map", "filter", "map"]
     assert calls(source.shuffle().filter(bool)) == ["from_sequence", "map", "shuffle", "deal", "filter"]
     assert calls(source.batch(4).filter(bool)) == ["from_sequence", "map", "batch", "deal", "filter"]
+
+
+def test_a_shard_calls_functions_of_single_rows_over_many_of_its_ranges():
+    source = fp.from_sequence(range(100))
+    batches = source.batch(4).collate().shuffle(window=10)
+    assert calls(batches) == ["from_sequence", "batch", "deal", "collate", "shuffle"]
+    keyed = source.map(lambda row, rng: row, rng=True).map(abs).shuffle(window=10)
+    assert calls(keyed) == ["from_sequence", "map", "deal", "map", "shuffle"]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_order_does_not_depend_on_where_functions_are_called(shards):
+    source = fp.from_sequence(range(5000))
+
+    def order(function, **options):
+        one, other = (source.map(function, **options).shuffle(window=100) for _ in range(2))
+        return list(fp.Loader(one.mix(other).batch(7), shards=shards))
+
+    assert order(abs) == order(lambda row, rng: row, rng=True)
 
 
 def test_rows_are_divided_behind_an_operator_that_looks_at_positions():
