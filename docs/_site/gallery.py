@@ -31,7 +31,7 @@ FOLDER = ROOT / "docs" / "gallery"
 ORDER = (
     *("image_folders", "captions", "speech", "pretraining_mix", "instruction_tuning"),
     *("time_series", "parquet_table", "click_log", "recommender", "k_fold"),
-    *("curriculum", "spot_instance", "uneven_ranks"),
+    *("curriculum", "spot_instance", "uneven_ranks", "s3_cache"),
 )
 
 MOST_LINES = 120  # of code

@@ -598,7 +598,7 @@ def _values(file: File) -> Mapping[str, Any] | None:
 def _open(form: Parquet, group: FileUnit) -> _OpenFile:
     source: Stream | RemoteFile
     if group.file.is_object():  # all runs share it
-        source, version = open_object(group.file)
+        source, version = open_object(group.file, group.seal)
         stream = Stream(RemoteStream(source))
     else:
         stream, version = open_version(group.file)

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -205,7 +205,7 @@ class _Entry(Generic[T]):
 
 
 class ValuesInUse(Generic[T]):
-    """A value for each file, which lives as long as somebody holds it."""
+    """A value for each version of a file, which lives as long as somebody holds it."""
 
     def __init__(self) -> None:
         self.clear()
@@ -213,15 +213,15 @@ class ValuesInUse(Generic[T]):
     def clear(self) -> None:
         """Forget all values; see `FileValues.clear`."""
         self._lock = threading.Lock()
-        self._values: weakref.WeakValueDictionary[tuple[int, str], T] = weakref.WeakValueDictionary()
-        self._tasks: dict[tuple[int, str], Task[T]] = {}
+        self._values: weakref.WeakValueDictionary[tuple[object, ...], T] = weakref.WeakValueDictionary()
+        self._tasks: dict[tuple[object, ...], Task[T]] = {}
 
-    def get(self, file: File, make: Callable[[], T]) -> T:
-        """The value of a file: the one that somebody holds, else what `make()` returns.
+    def get(self, file: File, version: Hashable, make: Callable[[], T]) -> T:
+        """The value of a file of this version: the one that somebody holds, else what `make()` returns.
 
         If several threads ask for it at the same time, one of them makes it.
         """
-        key = id(file.filesystem), file.path
+        key = id(file.filesystem), file.path, file.cache, version
         with self._lock:
             value = self._values.get(key)
             if value is not None:
@@ -256,15 +256,20 @@ def open_version(file: File) -> tuple[Stream, object]:
     return stream, before if before is not None and before == _local_version(file) else object()
 
 
-def open_object(file: File) -> tuple[RemoteFile, object]:
-    """Open a file in an object store, unless it is open already, and return its version, as `open_version` does."""
+def open_object(file: File, seal: int) -> tuple[RemoteFile, object]:
+    """Open a file in an object store, unless it is open already, and return its version, as `open_version` does.
+
+    Args:
+        file: the file.
+        seal: that of the footer which the caller knows. A pipe that is older may hold an object which was replaced.
+    """
 
     def opened() -> RemoteFile:
         with file.open(None) as stream:
             assert stream.remote is not None, "objects are remote"
             return stream.remote.file
 
-    remote = _objects.get(file, opened)
+    remote = _objects.get(file, seal, opened)
     return remote, _remote_version(file, remote)
 
 

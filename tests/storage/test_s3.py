@@ -181,6 +181,23 @@ def test_a_file_that_is_written_again_after_its_listing(s3: S3, statistics: bool
         assert [row["x"] for row in pipe] == list(range(2000, 2100))
 
 
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_new_pipe_reads_the_new_file_while_an_older_pipe_reads(s3: S3, tmp_path: Path, cached: bool) -> None:
+    def put(first: int) -> None:
+        file = io.BytesIO()
+        parquet.write_table(pa.table({"x": range(first, first + 3000)}), file, row_group_size=1000)
+        s3.put(BUCKET, {"replaced/a.parquet": file.getvalue()}, age=first)
+
+    cache = fp.FileCache(tmp_path / "copies") if cached else None
+    place, older = s3.filesystem(), []
+    for first in (9000, 5000, 0):
+        put(first)
+        rows = fp.read_parquet(f"{BUCKET}/replaced/*.parquet", filesystem=place, cache=cache)
+        assert [row["x"] for row in rows] == list(range(first, first + 3000))
+        older.append(iter(rows.shuffle(window=10)))
+        next(older[-1])
+
+
 def test_a_footer_that_pyarrow_does_not_know_all_of(s3: S3, tmp_path: Path) -> None:
     whole = parquet_bytes(0)
     length = int.from_bytes(whole[-8:-4], "little")
