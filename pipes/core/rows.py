@@ -645,6 +645,27 @@ def to_arrow(column: Column) -> ArrowArray:
     return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(values, math.prod(shape)))
 
 
+def infer_array(values: Any) -> ArrowArray:
+    """`pa.array(values)`, but the times of pandas keep their nanoseconds.
+
+    Raises:
+        Exception: as `pa.array` does.
+    """
+    import pyarrow as pa
+
+    array: Any = pa.array(values)
+    kind = array.type
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
+    if isinstance(values, list) and is_time and kind.unit == "us" and any(map(_has_nanoseconds, values)):
+        array = pa.array(values, pa.duration("ns") if pa.types.is_duration(kind) else pa.timestamp("ns", kind.tz))
+    return cast("ArrowArray", array)
+
+
+def _has_nanoseconds(value: object) -> bool:
+    """Whether this is a `Timestamp` or a `Timedelta` of pandas in nanoseconds, which Arrow takes for one of Python."""
+    return getattr(value, "unit", None) == "ns"
+
+
 # Tensors of a worker
 
 

@@ -667,6 +667,11 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
     if saved.position is None and not (is_same_rank and saved.step):  # after a step, other ranks may have begun
         return plan.shards
     if plan.indexed != saved.indexed:
+        if plan.root.indexed and plan.unsharded.loses_elements and (saved.world_size == 1) != (plan.world_size == 1):
+            raise StateError(
+                "rows of this pipe may be skipped, so one rank runs it by position, and several run it as a stream; "
+                "its states go from one rank to several, or back, only at the end of an epoch"
+            )
         raise StateError("only one of the state's pipe and this one is indexed, so no position means the same in both")
     if plan.indexed:
         return plan.shards

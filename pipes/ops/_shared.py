@@ -14,7 +14,7 @@ from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import CursorOfInput, Input, Operator, StageView, Weights, each_row
-from ..core.rows import Array, BlockRows, Column, Indices, Rows, grid, index_array, is_grid, read_only
+from ..core.rows import Array, BlockRows, Column, Indices, Rows, grid, index_array, infer_array, is_grid, read_only
 from ..errors import DataError, PlanError, RowError, UnfitError, with_call_site
 from ..formats.columns import suggest_name
 
@@ -99,7 +99,7 @@ def _infer_column(values: object, name: object) -> Column:
     import pyarrow as pa
 
     try:
-        return cast("Column", pa.array(cast("Any", values)))
+        return infer_array(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise UnfitError(f"field `{name}`: its values cannot form a column: {error}") from error
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from ..core.rows import ArrowArray, Rows, number_dtype, scalars
+from ..core.rows import ArrowArray, Rows, infer_array, number_dtype, scalars
 from ..errors import ArgumentError, DataError, with_call_site
 from ..formats.columns import decoded_type, format_names, suggest_name
 from ..formats.table_format import NULL
@@ -261,7 +261,7 @@ def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
             storage = pa.array(cast("Any", values), kind.storage_type)
             return cast("ArrowArray", pa.ExtensionArray.from_storage(kind, storage))
     try:
-        own: Any = pa.array(cast("Any", values))
+        own: Any = infer_array(values)
     except (pa.ArrowException, TypeError, OverflowError):
         if kind is None:
             raise
@@ -283,12 +283,13 @@ def _flatten_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.D
     present = [array for array in arrays if isinstance(array, np.ndarray)]
     shapes = {array.shape for array in present}
     only_arrays = all(array is None or isinstance(array, np.ndarray) for array in arrays)
-    if kind is None and only_arrays and len(shapes) == 1 and present[0].ndim:
+    if kind is None and only_arrays and len(shapes) == 1 and present[0].ndim and present[0].size:
         kind = pa.fixed_shape_tensor(pa.from_numpy_dtype(np.result_type(*present)), present[0].shape)
     if isinstance(kind, pa.FixedShapeTensorType):
         return [None if array is None else _flat(array, kind) for array in arrays], kind
     if kind is None and any(len(shape) > 1 for shape in shapes):
-        raise ValueError("there are arrays of several shapes; `.tolist()` makes lists of them")
+        what = "of several shapes" if len(shapes) > 1 else f"without items, of shape {present[0].shape}"
+        raise ValueError(f"there are arrays {what}; `.tolist()` makes lists of them")
     # Arrow takes scalars and arrays of one axis.
     plain = [a if not isinstance(a, np.ndarray) or a.ndim == 1 else a.tolist() if a.ndim else a[()] for a in arrays]
     return list[object](plain), kind

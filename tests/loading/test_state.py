@@ -288,6 +288,14 @@ class TestResumedShards:
         with pytest.raises(StateError, match="only one of the state's pipe and this one is indexed"):
             resumed_shards(validated(state), make_plan(STREAMED))
 
+    def test_one_rank_that_skips_rows_does_not_go_on_on_several(self):
+        pipe = fp.from_sequence(range(9)).map(int, on_error="skip")
+        one, two = make_plan(pipe), make_plan(pipe, world_size=2, shards=2)
+        for before, after in ((one, two), (two, one)):
+            progress = Progress(taken=1) if before.indexed else Progress(cursors={0: [None, 1, 0]})
+            with pytest.raises(StateError, match="rows of this pipe may be skipped, .* only at the end of an epoch"):
+                resumed_shards(validated(saved(progress, before)), after)
+
     def test_too_many_shards_are_refused(self):
         state = signed({**saved(Progress(cursors={0: [None, 1, 0]}), make_plan(STREAMED)), "shards": 10**6})
         with pytest.raises(StateError, match="has 1000000 shards, and this loader 1; .*`shards=1000000`"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -145,6 +146,21 @@ def test_times_of_numpy_that_arrow_has_no_unit_for(tmp_path: Path, unit: str, ki
         assert row == {"one": value, "some": [value], "array": [value] * 2, "in": {"a": value}}
 
 
+def test_times_of_pandas_keep_their_nanoseconds(tmp_path: Path) -> None:
+    row = {
+        "at": pd.Timestamp("2024-01-01 00:00:00.000000001"),
+        "local": pd.Timestamp("2024-01-01 00:00:00.000000002", tz="Europe/Berlin"),
+        "span": pd.Timedelta(3, "ns"),
+    }
+    fp.write_parquet(fp.from_sequence([row, dict.fromkeys(row)]), tmp_path)
+    assert list(fp.read_parquet(tmp_path)) == [row, dict.fromkeys(row)]
+
+
+def test_arrays_without_items_are_lists(tmp_path: Path) -> None:
+    fp.write_parquet(fp.from_sequence([{"x": np.zeros(0)}] * 300 + [{"x": np.ones(2)}]), tmp_path)
+    assert [len(row["x"]) for row in fp.read_parquet(tmp_path)] == [0] * 300 + [2]
+
+
 def test_tensors_come_back_as_arrays(tmp_path: Path) -> None:
     import torch
 
@@ -262,6 +278,7 @@ def test_rows_that_differ(tmp_path: Path, second: Any, message: str) -> None:
     ("values", "message"),
     [
         ([np.zeros((2, 2)), np.zeros((2, 3))], "row 2 .*: there are arrays of several shapes"),
+        ([np.zeros((0, 3))] * 2, r"row 1 .*: there are arrays without items, of shape \(0, 3\)"),
         ([{"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}]}], None),
     ],
 )

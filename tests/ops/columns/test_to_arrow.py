@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -84,3 +85,9 @@ def test_batches_cross_processes() -> None:
 
 def test_as_code() -> None:
     assert repr(fp.from_sequence([{}]).batch(1).to_arrow()).endswith(".batch(1).to_arrow()")
+
+
+def test_times_of_pandas_keep_their_nanoseconds() -> None:
+    row = {"at": pd.Timestamp("2024-01-01 00:00:00.000000001"), "span": pd.Timedelta(3, "ns")}
+    (batch,) = fp.from_sequence([row, row]).batch(2).to_arrow()
+    assert batch.to_pylist() == [row, row]
