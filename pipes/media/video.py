@@ -136,11 +136,13 @@ def _decoded(container: Any, stream: Any, targets: Sequence[int], at: int | None
     if at is not None:
         container.seek(at, stream=stream)
     height, width = stream.codec_context.height, stream.codec_context.width
+    # Kept for all frames: a new one for each takes ten times as long for small frames, and starts threads.
+    reformatter = PACKAGE.load().video.reformatter.VideoReformatter()
     pictures: list[npt.NDArray[np.uint8]] = []
     for frame in container.decode(stream):
         stamp = frame.dts if frame.pts is None else frame.pts
         if stamp == targets[len(pictures)]:
-            pictures.append(frame.to_ndarray(format="rgb24", width=width, height=height))
+            pictures.append(reformatter.reformat(frame, width, height, "rgb24", threads=1).to_ndarray())
             if len(pictures) == len(targets):
                 return np.stack(pictures)
         elif stamp is not None and stamp > targets[len(pictures)]:
