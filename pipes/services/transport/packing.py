@@ -430,7 +430,6 @@ _array_at: Callable[..., Array] = np.ndarray
 
 # Called for all arrays of an element, because a loop or a function in Python takes longer than what it does here.
 _is_contiguous = attrgetter("flags.c_contiguous")
-_size = attrgetter("size")
 _dtype_and_shape = attrgetter("dtype", "shape")
 _Reader: TypeAlias = Callable[[Sequence[Any]], Iterable[object]]
 """From values of one type to their memory as arrays; fewer arrays if a value is more than that."""
@@ -532,10 +531,13 @@ class LayoutCache:
             return None
         if len({*map(id, values)}) < len(values):
             return None  # an object that an element holds twice arrives as one object
-        groups = [self._readers[kind](tuple(group)) for kind, group in groupby(values, type)]
-        arrays = [*chain.from_iterable(groups)]
+        if len(types) == 1:
+            arrays = [*self._readers[types.pop()](values)]
+        else:
+            groups = [self._readers[kind](tuple(group)) for kind, group in groupby(values, type)]
+            arrays = [*chain.from_iterable(groups)]
         are_arrays = all(issubclass(kind, np.ndarray) for kind in {*map(type, arrays)})
-        if not are_arrays or not all(map(_is_contiguous, arrays)) or not all(map(_size, arrays)):
+        if not are_arrays or not all(map(_is_contiguous, arrays)):
             return None
         return cast("list[Array]", arrays) if arrays and len(arrays) == len(values) else None
 
@@ -557,7 +559,8 @@ class LayoutCache:
         letters = [DTYPE_LETTERS.get(array.dtype) for array in arrays]
         names = [name for name in keys if type(name) is str]
         ends = np.cumsum([-(-array.nbytes // ALIGNMENT) * ALIGNMENT for array in arrays]).tolist()
-        if None in letters or len(names) < len(keys) or ends[-1] > MAX_LAYOUT_BYTES:
+        all_have_bytes = all(array.size for array in arrays)
+        if None in letters or not all_have_bytes or len(names) < len(keys) or ends[-1] > MAX_LAYOUT_BYTES:
             return None
         tensors = tuple(type(value) is not np.ndarray for value in values)
         shapes = tuple(array.shape for array in arrays)
