@@ -27,6 +27,8 @@ from .verdict import MAX_ADVISED, MIN_STEPS, MIN_WAITING, UNEVEN, KnownOperator,
 
 LONGEST_TRIAL, SHORTEST_TRIAL = 5.0, 0.5
 """Seconds from the first element on."""
+SLOWED = 1.25
+"""A loop whose own steps take longer than in process, by this factor, is held up by its loader."""
 KEPT = 3
 """The elements that a worker holds: two that are ready, and the one that it makes."""
 
@@ -42,9 +44,9 @@ def tune(
     """Find the reading service, its workers and the calls at a time with which a training loop does not wait for data.
 
     It runs the pipe in this process to see how much work an element is, computes what is needed, and tries that, the
-    cheapest first, with a loop that sleeps for `step_seconds`. The first that lets the loop wait at most 5% of its time
-    is the result; else the one with the shortest wait, and what is missing. Elements and their order stay those of
-    `Loader(pipe)`: the number of shards is a part of the result.
+    cheapest first, with a loop that sleeps for `step_seconds`. The result is the first that lets the loop wait at most
+    5% of its time, and does not slow down the loop itself; else the one with the shortest steps, and what is missing.
+    Elements and their order stay those of `Loader(pipe)`: the number of shards is a part of the result.
 
     Args:
         pipe: what the loader gets.
@@ -83,7 +85,8 @@ class Trial(NamedTuple):
         service: the reading service.
         concurrency: calls at a time, by the name of the operator.
         waiting: the part of its time that the loop waited.
-        seconds: of a step, with the wait.
+        seconds: of a step, with the wait. Threads that hold the GIL make that longer, but not the wait.
+        longest: seconds of the longest wait, about.
         problem: why it cannot run; None if it can.
     """
 
@@ -91,6 +94,7 @@ class Trial(NamedTuple):
     concurrency: dict[str, int]
     waiting: float = 1.0
     seconds: float = math.inf
+    longest: float = 0.0
     problem: str | None = None
 
 
@@ -104,7 +108,7 @@ class Tuning:
         prefetch: finished elements that each worker keeps ready; None for the choice of the service.
         concurrency: calls at a time of operators, by their names.
         waiting: the part of its time that the loop waited in the trial.
-        enough: whether that is at most 5%; False also without `step_seconds`.
+        enough: whether that is at most 5%, and the loop itself is as fast as in process; without `step_seconds`, False.
         trials: all of them, in their order.
         lines: the explanation.
     """
@@ -149,14 +153,14 @@ class _Search:
             trial = self._tried(service, concurrency)
             self._trials.append(trial)
             calls = "".join(f", {name} with concurrency={calls}" for name, calls in concurrency.items())
-            came = f"waits {trial.waiting:.0%}" if self._step else f"{1e3 * trial.seconds:.3g} ms an element"
+            came = f"{_ms(trial.seconds)} an element"
+            if self._step:
+                came = f"{_ms(trial.seconds)} a step, of which the loop waits {trial.waiting:.0%}"
             lines.append(f"  {constructor_code(service)}{calls}: {trial.problem or came}")
-            if self._step and trial.problem is None and trial.waiting <= MIN_WAITING:
+            if self._is_enough(trial):
                 break
-        best = min(self._trials, key=lambda trial: (trial.waiting, trial.seconds) if self._step else (trial.seconds, 0))
-        if not self._step:  # the cheapest of those that are about as fast
-            best = next(trial for trial in self._trials if trial.seconds <= 1.1 * best.seconds)
-        enough = bool(self._step) and best.waiting <= MIN_WAITING
+        best = self._best()
+        enough = self._is_enough(best)
         if self._step and not enough:
             lines.append(with_short_code(self._missing(view, work)))
         lines += self._code(best)
@@ -179,7 +183,27 @@ class _Search:
             yield MultiProcess(workers), {}
             if calls:
                 yield Threads(workers), calls
-        yield MultiProcess(most, prefetch=8), calls
+            ran = [trial for trial in self._trials if trial.problem is None and trial.service != InProcess()]
+            if self._step and lanes <= most and ran:
+                # Workers are fast enough on the whole, so the loop waits for those elements that take long.
+                best: Any = min(ran, key=lambda trial: trial.seconds)
+                ahead = math.ceil(self._trials[0].longest / (self._step * workers))
+                ahead = min(ahead, self._memory // (workers * max(1, self._element_bytes)))
+                if ahead > 1:
+                    yield replace(best.service, workers=workers, prefetch=ahead), best.concurrency
+
+    def _best(self) -> Trial:
+        """The one with the shortest steps; without a step, the cheapest of those that are about as fast."""
+        best = min(self._trials, key=lambda trial: trial.seconds)
+        return best if self._step else next(trial for trial in self._trials if trial.seconds <= 1.1 * best.seconds)
+
+    def _is_enough(self, trial: Trial) -> bool:
+        """Whether the loop hardly waits, and its own part of a step is about what it is in process."""
+        if not self._step or trial.problem is not None:
+            return False
+        alone = self._trials[0]
+        longer = trial.seconds * (1 - trial.waiting) / (alone.seconds * (1 - alone.waiting))
+        return trial.waiting <= MIN_WAITING and longer <= SLOWED
 
     def _calls(self, view: RankView) -> dict[str, int]:
         """The calls at a time of the operator with most of the work, if it mostly waits."""
@@ -206,7 +230,8 @@ class _Search:
             return Trial(service, concurrency, problem=problem)
         view = RankView(report.ranks[0])
         seconds = (view.waited_ns + view.loop_ns) / max(1, view.steps) / 1e9
-        return Trial(service, concurrency, report.waiting, seconds)
+        longest = max((2.0**place for place, count in enumerate(view.seen.steps.waits) if count), default=0.0) / 1e9
+        return Trial(service, concurrency, report.waiting, seconds, longest)
 
     def _run(self, service: ReadingService, pipe: Pipe[Any], step: float) -> Report:
         """The report of a loop that sleeps for each element, over as many epochs as fit into a trial."""

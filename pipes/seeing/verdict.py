@@ -193,9 +193,12 @@ class RankView:
 
     @property
     def is_short(self) -> bool:
-        workers = [table.wall_ns for table in self.makers if table.thread != CONSUMER]
-        consumer = 0 if self.consumer is None else self.consumer.wall_ns
-        return self.steps < MIN_STEPS or consumer < MIN_NS or min(workers, default=MIN_NS) < MIN_WORKER_NS
+        """Whether the loop, or the last of the workers, has just begun; one may have ended long ago."""
+        consumer = self.consumer
+        if consumer is None or self.steps < MIN_STEPS or consumer.wall_ns < MIN_NS:
+            return True
+        begins = [table.began + table.clock for table in self.makers if table.thread != CONSUMER]
+        return consumer.until + consumer.clock - max(begins, default=0) < MIN_WORKER_NS
 
     @property
     def is_fed(self) -> bool:

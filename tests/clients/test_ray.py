@@ -27,7 +27,7 @@ from feedpipe.errors import ArgumentTypeError, MissingError, RowError, WorkerErr
 from feedpipe.testing import same
 from feedpipe.testing.services import PARTS, Part, check_part
 
-from ..seeing.bottlenecks import napping, run
+from ..seeing.bottlenecks import CASES, WORKERS, napping, problem, run
 from ..soak import SOAK
 from .ray_cluster import ENVIRONMENT, RayCluster
 
@@ -398,6 +398,15 @@ class TestCounters:
         if name == "indexed":
             made = sum(table.rows for table in tables if table.thread.startswith("worker"))
             assert made == epochs * 80
+
+    @pytest.mark.parametrize("name", [name for name, case in CASES.items() if WORKERS in case.services and SOAK > 1])
+    def test_a_bottleneck_is_named(self, name: str, tmp_path: Path) -> None:
+        case = CASES[name]
+        assert problem(name, run(case.pipe(tmp_path), fp.Ray(2, cpus=CPUS), case.loop)) is None
+
+    def test_actors_that_are_far_ahead_are_judged(self) -> None:
+        case = CASES["loop"]
+        assert problem("loop", run(case.pipe(Path()), fp.Ray(2, cpus=CPUS), case.loop)) is None
 
     def test_counts_go_on_when_an_actor_dies(self) -> None:
         with fp.Loader(fp.from_sequence(range(4000)).map(with_place).map(napping), fp.Ray(2, cpus=CPUS)) as loader:

@@ -213,6 +213,23 @@ def test_calls_that_hold_the_gil_are_no_reason_for_more_of_them(monkeypatch: pyt
         assert kind == "operator" and "concurrency=" in verdict
 
 
+def test_a_worker_that_ended_early_has_not_just_begun() -> None:
+    with fp.Loader(fp.from_sequence(range(100)).map(nothing).batch(2), fp.Threads(2)) as loader:
+        assert len(list(loader)) == 50
+        (rank,) = loader.report().ranks
+    second = 10**9
+    by_name = {table.thread: table for table in rank.tables}
+    loop = {("loop", ""): SlotTimes(ns=3 * second)}
+    consumer = by_name["consumer"]._replace(began=0, until=3 * second, clock=0, wall_ns=3 * second, slots=loop)
+
+    def verdict(began: int) -> str:
+        late = by_name["worker 1"]._replace(began=began, until=began + second // 10, clock=0, wall_ns=second // 10)
+        return Report([rank._replace(tables=[consumer, late])]).verdict
+
+    assert verdict(0).startswith("The data is not the bottleneck")
+    assert verdict(5 * second // 2).startswith("Too short to say")
+
+
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(-(10**13), 10**13), min_size=1), st.sampled_from([fp.InProcess(), fp.Threads(2)]))
 def test_a_clock_that_jumps_changes_no_element(jumps: list[int], service: object) -> None:

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import feedpipe as fp
@@ -58,6 +60,21 @@ def test_the_order_of_a_stream_is_kept_and_what_is_missing_is_said() -> None:
     assert "the order of the pipe has 1 shard" in missing or "free CPUs" in missing
     assert str(tuning).endswith("shards=1)")
     assert same_elements(pipe, tuning)
+
+
+@pytest.mark.slow
+def test_workers_keep_as_much_ready_as_a_slow_element_takes() -> None:
+    """The elements are too large for a service to keep more of them by itself."""
+
+    def bursts(numbers: list[int]) -> np.ndarray[Any, Any]:
+        time.sleep(0.2 if numbers[0] % 64 == 0 else 0)
+        return np.empty(2**24, np.uint8)
+
+    tuning = fp.tune(fp.from_sequence(range(4000)).batch(1).collate(bursts), step_seconds=0.01, timeout=24)
+    ahead = [trial for trial in tuning.trials if getattr(trial.service, "prefetch", None)]
+    assert ahead, str(tuning)
+    assert getattr(ahead[0].service, "prefetch", None) in range(20, 60)
+    assert ahead[0].seconds < min(trial.seconds for trial in tuning.trials if trial not in ahead), str(tuning)
 
 
 @pytest.mark.slow

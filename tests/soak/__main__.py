@@ -42,7 +42,7 @@ PARTS = {
     "seeing": (2, ["pytest", "-q", "tests/seeing"]),
     "exponents": (1, ["benchmarks", "scaling", "--strict"]),
     "exits": (20, [".ci/test_databases", "-q", "tests/databases/test_exits.py"]),
-    "ray": (20, [".ci/test_clients", "-q", "tests/clients/test_ray.py", "-k", "killed or conformance"]),
+    "ray": (20, [".ci/test_clients", "-q", "tests/clients/test_ray.py", "-k", "killed or conformance or bottleneck"]),
 }
 
 
