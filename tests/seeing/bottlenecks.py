@@ -81,6 +81,12 @@ def slow_collate(rows: object) -> object:
     return rows
 
 
+def slow_at_times(numbers: list[int]) -> np.ndarray[Any, Any]:
+    """An element too large for a service to keep many of them by itself; one of 64 takes 200 ms."""
+    time.sleep(0.2 if numbers[0] % 64 == 0 else 0)
+    return np.empty(2**24, np.uint8)
+
+
 def slow_in_one_file(row: str) -> str:
     if row.startswith("B"):
         time.sleep(0.008)

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import feedpipe as fp
@@ -17,7 +15,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
 
 from ..soak import SOAK
 from ..support.seeing import Report, Tuning, with_concurrency
-from .bottlenecks import CASES, napping, napping_1, numbers
+from .bottlenecks import CASES, napping, napping_1, numbers, slow_at_times
 
 
 def same_elements(pipe: fp.Pipe[Any], tuning: Tuning) -> bool:
@@ -64,13 +62,8 @@ def test_the_order_of_a_stream_is_kept_and_what_is_missing_is_said() -> None:
 
 @pytest.mark.slow
 def test_workers_keep_as_much_ready_as_a_slow_element_takes() -> None:
-    """The elements are too large for a service to keep more of them by itself."""
-
-    def bursts(numbers: list[int]) -> np.ndarray[Any, Any]:
-        time.sleep(0.2 if numbers[0] % 64 == 0 else 0)
-        return np.empty(2**24, np.uint8)
-
-    tuning = fp.tune(fp.from_sequence(range(4000)).batch(1).collate(bursts), step_seconds=0.01, timeout=24)
+    pipe = fp.from_sequence(range(4000)).batch(1).collate(slow_at_times)
+    tuning = fp.tune(pipe, step_seconds=0.01, timeout=24)
     ahead = [trial for trial in tuning.trials if getattr(trial.service, "prefetch", None)]
     assert ahead, str(tuning)
     assert getattr(ahead[0].service, "prefetch", None) in range(20, 60)
