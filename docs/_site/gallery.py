@@ -30,7 +30,7 @@ FOLDER = ROOT / "docs" / "gallery"
 # The pages in the order of the gallery. A file that is missing here ends the build.
 ORDER = (
     *("image_folders", "captions", "speech", "video_clips", "pretraining_mix", "instruction_tuning"),
-    *("time_series", "parquet_table", "click_log", "recommender", "k_fold"),
+    *("time_series", "parquet_table", "postgresql", "click_log", "recommender", "k_fold"),
     *("curriculum", "spot_instance", "uneven_ranks", "s3_cache"),
 )
 
