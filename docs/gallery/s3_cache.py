@@ -176,6 +176,6 @@ server.stop()
 # %% [markdown]
 # ## Next
 #
-# - What is kept, damage, a full disk: [copies of remote files](../guides/cache.md#local-copies-of-remote-files).
+# - What is kept, damage, a full disk: [copies of remote files](../guides/cache.md#copies-of-files).
 # - Options, credentials, retries, HDFS: [files on a server](../guides/remote.md).
 # - Rows that are slow to make: [`cache`](../reference/operators/cache.md).
