@@ -24,6 +24,7 @@ from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
 from ..plan.sharding import reorders
 from ..services.base import Executor, ReadingService, Session
+from ..services.inprocess import Threads
 from .ranks import Job, Rank, RankSource
 from .schedule import End, Even, Schedule, unknown_length_error
 from .state import Progress
@@ -330,7 +331,8 @@ class Epochs:
             workers=workers,
             shards=shards,
         )
-        for finding in read_again(plan, workers) if rank.number == 0 else ():
+        in_threads = isinstance(self.service, Threads)
+        for finding in read_again(plan, workers, in_threads=in_threads) if rank.number == 0 else ():
             finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
-from ..core.operator import Order
+from ..core.operator import Order, Trait
 from ..core.process import bytes_text
 from ..ops.shuffle import Shuffle
 from ..ops.slice import SliceBase
@@ -18,10 +18,11 @@ MAX_READ_AGAIN, MAX_BYTES_READ_AGAIN = 0.1, 2**20
 """The part of an input, and its bytes, that may be read again in each epoch without a word."""
 
 
-def read_again(plan: Plan, workers: int) -> Iterator[Finding]:
-    """Inputs of which several processes read the same."""
+def read_again(plan: Plan, workers: int, *, in_threads: bool = False) -> Iterator[Finding]:
+    """Inputs of which several processes read the same; workers that are threads share what their process holds."""
     for node, read in plan.shared_reads().items():
-        again = read.repeated(plan.world_size, workers)
+        is_shared = in_threads and node.op.trait is Trait.EACH_PROCESS
+        again = read.repeated(plan.world_size, 0 if is_shared else workers)
         if again <= MAX_READ_AGAIN or (read.size is not None and again * read.size <= MAX_BYTES_READ_AGAIN):
             continue
         cost = "" if read.size is None else f", {bytes_text(int(again * read.size))},"

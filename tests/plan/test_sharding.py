@@ -232,6 +232,20 @@ def test_what_is_read_again_is_known_before(units, ranks, shards):
     )
 
 
+def test_threads_share_what_their_process_holds():
+    reads = []
+
+    def rows():
+        reads.append(0)
+        return iter(range(40))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with fp.Loader(fp.from_iterable(rows).load().shuffle().batch(4), fp.Threads(2)) as loader:
+            assert sorted(sum(loader, [])) == list(range(40))
+    assert len(reads) == 1
+
+
 def test_a_warning_says_what_to_give_and_that_reads_nothing_again(tmp_path):
     for number in range(10):
         table = pa.table({"x": np.random.default_rng(number).random(20_000)})
