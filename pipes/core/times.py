@@ -575,8 +575,11 @@ _NO_LOOK = _Look()
 
 def _look(now: int) -> _Look:
     try:
-        with open("/proc/thread-self/schedstat", "rb") as file:
-            cpu, delayed, _ = file.read().split()
+        file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)  # `open` costs three times as much
+        try:
+            cpu, delayed, _ = os.read(file, 64).split()
+        finally:
+            os.close(file)
         return _Look(now, int(cpu), int(delayed), *cpu_periods())
     except (OSError, ValueError):
         return _NO_LOOK
