@@ -11,12 +11,15 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from operator import add
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
+from ..errors import Origin
 from .block import Block, close, nbytes
+from .flight import SAMPLE_NS, Fill, Slowest, SlowWork, memory, slowest, thinned
 from .process import cpu_periods
 
 T = TypeVar("T")
@@ -30,7 +33,9 @@ CONSUMER, DISPATCHER = "consumer", "dispatcher"
 LONG_NS = 500_000
 """What takes as long as this is kept for the timeline."""
 SPANS, SPANS_SENT = 4096, 32
-"""The spans that a thread keeps, and those that travel to another process with its table."""
+"""The spans that a thread keeps, and those that travel to another process with its table, as do the last samples."""
+SLOW_ROW_NS = 50_000
+"""From this mean of its rows on, an operator is asked for its longest row."""
 SEND_NS = 500_000_000
 """The most time between two tables that a thread sends; at first there is less."""
 BUDGET = 500
@@ -135,6 +140,9 @@ class Table(NamedTuple):
             up its share of the CPUs and was stopped.
         looks, looks_ns: how often it asked the system for these, and how long that took: microseconds, unless other
             threads hold the GIL, which each of these calls gives up for a moment.
+        slow: the rows and the files that took longest.
+        samples: of what it had ready, and of the memory of its process; of a thread without a queue, none, but for one
+            thread of each process.
     """
 
     thread: str
@@ -158,6 +166,8 @@ class Table(NamedTuple):
     throttled: int = 0
     looks: int = 0
     looks_ns: int = 0
+    slow: Sequence[SlowWork] = ()
+    samples: Sequence[Fill] = ()
 
     def plus(self, other: Table) -> Table:
         """The table of both, which are of one name."""
@@ -188,6 +198,8 @@ class Table(NamedTuple):
             self.throttled + other.throttled,
             self.looks + other.looks,
             self.looks_ns + other.looks_ns,
+            slowest([*self.slow, *other.slow]),
+            thinned(sorted([*self.samples, *other.samples])),
         )
 
 
@@ -206,13 +218,31 @@ def joined(tables: Iterable[Table]) -> list[Table]:
 class Slot:
     """What a thread does at some moments."""
 
-    __slots__ = ("blocks", "cpu_ns", "measured_ns", "nbytes", "ns", "of", "rows", "start_ns", "state", "weighed_rows")
+    __slots__ = (
+        "blocks",
+        "cpu_ns",
+        "measured_ns",
+        "nbytes",
+        "ns",
+        "of",
+        "rows",
+        "start_ns",
+        "state",
+        "stored_ns",
+        "weighed_rows",
+    )
 
     def __init__(self, state: State, of: str) -> None:
         self.state: State = state
         self.of = of
         self.ns = self.start_ns = self.cpu_ns = self.measured_ns = 0
         self.rows = self.blocks = self.weighed_rows = self.nbytes = 0
+        self.stored_ns = 0  # in measured blocks, its waits for storage
+
+    @property
+    def took(self) -> int:
+        """In measured blocks, its time with its waits for storage."""
+        return self.measured_ns + self.stored_ns
 
     def count(self, made: Any) -> None:
         """Note rows, or a block of them, that an operator has made."""
@@ -235,6 +265,37 @@ class Slot:
             self.weighed_rows,
             self.nbytes,
         )
+
+
+class LongRow(NamedTuple):
+    """The row of a block that took longest.
+
+    Attributes:
+        number: among the rows of the block.
+        since: when it began.
+        ns: its time.
+        rows: those that were made together, of which it is the first, and the time the mean.
+    """
+
+    number: int
+    since: int
+    ns: int
+    rows: int = 1
+
+
+class Reading(NamedTuple):
+    """Where the rows come from that a source has given last.
+
+    Attributes:
+        of: the name of the source.
+        first, rows: the place of the first of them among the origins, and how many there are.
+        origins: finds the origins of these and others.
+    """
+
+    of: str
+    first: int
+    rows: int
+    origins: Callable[[], Sequence[Origin]]
 
 
 class Here(threading.local):
@@ -276,6 +337,9 @@ class Times:
         entered: when it began a block that is not measured; 0 if it makes none.
         measure_at: it measures a block once `made` has come so far.
         blocks, rows: what it has made.
+        reading: where the rows come from that a source has given last.
+        long_row: of the rows that the last operator has made, the longest, if that took long.
+        ready: what of its work its consumer has not taken yet.
     """
 
     __slots__ = (
@@ -294,9 +358,11 @@ class Times:
         "_operators",
         "_outside",
         "_run",
+        "_samples",
         "_since",
         "_slot",
         "_slots",
+        "_slowest",
         "_spans",
         "_starts_with_block",
         "_switches",
@@ -306,11 +372,14 @@ class Times:
         "events",
         "is_measuring",
         "left",
+        "long_row",
         "made",
         "measure_at",
         "measured_blocks",
         "measured_rows",
         "name",
+        "reading",
+        "ready",
         "rows",
     )
 
@@ -322,6 +391,11 @@ class Times:
         self.blocks = self.rows = self.measured_blocks = self.measured_rows = 0
         self.events: dict[tuple[Event, str], int] = {}
         self._spans: deque[tuple[Slot, int, int]] = deque(maxlen=SPANS)
+        self._slowest = Slowest()
+        self._samples: list[Fill] = []
+        self.reading: Reading | None = None
+        self.long_row: LongRow | None = None
+        self.ready: Callable[[], int] | None = None
         self._slots: dict[tuple[State, str], Slot] = {}
         self._operators: dict[str, Slot] = {}
         self._base = self.slot(base)
@@ -433,6 +507,7 @@ class Times:
         self._engine.ns += self.made - self._made_measured
         self._made_since = self._made_measured = self.made
         self.began = self._since = now
+        self._slowest = Slowest()
         for slot in list(self._slots.values()):
             slot.start_ns += slot.ns
             slot.ns = 0
@@ -446,13 +521,58 @@ class Times:
         if slot is None:
             slot = self._operators[operator] = self.slot("operator", operator)
         before = self.switch(slot)
+        took = slot.took
         try:
             made = make(*arguments)
         finally:
             self.switch(before)
         if made is not None:
             slot.count(made)
+            took = slot.took - took
+            if took >= LONG_NS and self.long_row is None and (rows := len(made)):  # type: ignore[arg-type]
+                self.note_row(0, self._since - took, took // rows, rows)
         return made
+
+    def watches(self, operator: str) -> bool:
+        """Whether the operator is to tell its longest row: the rows take so long that to look costs little."""
+        slot = self._operators.get(operator)
+        return slot is not None and slot.measured_ns >= SLOW_ROW_NS * slot.rows
+
+    def watching(self, results: Iterator[T]) -> Iterator[T]:
+        """The results for the rows of a block; the longest is noted."""
+        since = clock()
+        for number, result in enumerate(results):
+            now = clock()
+            if now - since >= LONG_NS:
+                self.note_row(number, since, now - since)
+            yield result
+            del result
+            since = clock()
+
+    def note_row(self, number: int, since: int, ns: int, rows: int = 1) -> None:
+        """Row `number` of the block that an operator makes has taken so long, or the mean of some from there on."""
+        if ns >= (LONG_NS if self.long_row is None else self.long_row.ns):
+            self.long_row = LongRow(number, since, ns, rows)
+
+    def keep_row(self, operator: str, place: Callable[[int], str]) -> None:
+        """Keep the long row that the operator has made; `place` tells where that row of the block comes from."""
+        row, self.long_row = self.long_row, None
+        if row is not None:
+            measured, here.measured = here.measured, None  # to find the place may read rows
+            try:
+                self._slowest.add("row", operator, row.since, row.ns, row.rows, lambda: place(row.number))
+            finally:
+                here.measured = measured
+
+    def keep_file(self, operator: str, since: int, ns: int, rows: int, place: Callable[[], str]) -> None:
+        """Keep a file, or a part of one, that the operator has read."""
+        if ns >= LONG_NS:
+            self._slowest.add("file", operator, since, ns, rows, place)
+
+    def sample(self, now: int, resident: int, shared: int) -> None:
+        """Note what is ready, and the memory of the process."""
+        ready = -1 if self.ready is None else self.ready()
+        self._samples = thinned([*self._samples, Fill(now, ready, resident, shared)])
 
     def call(self, operator: str, make: Callable[[], object]) -> None:
         """Make a call of an operator, in a thread that makes nothing else; each is measured."""
@@ -480,10 +600,13 @@ class Times:
             yield
             return
         before = self.switch(self.slot(state, self._slot.of if of is None else of))
+        since = self._since
         try:
             yield
         finally:
             self.switch(before)
+            if state == "storage":
+                before.stored_ns += self._since - since
 
     def count(self, event: Event, operator: str, number: int) -> None:
         with _counting:  # threads that make calls for this one count here too
@@ -499,6 +622,7 @@ class Times:
             self._pass(now := clock())
             self._made_since = self.made
             self._since = self._ended = now
+            self.ready = None  # it holds what nobody takes any more
 
     @property
     def _place(self) -> tuple[int, int, int]:
@@ -557,6 +681,8 @@ class Times:
             last.throttled - first.throttled,
             self._looks,
             self._looks_ns,
+            self._slowest.works,
+            self._samples,
         )
 
 
@@ -595,16 +721,30 @@ def waiting(state: State, of: str | None = None) -> Generator[None]:
             yield
 
 
-def measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
-    """The blocks of a streamed operator; their times are measured."""
-    return _measured_blocks(operator, blocks) if SEEING else blocks
+def measured_blocks(
+    operator: str,
+    blocks: Iterator[Block],
+    thread: Times | None = None,
+    place: Callable[[Block, int], str] = lambda block, number: "",
+) -> Iterator[Block]:
+    """The blocks of a streamed operator; their times are measured.
+
+    Args:
+        operator: its name.
+        blocks: of it.
+        thread: that runs it, if it is seen; it keeps the slowest rows.
+        place: tells where a row of a block comes from.
+    """
+    return _measured_blocks(operator, blocks, thread, place) if SEEING else blocks
 
 
 def _next(blocks: Iterator[Block]) -> Block | None:
     return next(blocks, None)
 
 
-def _measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
+def _measured_blocks(
+    operator: str, blocks: Iterator[Block], thread: Times | None, place: Callable[[Block, int], str]
+) -> Iterator[Block]:
     held: list[Block] = []
     try:
         while True:
@@ -612,6 +752,8 @@ def _measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
             block = next(blocks, None) if times is None else times.measure(operator, _next, blocks)
             if block is None:
                 return
+            if thread is not None and thread.long_row is not None:
+                thread.keep_row(operator, partial(place, block))
             held.append(block)
             del block  # only the consumer holds it now
             yield held.pop()
@@ -684,6 +826,11 @@ class Clock:
         if self.thread is not None:
             self.thread.count(event, operator, number)
 
+    def show(self, ready: Callable[[], int]) -> None:
+        """The thread has a queue: `ready` tells what is in it."""
+        if self.times is not None:
+            self.times.ready = ready
+
     def end(self) -> None:
         """The thread ends."""
         if self.times is not None:
@@ -725,6 +872,7 @@ class RunTimes:
         self._lock = threading.Lock()
         self._began = clock()
         self._send_at = 0
+        self._sample_at = self._began + SAMPLE_NS
 
     def thread(self, name: str, base: State, *, starts_with_block: bool = True, credit: int | None = None) -> Times:
         """The times of a thread that begins; `Times` explains the arguments."""
@@ -744,7 +892,11 @@ class RunTimes:
                 elif before.until < table.until:
                     first = table.spans[0].since if table.spans else table.until
                     earlier = [span for span in before.spans if span.since < first]
-                    self._tables[key] = table._replace(spans=[*earlier, *table.spans][-SPANS:])
+                    known = before.samples[-1].at if before.samples else 0
+                    later = [sample for sample in table.samples if sample.at > known]
+                    self._tables[key] = table._replace(
+                        spans=[*earlier, *table.spans][-SPANS:], samples=thinned([*before.samples, *later])
+                    )
 
     def tables(self) -> list[Table]:
         """The tables of all threads, one for each name in each process."""
@@ -758,7 +910,22 @@ class RunTimes:
         if now < self._send_at and not last:
             return []
         self._send_at = now + min(SEND_NS, now - self._began)
-        return [table._replace(spans=table.spans[-SPANS_SENT:]) for table in self.tables()]
+        if now >= self._sample_at:
+            self._sample(now)
+        tables = self.tables()
+        return [
+            table._replace(spans=table.spans[-SPANS_SENT:], samples=table.samples[-SPANS_SENT:]) for table in tables
+        ]
+
+    def _sample(self, now: int) -> None:
+        """Note what the threads have ready, and the memory of the process."""
+        self._sample_at = now + SAMPLE_NS
+        resident, shared = memory()
+        with self._lock:
+            threads = list(self._threads)
+        for number, times in enumerate(threads):
+            if not number or times.ready is not None:
+                times.sample(now, resident, shared)
 
     def end(self) -> None:
         with self._lock:
@@ -829,6 +996,8 @@ class EpochTimes(RunTimes):
         elif self._stride > 1 and ns * self._stride > 4 * STAMP_NS:
             self._stride //= 2
         self._stamped, self._stamped_step, self._waited, self.step = now, step, waited, step
+        if now >= self._sample_at:
+            self._sample(now)
         return step + self._stride
 
     @property

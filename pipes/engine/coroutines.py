@@ -12,6 +12,7 @@ from queue import SimpleQueue
 from typing import Any, cast
 
 from ..core.ending import Ending, ProcessResources
+from ..core.times import clock
 from .calls import CallPool, PendingCall
 
 
@@ -67,7 +68,7 @@ class _Served:
         """Begin a call. This method and those below run on the loop."""
         if not call.is_cancelled:
             coroutine = cast("Callable[..., Coroutine[Any, Any, object]]", function)
-            task = asyncio.create_task(self._await(coroutine, arguments))
+            task = asyncio.create_task(self._await(call, coroutine, arguments))
             self._tasks.add(task)
             self._uncancelled[call] = task
             task.add_done_callback(partial(self._finish, call))
@@ -77,8 +78,11 @@ class _Served:
         if (task := self._uncancelled.pop(call, None)) is not None:
             task.cancel()
 
-    async def _await(self, function: Callable[..., Coroutine[Any, Any, object]], arguments: Sequence[object]) -> object:
+    async def _await(
+        self, call: PendingCall, function: Callable[..., Coroutine[Any, Any, object]], arguments: Sequence[object]
+    ) -> object:
         async with self._room:
+            call.since = clock()
             try:
                 return await function(*arguments)
             except (KeyboardInterrupt, SystemExit) as error:  # either would end the loop

@@ -34,6 +34,7 @@ def _in_thread(
     # A clock of its own does not count the time in which the thread waits.
     clock = Clock(times_of_input(context.pacing.clock.thread, operator))
     queue = _Queue(rows, clock)
+    clock.show(queue.ready)
     inner = context.with_clock(clock)
     context.process.resources.start("feedpipe-prefetch", partial(queue.fill, make, inner), queue.close)
     try:
@@ -61,6 +62,11 @@ class _Queue:
         self._taken: SimpleQueue[int | None] = SimpleQueue()  # rows of each block that was taken; None: closed
         self._done = False
         _queues[ref(self, _queues.__delitem__)] = None
+
+    @property
+    def ready(self) -> Callable[[], int]:
+        """Tells how many blocks are ready; it does not refer to the queue."""
+        return self._ready.qsize
 
     def fill(self, make: Callable[[Context], Iterator[Block]], context: Context) -> None:
         end: _Failed | None = None

@@ -20,8 +20,9 @@ from ..core.cursor import START, Cursor, Json
 from ..core.operator import Amount, Columns, Input, Operator, Order, Source, StageView, TokenOfInput, Trait, Weights
 from ..core.rows import BlockRows, Indices
 from ..core.skips import OnError, check_on_error
+from ..core.times import Reading, clock
 from ..engine.ahead import read_ahead
-from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError
+from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, shown_path
 from ..formats.table_format import FormatOptions, TableFormat
 from ..storage.file import File
 from ..storage.file_units import UnitTable
@@ -385,7 +386,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         return min(1.0, max(0.0, self.fraction_before(unit, tuple(place))))
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        block_size = context.block_size()
+        block_size, thread = context.block_size(), context.pacing.clock.thread
         reader = self.reader(context, block_size)
         source, *values = cast("list[Json]", at.token) or (None, *reader.beginning)
         place: Place = tuple(values[: len(reader.beginning)])
@@ -399,23 +400,31 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         )
         with closing(reader), reading as started:
             for (block, index, unit), opened in started:
-                here = block.at.advance(index).plain
+                unit_at = block.at.advance(index).plain
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for section in context.running.add(self._sections(stage, reader, unit, opened, place)):
-                    start = Cursor([here, *section.at, [len(section.rows) or 1, *(section.end or ())]], 0, row)
+                for section in context.running.add(self._sections(stage, reader, unit, opened, place, context)):
+                    start = Cursor([unit_at, *section.at, [len(section.rows) or 1, *(section.end or ())]], 0, row)
                     malformed = section.malformed
                     row += len(section.rows) + (malformed is not None)
                     if section.end is None:
                         end = Cursor([after.plain, *reader.beginning], 0, row)
                     else:
-                        end = Cursor([here, *section.end], 0, row)
+                        end = Cursor([unit_at, *section.end], 0, row)
                     is_whole = malformed is None and section.error is None
                     stop = end if is_whole else start.advance(len(section.rows))  # a resume finds the error again
                     if len(section.rows):
                         origins = section.origins if context.tracing.origins else None
                         output = Block(section.rows, start, stop, None if origins is None else [*origins()])
-                        yield from (output,) if reader.makes_blocks else split_block(output, block_size)
+                        place_in_section = 0
+                        for piece in (output,) if reader.makes_blocks else split_block(output, block_size):
+                            if thread is not None and section.origins is not None:
+                                thread.reading = Reading(stage.name, place_in_section, len(piece), section.origins)
+                                place_in_section += len(piece)
+                            yield piece
+                            del piece
                         del output
+                        if thread is not None:
+                            thread.reading = None  # it holds what the reader may use again
                     if malformed is not None:
                         yield self._skipped(stage, malformed, stop, end, context)
                     if section.error is not None:
@@ -431,13 +440,34 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
             raise at_call_site(error, stage) from error.__cause__
         return Block([skipped], at, end, [origin] if context.tracing.origins else None)
 
+    def place_of(self, unit: ParsedUnit) -> str:
+        """The file of a unit, or where that begins in its file; nothing if it is of no file."""
+        return ""
+
     def _sections(
-        self, stage: StageView, reader: UnitReader[ParsedUnit, Any], unit: ParsedUnit, opened: Work, place: Place
+        self,
+        stage: StageView,
+        reader: UnitReader[ParsedUnit, Any],
+        unit: ParsedUnit,
+        opened: Work,
+        place: Place,
+        context: Context,
     ) -> Iterator[Section]:
+        """The sections of a unit. Their time, without that of the consumer, is the time of the unit."""
+        begun = since = clock()
+        ns = rows = 0
         try:
-            yield from reader.sections(unit, opened, place)
+            for section in reader.sections(unit, opened, place):
+                ns += clock() - since
+                rows += len(section.rows)
+                yield section
+                del section
+                since = clock()
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error.__cause__
+        thread = context.pacing.clock.thread
+        if thread is not None:
+            thread.keep_file(stage.name, begun, ns + clock() - since, rows, lambda: self.place_of(unit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -493,6 +523,9 @@ class Parse(OfFormat, ParseUnits[Any]):  # pyright: ignore[reportIncompatibleVar
 
     def reader(self, context: Context, block_size: BlockSize) -> UnitReader[Any, Any]:
         return self.format.reader(context, block_size)
+
+    def place_of(self, unit: Any) -> str:
+        return str(self.format.start(unit)) if isinstance(self.format, UnitFormat) else shown_path(unit.path)
 
 
 @dataclass(frozen=True, eq=False)

@@ -241,7 +241,7 @@ class Map(CursorOfInput):
         results: list[object] = []
         error: Exception | None = None
         if not marked:
-            results, error = self._apply(stage, rows, positions, context)
+            results, error = self._apply(stage, rows, positions, context, watched=True)
             if error is None or not skips(self.on_error):
                 return results, error
         parts = parted(rows) if marked else Parted(rows, range(len(rows)), {}, len(rows))
@@ -260,25 +260,27 @@ class Map(CursorOfInput):
         return parts.merged(results), error
 
     def _apply(
-        self, stage: StageView, rows: BlockRows, positions: Indices, context: Context
+        self, stage: StageView, rows: BlockRows, positions: Indices, context: Context, *, watched: bool = False
     ) -> tuple[list[object], Exception | None]:
         """The results for the rows at `positions`, up to the first that fails, and its error."""
         function = self.called_here(stage, context)
+        thread = context.pacing.clock.thread if watched else None
+        if thread is not None and not thread.watches(stage.name):
+            thread = None
+        apply = partial(map_until_error, rows=rows, user_function=self.function, thread=thread)
         if self.rng is False:
-            return map_until_error(function, rows, user_function=self.function)
+            return apply(function)
         remaining = iter(index_list(positions))
         generators = Generators(context.key(stage.name))
         if self.rng is True:
-            return map_until_error(
-                lambda row: function(row, generators.at(next(remaining))), rows, user_function=self.function
-            )
+            return apply(lambda row: function(row, generators.at(next(remaining))))
         with global_generators() as seed:
 
             def seed_and_call(row: object) -> object:
                 seed(int(generators.at(next(remaining)).integers(2**32)))
                 return function(row)
 
-            return map_until_error(seed_and_call, rows, user_function=self.function)
+            return apply(seed_and_call)
 
 
 @dataclass(frozen=True)
@@ -362,10 +364,11 @@ class ConcurrentMap(Map):
         if not self.calls_ahead or not context.process.threads:
             return super().rows(stage, indices, context)
         calls = begun_calls(self, stage, indices, context)
-        pool = self._pool(stage, context)
+        pool, thread = self._pool(stage, context), context.pacing.clock.thread
         results: list[object] = []
-        for position, call in zip(index_list(indices), calls, strict=True):
-            result, error = pool.result(call)
+        for position, call, (result, error) in zip(
+            index_list(indices), calls, pool.results(calls, thread), strict=True
+        ):
             skipped, row = call.about
             if error is not None:
                 result = stage.skip(error, position, row, context)
@@ -387,9 +390,9 @@ class ConcurrentMap(Map):
         begin = self._begin_row(stage, context)
         limit = Limit(self.calls_ahead, context.process.shards)
         calls = in_order(rows, lambda item, early: begin(item[2], item[0].at.position + item[1]), limit)
-        pool = self._pool(stage, context)
+        pool, thread = self._pool(stage, context), context.pacing.clock.thread
         for (block, index, _), call in context.running.add(calls):
-            result, error = pool.result(call)
+            ((result, error),) = pool.results([call], thread)
             limit.measure([result], 1)
             skipped, row = call.about
             if error is not None:

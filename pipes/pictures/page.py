@@ -141,6 +141,23 @@ def histogram(counts: Sequence[float], titles: Sequence[str], ends: tuple[str, s
     )
 
 
+def curve(points: Sequence[tuple[float, float]], most: float, label: str) -> Html:
+    """Values over time, as a line from the left end to the right.
+
+    Args:
+        points: of each value, its place between the ends, from 0 to 1, and the value.
+        most: the value at the upper edge.
+        label: what it shows, for those who do not see it.
+    """
+    width, height = 320, 40
+    spots = " ".join(f"{x * width:.1f},{height - 1 - (height - 2) * y / max(most, 1e-300):.1f}" for x, y in points)
+    line = tag("polyline", points=spots, fill="none", stroke="currentColor", stroke_width=1.5)
+    ground = tag("rect", width=width, height=height, class_="ground")
+    return tag(
+        "svg", ground, line, viewBox=f"0 0 {width} {height}", width=width, height=height, role="img", aria_label=label
+    )
+
+
 def _titled(title: str, box: dict[str, float]) -> Html:
     return tag("g", tag("title", title), tag("rect", class_="mark", **box))
 
@@ -224,7 +241,7 @@ div.fp{padding:.5em .75em}
 .fp th.n,.fp td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .fp .bar{background:var(--box);line-height:1;white-space:nowrap}
 .fp .bar span{background:var(--mark)!important;vertical-align:top}
-.fp .mark{fill:var(--mark)}
+.fp .mark{fill:var(--mark)}.fp .ground{fill:var(--box)}
 .fp .histogram{display:inline-block;max-width:100%}.fp .histogram svg{display:block;max-width:100%}
 .fp .ends{display:flex;justify-content:space-between;gap:1em;color:var(--soft);font-size:12px}
 .fp img{image-rendering:pixelated;margin:0;max-width:none}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.checks import check_int
+from ..core.flight import Fill, SlowWork
 from ..core.times import SlotTimes, StepTimes, Table, TimeSpan
 from ..errors import ArgumentError, CallSite, DataError, with_call_site
 from .verdict import Bottleneck, KnownOperator, OperatorWork, RankTimes, RankView, Verdict, verdict_of
@@ -402,6 +403,12 @@ def _table_of(plain: Mapping[str, Any]) -> Table:
         (state, of): SlotTimes(*map(int, numbers)) for state, of, *numbers in plain["slots"]
     }
     events: dict[tuple[Event, str], int] = {(event, of): int(number) for event, of, number in plain["events"]}
-    spans = [TimeSpan(*span) for span in plain["spans"]]
-    values: dict[str, Any] = {**plain, "slots": slots, "events": events, "spans": spans}
+    values: dict[str, Any] = {
+        **plain,
+        "slots": slots,
+        "events": events,
+        "spans": [TimeSpan(*span) for span in plain["spans"]],
+        "slow": [SlowWork(*work) for work in plain.get("slow", ())],
+        "samples": [Fill(*map(int, sample)) for sample in plain.get("samples", ())],
+    }
     return Table(**values)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.flight import SLOWEST
+from ..core.process import bytes_text
 from ..core.times import State, Table, TimeSpan
 from ..pictures.graph import EXPLORER_STYLE, SCRIPT
-from ..pictures.page import Content, Html, bar, data_block, fragment, histogram, markup, page, prose, table, tag
+from ..pictures.page import Content, Html, bar, curve, data_block, fragment, histogram, markup, page, prose, table, tag
 from .drawing import duration, graph_of, panel
 from .report import IN_WORDS, Report
 from .verdict import RankTimes, RankView
 
 MAX_SPANS = 50_000
 """The spans on a page; of more, the longest."""
-LONGEST = 10
 _STATES: tuple[State, ...] = tuple(IN_WORDS)
 
 
@@ -32,7 +33,8 @@ def report_page(report: Report) -> str:
         _section("Timeline", _timeline(report.ranks, names)),
         _section("Steps", _steps(report.ranks)),
         _section("The first element", _start(report.ranks, names)),
-        _section("The longest spans", _longest(report.ranks, names)),
+        _section("The slowest rows and files", _slowest(report.ranks, names)),
+        _section("Memory and queues", _resources(report.ranks)),
         _section("Ranks", _ranks(report.ranks)) if len(report.ranks) > 1 else None,
     ]
     style = tag("style", Html(EXPLORER_STYLE), Html(REPORT_STYLE))
@@ -155,7 +157,7 @@ def _timeline(ranks: Sequence[RankTimes], names: dict[str, str]) -> Html:
 
 def _begin(ranks: Sequence[RankTimes]) -> int:
     """The begin of the first span, in nanoseconds since 1970."""
-    return min(one.clock + span.since for rank in ranks for one in rank.tables for span in one.spans)
+    return min((one.clock + span.since for rank in ranks for one in rank.tables for span in one.spans), default=0)
 
 
 def _numbers(span: TimeSpan, one: Table, begin: int, of: dict[str, int]) -> tuple[int, int, int, int]:
@@ -163,29 +165,85 @@ def _numbers(span: TimeSpan, one: Table, begin: int, of: dict[str, int]) -> tupl
     return (one.clock + span.since - begin) // 1000, span.ns // 1000, _STATES.index(span.state), of[span.of]
 
 
-def _longest(ranks: Sequence[RankTimes], names: dict[str, str]) -> Html:
-    """The longest spans of work, of the last ones of each thread."""
-    found = [
-        (span, rank.rank, one)
-        for rank in ranks
-        for one in rank.tables
-        for span in one.spans
-        if span.state in ("operator", "storage", "calls", "engine")
-    ]
-    if not found:
-        return tag("p", "no thread worked at one thing for half a millisecond or longer")
+def _slowest(ranks: Sequence[RankTimes], names: dict[str, str]) -> Html:
+    """The rows and the files that took longest."""
+    works = [(work, rank, one) for rank in ranks for one in rank.tables for work in one.slow]
     begin = _begin(ranks)
-    lines = [
-        (
-            duration(span.ns / 1e9),
-            tag("code", names.get(span.of, span.of)) if span.of else "",
-            IN_WORDS[span.state],
-            one.thread if len(ranks) == 1 else f"rank {rank}, {one.thread}",
-            f"{(one.clock + span.since - begin) / 1e9:.3f} s",
-        )
-        for span, rank, one in sorted(found, key=lambda entry: -entry[0].ns)[:LONGEST]
-    ]
-    return table(("time", "operator", "", "thread", "began at"), lines, (0, 4))
+    parts: list[Content] = []
+    for title, kind, none in (
+        ("Rows", "row", "no row that was measured took half a millisecond or longer"),
+        ("Files, or parts of them", "file", "no file that was read to its end took half a millisecond or longer"),
+    ):
+        found = sorted((entry for entry in works if entry[0].kind == kind), key=lambda entry: -entry[0].ns)[:SLOWEST]
+        lines = [
+            (
+                duration(work.ns / 1e9),
+                f"{work.where}, the mean of {work.rows:,} rows" if kind == "row" and work.rows > 1 else work.where,
+                f"{work.rows:,}" if kind == "file" else None,
+                tag("code", names.get(work.of, work.of)),
+                one.thread if len(ranks) == 1 else f"rank {rank.rank}, {one.thread}",
+                _after(begin, work.since, one),
+            )
+            for work, rank, one in found
+        ]
+        head = ("time", kind, "rows" if kind == "file" else "", "operator", "thread", "began at")
+        parts += [tag("h3", title), table(head, lines, (0, 2, 5)) if lines else tag("p", none)]
+    return markup(parts)
+
+
+def _after(begin: int, at: int, one: Table) -> str:
+    return f"{max(0, one.clock + at - begin) / 1e9:.3f} s"
+
+
+# Memory and queues
+
+
+def _resources(ranks: Sequence[RankTimes]) -> Html:
+    """The memory of each process, and what its threads had ready, over time."""
+    tables = [(rank, one) for rank in ranks for one in rank.tables if one.samples]
+    if not tables:
+        return tag("p", "nothing was noted: the run was too short, or the system does not tell")
+    times = [one.clock + sample.at for _, one in tables for sample in one.samples]
+    begin, end = min(times), max(times)
+    several = len(ranks) > 1
+    processes: dict[tuple[int, int], tuple[str, Table]] = {}
+    queues: list[tuple[str, Table]] = []
+    for rank, one in tables:
+        name = f"rank {rank.rank}, {one.thread}" if several else one.thread
+        if (first := processes.get((rank.rank, one.process))) is None or len(one.samples) > len(first[1].samples):
+            processes[rank.rank, one.process] = name, one
+        if any(sample.ready >= 0 for sample in one.samples):
+            queues.append((name, one))
+
+    def drawn(one: Table, values: Sequence[int], most: int, label: str) -> Html:
+        places = [(one.clock + sample.at - begin) / max(1, end - begin) for sample in one.samples]
+        return curve(list(zip(places, values, strict=True)), most, label)
+
+    memory: list[Sequence[Content]] = []
+    largest = max(sample.resident for _, one in processes.values() for sample in one.samples)
+    for name, one in processes.values():
+        sizes = [sample.resident for sample in one.samples]
+        if most := max(sizes):
+            label = f"memory of the process of {name}: at most {bytes_text(most)}"
+            shared = bytes_text(max(sample.shared for sample in one.samples))
+            memory.append((name, drawn(one, sizes, largest, label), bytes_text(most), shared, bytes_text(sizes[-1])))
+    ready: list[Sequence[Content]] = []
+    for name, one in queues:
+        counts = [max(0, sample.ready) for sample in one.samples]
+        label = f"ready of {name}: at most {max(counts)}"
+        empty = f"{counts.count(0) / len(counts):.0%}"
+        mean = f"{sum(counts) / len(counts):.1f}"
+        ready.append((name, drawn(one, counts, max(counts), label), mean, max(counts), empty))
+    over = f"over {duration((end - begin) / 1e9)}" if end > begin else "at one moment, because the run was short"
+    head = ("process of", over, "at most", "of that shared, at most", "at the end")
+    return markup(
+        tag("h3", "Memory"),
+        table(head, memory, (2, 3, 4)) if memory else tag("p", "the system does not tell"),
+        tag("h3", "Elements, or blocks, that were ready"),
+        table(("queue of", over, "mean", "at most", "empty"), ready, (2, 3, 4))
+        if ready
+        else tag("p", "no thread had a queue, or the run was too short to see it"),
+    )
 
 
 # Steps

@@ -170,16 +170,23 @@ class ReadImages(Source):
         self, stage: StageView, indices: Indices, files: Sequence[File], context: Context
     ) -> Iterator[tuple[object, Exception | None]]:
         """Each image, or the error of one that cannot be decoded."""
+        thread = context.pacing.clock.thread
         if self.concurrency > 1 and context.process.threads:
             calls = begun_calls(self, stage, indices, context)
             pool = self._pool(stage, context)
             try:
-                while calls:
-                    yield pool.result(calls.pop(0))
+                yield from pool.results(calls, thread)
             finally:
                 for call in calls:
                     call.cancel()
             return
+        decoded = self._decoded(stage, indices, files, context)
+        yield from decoded if thread is None else thread.watching(decoded)
+
+    def _decoded(
+        self, stage: StageView, indices: Indices, files: Sequence[File], context: Context
+    ) -> Iterator[tuple[object, Exception | None]]:
+        """The same, decoded in this thread."""
         opened = cast("list[OpenTask | None]", context.take_started(stage.name, indices))
         for data in read_whole_files(files, opened, threads=context.process.threads):
             try:

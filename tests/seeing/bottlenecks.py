@@ -5,6 +5,7 @@ A case sleeps, so that other load on the machine changes nothing; those that nee
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,16 @@ import feedpipe as fp
 from ..support.seeing import Report
 
 SLOW_FILE = "part-1"
+
+
+def slow_at_seven(row: dict[str, int]) -> dict[str, int]:
+    time.sleep(0.03 if row["x"] == 7 else 0.0002)
+    return row
+
+
+async def slow_later(row: dict[str, int]) -> dict[str, int]:
+    await asyncio.sleep(0.03 if row["x"] == 7 else 0)
+    return row
 
 
 class SlowSequence:

@@ -10,7 +10,7 @@ import pytest
 
 import feedpipe as fp
 from tests.pictures.test_page import HOSTILE, Parsed
-from tests.support.core import times
+from tests.support.core import flight, times
 from tests.support.seeing import Report, report_page, verdict
 
 MS = 1_000_000
@@ -31,7 +31,15 @@ def table(thread: str, began: int = 0, **states: int) -> times.Table:
         spans.append(times.TimeSpan(state, of, at, slot.ns))
         at += slot.ns
     wall = sum(slot.ns for slot in found.values())
-    return times.Table(thread, 1, 0, wall, 0, wall, 1, 9, 90, 9, 90, 0, 0, 0, found, {}, spans)
+    slow = [
+        flight.SlowWork("row", "map-1", "a.jsonl, line 8", 5 * MS, 30 * MS, 1),
+        flight.SlowWork("row", "map-1", "a.jsonl, line 9", 5 * MS, 20 * MS, 4),
+        flight.SlowWork("file", "map-1", "b.jsonl", 5 * MS, 400 * MS, 1234),
+    ]
+    samples = [flight.Fill(at * MS, at % 3 if thread != "consumer" else -1, at * 2**20, 2**20) for at in range(1, 9)]
+    return times.Table(
+        thread, 1, 0, wall, 0, wall, 1, 9, 90, 9, 90, 0, 0, 0, found, {}, spans, slow=slow, samples=samples
+    )
 
 
 def rank(number: int = 0, code: str = ".map(f)", world_size: int = 1) -> verdict.RankTimes:
@@ -58,7 +66,15 @@ def words(html: str) -> str:
 def test_the_parts_of_a_page(tmp_path: Path) -> None:
     report = Report([rank()])
     text = words(page(report, tmp_path))
-    for title in ("Operators", "Threads", "Timeline", "Steps", "The first element", "The longest spans"):
+    for title in (
+        "Operators",
+        "Threads",
+        "Timeline",
+        "Steps",
+        "The first element",
+        "The slowest rows and files",
+        "Memory and queues",
+    ):
         assert title in text
     assert report.verdict.replace("`", "").split(".")[0] in text.replace("  ", " ")
     assert "waits for workers 67%, runs the loop 33%" in text
@@ -82,6 +98,30 @@ def test_the_timeline_has_each_span(tmp_path: Path) -> None:
         (0, 2_500_000, names.index("operator"), data["of"].index(".map(f)")),
         (2_500_000, 500_000, names.index("consumer"), data["of"].index("")),
     ]
+
+
+def test_the_slowest_rows_and_files_have_their_place(tmp_path: Path) -> None:
+    text = words(page(Report([rank()]), tmp_path))
+    assert "30 ms a.jsonl, line 8 .map(f) consumer 0.005 s" in text
+    assert "20 ms a.jsonl, line 9, the mean of 4 rows .map(f)" in text
+    assert "400 ms b.jsonl 1,234 .map(f)" in text
+
+
+def test_memory_and_queues_have_a_curve_each(tmp_path: Path) -> None:
+    html = page(Report([rank()]), tmp_path)
+    assert html.count("<polyline") == 2  # one process, one queue
+    assert "memory of the process of consumer: at most 8 MiB" in html and "ready of worker 0: at most 2" in html
+    assert "worker 0 1.1 2 25%" in words(html)
+
+
+def test_a_report_of_an_earlier_version_has_neither(tmp_path: Path) -> None:
+    Report([rank()]).save(tmp_path / "run.json")
+    plain = json.loads((tmp_path / "run.json").read_text())
+    for one in plain["ranks"][0]["tables"]:
+        del one["slow"], one["samples"]
+    (tmp_path / "run.json").write_text(json.dumps(plain))
+    text = words(page(Report.load(tmp_path / "run.json"), tmp_path))
+    assert "no row that was measured took" in text and "nothing was noted" in text
 
 
 def test_of_many_spans_the_longest_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
