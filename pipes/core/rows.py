@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentTypeError, with_call_site
+from .arrow import arrow_array, number_dtype, numpy_array
 from .skips import Skipped
 
 if TYPE_CHECKING:
@@ -535,7 +535,7 @@ def scalars(column: Column) -> list[object]:
         return cast("list[object]", column.tolist() if column.ndim == 1 else list(column))
     if column.null_count == 0:
         if is_plain_number(column):
-            return cast("list[object]", column.to_numpy(zero_copy_only=False).tolist())
+            return cast("list[object]", numpy_array(column).tolist())
         if is_grid(column):
             return list(grid(column))
     if hasattr(column, "dictionary_decode"):  # `to_pylist` looks each value up by itself: 40 times as long
@@ -556,7 +556,7 @@ def grid(column: Any) -> Array:
     if dtype is not None and dtype.kind != "b" and list(axes) == sorted(axes):
         return cast("Array", column.to_numpy_ndarray())
     # Arrow makes no tensors of bools and times, and wrong ones of three axes in some other order.
-    flat = column.storage.flatten().to_numpy(zero_copy_only=False)
+    flat = numpy_array(column.storage.flatten())
     return cast("Array", flat.reshape(len(column), *kind.shape).transpose(0, *(axis + 1 for axis in axes)))
 
 
@@ -576,7 +576,7 @@ def take_column(column: Column, indices: npt.NDArray[np.int64]) -> Column:
 
 def gather_column(column: Column, indices: npt.NDArray[np.int64]) -> Column:
     if not isinstance(column, np.ndarray):
-        return column.take(cast("Any", indices))
+        return cast("Column", column.take(arrow_array(indices)))
     # `take` is faster, but copies all of an array that is not contiguous.
     return column.take(indices, axis=0) if column.flags.c_contiguous else column[indices]
 
@@ -615,31 +615,15 @@ def is_plain_number(column: ArrowArray) -> bool:
     return number_dtype(column.type) is not None
 
 
-def number_dtype(kind: pa.DataType) -> np.dtype[Any] | None:
-    """The NumPy type of Arrow's numbers and bools; None for any other type.
-
-    `DataType.to_pandas_dtype` gives the same, but some versions of pyarrow import pandas for it.
-    """
-    return _number_dtypes().get(kind.id)
-
-
-@functools.cache
-def _number_dtypes() -> dict[int, np.dtype[Any]]:
-    import pyarrow as pa
-
-    names = "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
-    return {pa.bool_().id: np.dtype(np.bool_), **{getattr(pa, name)().id: np.dtype(name) for name in names}}
-
-
 def to_arrow(column: Column) -> ArrowArray:
     import pyarrow as pa
 
     if not isinstance(column, np.ndarray):
         return column
     if column.ndim == 1:
-        return pa.array(column)
+        return cast("ArrowArray", arrow_array(column))
     # As `FixedShapeTensorArray.from_numpy_ndarray` makes it, which refuses bools and an array without rows.
-    values = pa.array(np.ascontiguousarray(column).reshape(-1))
+    values = arrow_array(np.ascontiguousarray(column).reshape(-1))
     shape = column.shape[1:]
     kind: Any = pa.fixed_shape_tensor(cast("Any", values.type), shape)
     return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(values, math.prod(shape)))
@@ -653,7 +637,7 @@ def infer_array(values: Any) -> ArrowArray:
     """
     import pyarrow as pa
 
-    array: Any = pa.array(values)
+    array = arrow_array(values)
     kind = array.type
     is_time = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
     if isinstance(values, list) and is_time and kind.unit == "us" and any(map(_has_nanoseconds, values)):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, ca
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_array
 from ..core.block import Parted
 from ..core.context import Context
 from ..core.cursor import Json
@@ -341,11 +342,11 @@ def extend_rows(
     folders = [fixed.constants(path, fixed.file_types) for path in paths]
     columns = dict(rows.columns)
     for name, kind in fixed.folder_types.items():
-        values: Any = pa.array([values[name].as_py() for values in folders], kind)
-        columns[name] = values.take(owners)
+        values: Any = arrow_array([values[name].as_py() for values in folders], kind)
+        columns[name] = values.take(arrow_array(owners))
     if lineage.path_column is not None:
-        listed: Any = pa.array([redacted(path) for path in paths], pa.string())
-        columns[lineage.path_column] = listed.take(owners)
+        listed: Any = arrow_array([redacted(path) for path in paths], pa.string())
+        columns[lineage.path_column] = listed.take(arrow_array(owners))
     if lineage.row_column is not None:
         columns[lineage.row_column] = numbers
     names = [*fixed.names, *(name for name in lineage if name is not None)]

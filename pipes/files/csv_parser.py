@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_array, arrow_scalar
 from ..errors import ArgumentError, DataError
 from ..formats.columns import BLOCK_BYTES, arrow_source, to_rows
 from ..formats.table_format import SampledHead
@@ -614,10 +615,10 @@ def _unfit_values(columns: list[Any], kind: pa.DataType, nulls: Sequence[str]) -
         return [number for number, value in enumerate(values.to_pylist()) if not _is_utf8(value)]
     if (pattern := _SURE.get(str(kind))) is not None:
         doubtful = np.flatnonzero(pc.invert(pc.match_substring_regex(values, pattern)))
-        values = values.take(doubtful)
+        values = values.take(arrow_array(doubtful))
     else:
         doubtful = np.arange(len(values))
-    quote, end, nothing = (pa.scalar(text, pa.binary()) for text in (b'"', b'"\n', b""))
+    quote, end, nothing = (arrow_scalar(text, pa.binary()) for text in (b'"', b'"\n', b""))
     quoted: Any = pc.binary_join_element_wise(quote, pc.replace_substring(values, '"', '""'), end, nothing)
     _, offsets, data = quoted.buffers()
     starts = np.frombuffer(offsets, np.int32).tolist()
@@ -693,11 +694,10 @@ def odd_value(column: Any, nulls: Sequence[str]) -> OddValue | None:
 
 def _others(column: Any, pattern: str, nulls: Sequence[str]) -> Any:
     """The different values that do not look like `pattern` and mean no missing value."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     values: Any = pc.unique(column)
-    fits = pc.or_(pc.match_substring_regex(values, pattern), pc.is_in(values, pa.array(nulls, values.type)))
+    fits = pc.or_(pc.match_substring_regex(values, pattern), pc.is_in(values, arrow_array(nulls, values.type)))
     return values.filter(pc.invert(fits))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_array
 from ..core.block import BlockSize, row_width
 from ..core.context import Context
 from ..core.cursor import Json
@@ -284,7 +285,7 @@ class Parquet(CountedFormat):
 
     def matching_files(self, bounds: Mapping[str, Bounds], folders: Folders) -> npt.NDArray[np.bool_]:
         values = folder_columns(folders.names, self.require_fixed_schema(self.kind).folder_types)
-        columns = {name: column.take(cast("Any", folders.numbers)) for name, column in values.items()}
+        columns = {name: column.take(arrow_array(folders.numbers)) for name, column in values.items()}
         bounds = {**bounds, **{name: Bounds(column, column) for name, column in columns.items()}}
         count = len(folders.numbers)
         matches = [matching_bounds(expression, types, bounds, count) for expression, types in self.filters()]
@@ -483,7 +484,7 @@ class ParquetFile:
             matches = matching_rows(self._options.filter, tested, length)
             if not matches.all():
                 places = np.flatnonzero(matches)
-                arrays = {name: arrays[name].take(places) for name in self._names}
+                arrays = {name: arrays[name].take(arrow_array(places)) for name in self._names}
                 numbers, length = places + first, len(places)
         columns = {name: to_column(arrays[name]) for name in self._names}
         lineage = self._options.lineage.columns_for(self._name, numbers)

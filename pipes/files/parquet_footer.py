@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_array, arrow_scalar
 from ..core.cursor import Json
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, with_call_site
 from ..formats.columns import arrow_errors, check_encoding_of_names, format_names, read_error
@@ -112,15 +113,13 @@ class ParquetFooter:
         Args:
             types: of the columns; of a column with another type here, nothing is told.
         """
-        import pyarrow as pa
-
         places = {self.metadata.schema.column(k).path: k for k in range(self.metadata.num_columns)}
         bounds: list[Any] = []
         for name, kind in types.items():
             known: tuple[Any, Any] | None = None
             if name in places and name in self.schema.names and self.schema.field(name).type == kind:
                 known = self._bounds(places[name], kind)
-            bounds += [pa.scalar(value, kind) for value in known or (None, None)]
+            bounds += [arrow_scalar(value, kind) for value in known or (None, None)]
         return bounds
 
     def _bounds(self, column: int, kind: pa.DataType) -> tuple[Any, Any] | None:
@@ -512,7 +511,7 @@ def matching_bounds(
         # A null and NaN lie outside of bounds. If the filter may be true of one, those of this column tell nothing.
         outside = [may_match(expression, types, {}, {name: ColumnBounds(None, None, nulls=True)})]
         if pa.types.is_floating(types[name]):
-            outside.append(may_match(expression, types, {name: pa.scalar(float("nan"), types[name])}))
+            outside.append(may_match(expression, types, {name: arrow_scalar(float("nan"), types[name])}))
         if any(outside):
             del usable[name]
     matches = np.ones(count, np.bool_)
@@ -533,7 +532,8 @@ def _footer_of_bounds(bounds: Mapping[str, Bounds], places: npt.NDArray[np.int64
 
     count = len(next(iter(bounds.values())).low)
     in_turn = np.stack([places, places + count], axis=1).ravel()
-    columns = {name: pa.concat_arrays([bound.low, bound.high]).take(in_turn) for name, bound in bounds.items()}
+    turns = arrow_array(in_turn)
+    columns = {name: pa.concat_arrays([bound.low, bound.high]).take(turns) for name, bound in bounds.items()}
     written = io.BytesIO()
     parquet.write_table(pa.table(columns), written, row_group_size=2, compression="none", use_dictionary=False)
     return read_parquet_footer(written, "the bounds of an index")
@@ -546,10 +546,9 @@ def nan_cases(floats: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def is_nan(name: str, kind: pa.DataType) -> Any:
     """The expression by which Arrow takes a column of floats for NaN."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    return pc.field(name) == pa.scalar(float("nan"), kind)
+    return pc.field(name) == arrow_scalar(float("nan"), kind)
 
 
 def columns_in_filter(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_array
 from ..core.rows import scalars
 from ..errors import DataError
 from ..formats.protobuf import DELIMITED, FIXED64, read_fields, read_varint, write_field, write_varint
@@ -272,7 +273,7 @@ def collect_values(records: Sequence[Mapping[str, Feature]], name: str) -> Featu
     counts = np.array([-1 if f is None or f.kind == EMPTY else len(f.values) for f in features], np.int64)
     values: Any = [value for feature in features if feature is not None for value in feature.values]
     if kind == BYTES:
-        values = pa.array(values, pa.large_binary())
+        values = arrow_array(values, pa.large_binary())
     elif kind != EMPTY:
         values = np.array(values, np.float32 if kind == FLOATS else np.int64)
     return FeatureValues(kind, counts, values)
@@ -281,7 +282,7 @@ def collect_values(records: Sequence[Mapping[str, Feature]], name: str) -> Featu
 def _cast(name: str, feature: FeatureValues, kind: pa.DataType) -> Any:
     import pyarrow as pa
 
-    values = feature.values if feature.kind == BYTES else pa.array(feature.values)
+    values = feature.values if feature.kind == BYTES else arrow_array(feature.values)
     problem = f"feature {name!r} holds {KIND_NAMES[feature.kind]}, which do not fit {kind}"
     if not _are_alike(feature.kind, kind):  # Arrow would parse text as numbers
         raise ValueError(problem)
@@ -351,7 +352,7 @@ def to_arrow(name: str, feature: FeatureValues, kind: Any) -> Any:
         np.cumsum(counts, out=offsets[1:])
         items = _cast(name, feature, storage.value_type)
         lists = pa.LargeListArray.from_arrays(
-            pa.array(offsets), items, mask=pa.array(missing) if missing.any() else None
+            arrow_array(offsets), items, mask=arrow_array(missing) if missing.any() else None
         )
         return lists if storage == lists.type else lists.cast(storage)
     if pa.types.is_fixed_size_list(storage):
@@ -362,9 +363,9 @@ def to_arrow(name: str, feature: FeatureValues, kind: Any) -> Any:
         if missing.any():
             places = np.repeat(np.cumsum(~missing) - 1, storage.list_size) * storage.list_size
             places += np.tile(np.arange(storage.list_size), count)
-            items = items.take(pa.array(np.maximum(places, 0)))
+            items = items.take(arrow_array(np.maximum(places, 0)))
         arrays = pa.FixedSizeListArray.from_arrays(
-            items, type=storage, mask=pa.array(missing) if missing.any() else None
+            items, type=storage, mask=arrow_array(missing) if missing.any() else None
         )
         return pa.ExtensionArray.from_storage(kind, arrays) if tensor else arrays
     wrong = np.flatnonzero(counts > 1)
@@ -373,7 +374,7 @@ def to_arrow(name: str, feature: FeatureValues, kind: Any) -> Any:
     values = _cast(name, feature, kind)
     if (feature.counts == 1).all():
         return values
-    places = pa.array(np.cumsum(counts) - 1, mask=counts == 0)
+    places = arrow_array(np.cumsum(counts) - 1, missing=counts == 0)
     return values.take(places)
 
 

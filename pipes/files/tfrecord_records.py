@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import numpy_array
 from ..core.checks import Package
 from ..errors import DataError, FeedpipeError, Origin
 from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize, StreamWindow
@@ -346,7 +347,7 @@ def read_bounds(data: bytes, name: str, size: int) -> Offsets:
             )
         except pa.ArrowInvalid as error:
             raise DataError(f"{name} is no index of TFRecord, which has two numbers in each line: {error}") from error
-    begins, sizes = (np.asarray(column.to_numpy(), np.int64) for column in table.columns)
+    begins, sizes = (np.asarray(numpy_array(column), np.int64) for column in table.columns)
     bounds = np.append(begins, size)
     if bounds[0] != 0 or (bounds[1:] - begins != sizes).any():
         raise DataError(

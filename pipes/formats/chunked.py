@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..core.arrow import arrow_array
 from ..core.rows import Array, ArrowArray, Column, Indices, Rows, are_arrays, gather, index_array
 from .columns import to_column, with_fields
 
@@ -111,7 +112,7 @@ def take_rows(batch: pa.RecordBatch, places: Indices) -> pa.RecordBatch:
     """Rows of a batch; adjacent ones without a copy."""
     if isinstance(places, range) and places.step == 1:
         return batch.slice(places.start, len(places))
-    return batch.take(index_array(places))
+    return batch.take(arrow_array(index_array(places)))
 
 
 # pyarrow's stubs do not say which attributes belong to which type, hence `Any`.

@@ -6,9 +6,8 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
-import numpy as np
-
-from ..core.rows import Column, Rows, number_dtype
+from ..core.arrow import number_dtype, numpy_array
+from ..core.rows import Column, Rows
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
 from .text import MAX_RECORD_BYTES
 
@@ -342,12 +341,7 @@ def to_column(array: Any) -> Column:
     dtype = number_dtype(array.type)
     if dtype is None or dtype.kind == "b" or array.null_count:
         return cast("Column", array)
-    if not len(array):
-        return np.empty(0, dtype)
-    # `to_numpy` returns the same, but imports pandas if it is installed, in each worker.
-    column = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
-    column.flags.writeable = False
-    return column
+    return numpy_array(array)
 
 
 def arrow_errors() -> tuple[type[Exception], ...]:

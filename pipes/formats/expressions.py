@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_scalar, numpy_array
 from ..core.cursor import Json
 from ..errors import ArgumentError, with_call_site
 
@@ -78,7 +79,7 @@ def filter_problem(expression: Any, types: Mapping[str, pa.DataType]) -> str | N
 def matching_rows(expression: Any, columns: Mapping[str, Any], rows: int) -> npt.NDArray[np.bool_]:
     """Whether each of the rows matches; null is no match."""
     (matches,) = evaluate([expression], columns, rows)
-    return cast("npt.NDArray[np.bool_]", matches.fill_null(False).to_numpy(zero_copy_only=False))
+    return cast("npt.NDArray[np.bool_]", numpy_array(matches.fill_null(arrow_scalar(False))))
 
 
 def expression_problem(expression: Any, types: Mapping[str, pa.DataType]) -> str | None:

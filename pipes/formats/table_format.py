@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_array, arrow_scalar
 from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.cursor import Json
@@ -481,9 +482,7 @@ class FixedSchema:
         types = {name: value_type(kind) for name, kind in self.types.items() if name not in existing}
         if values is None:
             return folder_values(path, types, self.source, unify=self.unified)
-        import pyarrow as pa
-
-        return {name: values.get(name, pa.scalar(None, kind)) for name, kind in types.items()}
+        return {name: values.get(name, arrow_scalar(None, kind)) for name, kind in types.items()}
 
     def cast(self, array: Any, name: str, file: str) -> Any:
         """Cast values of a column of a file to the fixed type."""
@@ -572,7 +571,7 @@ class Lineage(NamedTuple):
 
         columns: dict[str, Column] = {}
         if self.path_column is not None:
-            columns[self.path_column] = pa.repeat(pa.scalar(redacted(path), pa.string()), len(numbers))
+            columns[self.path_column] = pa.repeat(arrow_scalar(redacted(path), pa.string()), len(numbers))
         if self.row_column is not None:
             if isinstance(numbers, range):
                 numbers = np.arange(numbers.start, numbers.stop, dtype=np.int64)
@@ -655,11 +654,10 @@ def folder_values(path: str, types: Mapping[str, pa.DataType], first: str, *, un
 
 def folder_columns(folders: Iterable[str], types: Mapping[str, pa.DataType]) -> dict[str, pa.Array[Any]]:
     """The values of these columns in the names of folders; null if one has none, or none of that type."""
-    import pyarrow as pa
-
     texts = [parse_folders(folder) for folder in folders]
     return {
-        name: pa.array([_scalar_or_null(each.get(name), kind) for each in texts], kind) for name, kind in types.items()
+        name: arrow_array([_scalar_or_null(each.get(name), kind) for each in texts], kind)
+        for name, kind in types.items()
     }
 
 
@@ -675,8 +673,6 @@ def _is_int64(text: str) -> bool:
 
 
 def _scalar(text: str | None, kind: Any) -> Any:
-    import pyarrow as pa
-
     if text is not None and str(kind) == "int64" and not _is_int64(text):  # Arrow would take others, such as 0x7
         raise ValueError(text)
-    return pa.scalar(None, kind) if text is None else pa.scalar(text).cast(kind)
+    return arrow_scalar(None, kind) if text is None else arrow_scalar(text).cast(kind)

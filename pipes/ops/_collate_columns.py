@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import numpy_array
 from ..core.rows import Array, JaggedData, Stack, grid, is_grid
 from ..errors import UnfitError
 
@@ -95,7 +96,7 @@ def _arrays(column: Any, field: str, rules: Rules, row_of: RowOf) -> object:
     if _is_list(arrow_type):
         return _list_array(column, field, rules, row_of)
     # Arrow's memory is read-only, and tensors can be written to: hence a copy.
-    return np.array(column.to_numpy(zero_copy_only=False))
+    return np.array(numpy_array(column))
 
 
 def _with_nan(column: Any, field: str) -> Array:
@@ -111,7 +112,7 @@ def _with_nan(column: Any, field: str) -> Array:
                 "there are nulls among integers beyond 2**53, which float64 does not represent exactly: "
                 f"{error}; fill the nulls before `.batch`",
             ) from error
-    return np.array(column.to_numpy(zero_copy_only=False))
+    return np.array(numpy_array(column))
 
 
 def _null_error(column: Any, field: str, rules: Rules, row_of: RowOf, can_be_nan: bool) -> UnfitError:

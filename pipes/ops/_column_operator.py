@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_array, numpy_array
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
@@ -129,8 +130,7 @@ def missing_mask(column: Column) -> Mask | None:
         return mask if mask.any() else None
     if not column.null_count:
         return None
-    nulls = cast("Any", column).is_null().to_numpy(zero_copy_only=False)
-    return cast("Mask", nulls)
+    return numpy_array(cast("Any", column).is_null())
 
 
 def is_missing(value: object) -> bool:
@@ -146,10 +146,10 @@ def numbers_and_nulls(array: Any) -> tuple[Array, Mask | None]:
     import pyarrow as pa
 
     if not array.null_count:
-        return array.to_numpy(zero_copy_only=False), None
-    nulls = array.is_null().to_numpy(zero_copy_only=False)
+        return numpy_array(array), None
+    nulls = numpy_array(array.is_null())
     whole = pa.Array.from_buffers(array.type, len(array), [None, array.buffers()[1]], 0, array.offset)
-    return cast("Any", whole).to_numpy(zero_copy_only=False), nulls
+    return numpy_array(whole), nulls
 
 
 # Operators that replace the values of some columns, such as `clip`.
@@ -243,7 +243,7 @@ def map_numbers(column: Column, function: Callable[[Array], Any]) -> Column:
     if nulls is None:
         return read_only(function(numbers))
     with np.errstate(all="ignore"):  # a null has any number
-        return cast("Column", pa.array(function(numbers), mask=nulls))
+        return cast("Column", arrow_array(function(numbers), missing=nulls))
 
 
 def _not_numbers(column: Column) -> UnfitError:
@@ -264,7 +264,7 @@ def _column_of_value(value: object, name: str) -> Column:
     if isinstance(value, np.ndarray) and value.ndim:
         return value[None]
     try:
-        return cast("Column", pa.array([cast("Any", value)]))
+        return cast("Column", arrow_array([value]))
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise UnfitError(f"column {name!r}: {value!r:.80} cannot be converted: {error}") from error
 

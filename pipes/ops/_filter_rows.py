@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_scalar, numpy_array
 from ..core.block import Block
 from ..core.code import value_code
 from ..core.context import Context
@@ -124,4 +125,4 @@ class ExpressionFilter(FilterRows):
 
     def _matches(self, stage: StageView, rows: Rows) -> npt.NDArray[np.bool_]:
         (matches,) = values_of([self.expression], stage, rows, filter_problem)
-        return cast("npt.NDArray[np.bool_]", matches.fill_null(False).to_numpy(zero_copy_only=False))
+        return cast("npt.NDArray[np.bool_]", numpy_array(matches.fill_null(arrow_scalar(False))))

@@ -18,6 +18,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import numpy_array
 from ..core.block import parted
 from ..core.context import Context, mixed
 from ..core.cursor import START
@@ -166,7 +167,7 @@ def _column(column: Column) -> tuple[Ints, Exception | None]:
     if not isinstance(column, np.ndarray):
         try:
             encoded: Any = column.dictionary_encode(null_encoding="encode")
-            return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), None
+            return numpy_array(encoded.indices).astype(np.int64), None
         except (pa.ArrowNotImplementedError, AttributeError):  # of lists, and of columns that are encoded already
             pass
     return _values(scalars(column), None)
@@ -286,14 +287,14 @@ def digests_of_column(column: Column, checksum: Checksum = crc32) -> Digests:
     kind: Any = column.type
     if column.null_count:
         digests = np.full(len(column), _of_word(_NULL), np.uint64)
-        digests[column.is_valid().to_numpy(zero_copy_only=False)] = digests_of_column(column.drop_null(), checksum)
+        digests[numpy_array(column.is_valid())] = digests_of_column(column.drop_null(), checksum)
         return digests
     if pa.types.is_dictionary(kind):
         encoded = cast("Any", column)
-        indices: npt.NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
+        indices: npt.NDArray[np.int64] = numpy_array(encoded.indices)
         return digests_of_column(encoded.dictionary, checksum)[indices]
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return digests_of_column(column.to_numpy(zero_copy_only=False))
+        return digests_of_column(numpy_array(column))
     return digests_of_values(scalars(column), checksum)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
+from ..core.arrow import numpy_array
 from ..core.block import Block
 from ..core.code import step_code
 from ..core.context import Context
@@ -92,7 +93,7 @@ def _numpy_column(column: Column, name: str) -> Array:
             f"field `{name}`: null at row {row + 1} of the batch, and NumPy has no null for numbers; fill or drop it "
             'before, or use `format="arrow"`, which has nulls'
         )
-    return read_only(column.to_numpy(zero_copy_only=False))
+    return read_only(numpy_array(column))
 
 
 def _infer_column(values: object, name: object) -> Column:

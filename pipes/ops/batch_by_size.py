@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import numpy_array
 from ..core.block import Block, join_blocks, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
@@ -345,7 +346,7 @@ def _column_sizes(column: Column) -> Sizes:
         values = pc.list_value_length(values)
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return np.full(len(column), np.nan)
-    return cast("Sizes", values.to_numpy(zero_copy_only=False))  # a null becomes NaN
+    return cast("Sizes", numpy_array(values))  # a null becomes NaN
 
 
 def _item_size(name: str, row: object) -> object:

@@ -9,6 +9,7 @@ from typing import cast as as_type
 
 import numpy as np
 
+from ..core.arrow import arrow_array, numpy_array
 from ..core.operator import StageView
 from ..core.rows import Column, Rows, grid, is_grid, read_only, select_columns
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
@@ -114,10 +115,10 @@ def _cast_value(value: object, name: str, kind: Any) -> object:
     import pyarrow as pa
 
     if isinstance(value, np.ndarray) and value.ndim and pa.types.is_primitive(kind):
-        items = _cast(pa.array(np.ascontiguousarray(value).reshape(-1)), name, kind)
-        return items.to_numpy(zero_copy_only=False).reshape(value.shape)
+        items = _cast(arrow_array(np.ascontiguousarray(value).reshape(-1)), name, kind)
+        return numpy_array(items).reshape(value.shape)
     try:
-        array: Any = pa.array([as_type("Any", value)])
+        array: Any = arrow_array([value])
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise UnfitError(f"column {name!r}: {value!r:.80} cannot become {kind}: {error}") from error
     return _cast(array, name, kind)[0].as_py()

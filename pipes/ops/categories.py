@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_array
 from ..core.checks import check_int
 from ..core.process import PerProcess
 from ..core.rows import Column, is_grid, read_only, to_arrow
@@ -164,7 +165,7 @@ class Bucketize(ColumnConversion):
         if missing is None or (not isinstance(column, np.ndarray) and pa.types.is_null(column.type)):
             return numbers
         values = numbers if isinstance(numbers, np.ndarray) else numbers_and_nulls(numbers)[0]
-        return cast("Column", pa.array(values, mask=missing))
+        return cast("Column", arrow_array(values, missing=missing))
 
 
 def check_boundaries(value: object) -> tuple[float, ...]:
@@ -229,7 +230,7 @@ class ValueNumbers:
 
         kind: Any = pa.from_numpy_dtype(column.dtype) if isinstance(column, np.ndarray) else column.type
         kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
-        family, own = _family(kind), _family(pa.array(cast("Any", self._values[:1])).type)
+        family, own = _family(kind), _family(arrow_array(self._values[:1]).type)
         if family not in (own, "null"):
             raise UnfitError(f"is of type {kind}, and `values` has {own}, such as {self._values[0]!r}; `.cast` it")
 
@@ -244,8 +245,8 @@ def check_values(value: object) -> tuple[Hashable, ...]:
     import pyarrow as pa
 
     try:
-        kind: Any = pa.array(values).type
-        is_mixed = pa.types.is_null(kind) or len({_family(pa.array([item]).type) for item in values[:1000]}) > 1
+        kind: Any = arrow_array(values).type
+        is_mixed = pa.types.is_null(kind) or len({_family(arrow_array([item]).type) for item in values[:1000]}) > 1
         repeats = len(set(values)) < len(values)
         repeated = next((item for n, item in enumerate(values) if item in values[:n]), None) if repeats else None
     except (pa.ArrowException, ValueError, TypeError, OverflowError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overloa
 
 import numpy as np
 
+from ..core.arrow import arrow_array
 from ..core.checks import check_bool, check_choice, check_torch
 from ..core.code import value_code
 from ..core.operator import ElementForm
@@ -403,7 +404,9 @@ def _ragged(column: Column, lengths: Sequence[int]) -> Column:
     """Return a column with as many values in each row."""
     import pyarrow as pa
 
-    return cast("Column", pa.LargeListArray.from_arrays(cast("Any", pa.array(offsets_of(lengths))), to_arrow(column)))
+    return cast(
+        "Column", pa.LargeListArray.from_arrays(cast("Any", arrow_array(offsets_of(lengths))), to_arrow(column))
+    )
 
 
 def _native(array: Array) -> Array:
@@ -675,7 +678,7 @@ def _collate_by_arrow(values: Sequence[object], field: str, rules: Rules) -> obj
     import pyarrow as pa
 
     try:
-        column = pa.array(cast("Any", values))
+        column = arrow_array(values)
     except (pa.ArrowException, OverflowError) as error:
         raise unfit(field, f"{error}; {REPAIR}") from error
     return _formed(column_arrays(column, field, rules), rules)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_array, arrow_scalar, numpy_array
 from ..core.block import Block, nbytes
 from ..core.checks import check_choice, digest
 from ..core.code import value_code
@@ -502,12 +503,13 @@ class OtherSide:
         if isinstance(column, np.ndarray) and column.ndim > 1:
             return np.zeros(0, np.int64), UnfitError(f"a key must be one value for each row but is: {column[:1]!r:.80}")
         try:
-            encoded: Any = (pa.array(column) if isinstance(column, np.ndarray) else column).dictionary_encode()
+            encoded: Any = (arrow_array(column) if isinstance(column, np.ndarray) else column).dictionary_encode()
         except pa.ArrowNotImplementedError:  # of structs and lists
             return self._numbers_of(scalars(column))
         # Each value is looked up once. The last number is that of a null.
         numbers, unhashable = self._numbers_of(scalars(encoded.dictionary))
-        places = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+        null = arrow_scalar(len(encoded.dictionary), encoded.indices.type)
+        places = numpy_array(encoded.indices.fill_null(null))
         return (numbers, unhashable) if unhashable else (np.append(numbers, NO_ROW)[places], None)
 
     def check_one_row_each(self) -> None:
@@ -552,9 +554,8 @@ class OtherSide:
         assert isinstance(self.rows, Rows), "only a table has columns"
         if not nulls:
             return dict(cast("Rows", take(self.rows, places)).columns)
-        import pyarrow as pa
 
-        indices = pa.array(places, mask=places == NO_ROW)
+        indices = arrow_array(places, missing=places == NO_ROW)
         return {name: to_column(cast("Any", column).take(indices)) for name, column in self.rows.columns.items()}
 
     def take_dicts(self, places: Ints) -> list[Mapping[str, object] | None]:

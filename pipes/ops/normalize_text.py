@@ -9,6 +9,7 @@ from unicodedata import normalize
 
 import numpy as np
 
+from ..core.arrow import arrow_array, arrow_scalar
 from ..core.checks import check_bool, check_choice
 from ..core.rows import Column
 from ..errors import UnfitError
@@ -87,9 +88,8 @@ class NormalizeText(ColumnConversion):
 
 def _normalized(text: Any, form: Literal["NFC", "NFD", "NFKC", "NFKD"]) -> Any:
     """Text in a form of Unicode, by Python: `pc.utf8_normalize` composes no characters before Arrow 26."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    changes = pc.invert(pc.string_is_ascii(text)).fill_null(False)
+    changes = pc.invert(pc.string_is_ascii(text)).fill_null(arrow_scalar(False))
     values = [normalize(form, value) for value in text.filter(changes).to_pylist()]
-    return pc.replace_with_mask(text, changes, pa.array(values, text.type))
+    return pc.replace_with_mask(text, changes, arrow_array(values, text.type))

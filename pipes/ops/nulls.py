@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
+from ..core.arrow import arrow_array, arrow_scalar
 from ..core.block import Block
 from ..core.context import Context
 from ..core.operator import Operator, StageView
@@ -162,7 +163,7 @@ class FillNull(ColumnConversion):
             return read_only(np.where(nan, np.asarray(value, column.dtype), column)) if nan.any() else column
         array: Any = column
         if pa.types.is_null(array.type):
-            return to_column(pa.array([value] * len(array), pa.scalar(value).type))
+            return to_column(pa.repeat(arrow_scalar(value), len(array)))
         if isinstance(array.type, pa.DictionaryType):
             array = array.dictionary_decode()
         _check_fits(value, array.type)
@@ -170,7 +171,9 @@ class FillNull(ColumnConversion):
         if mask is not None and (pa.types.is_integer(array.type) or pa.types.is_floating(array.type)):
             numbers, _ = numbers_and_nulls(array)
             return read_only(np.where(mask, np.asarray(value, numbers.dtype), numbers))
-        return to_column(array if mask is None else pc.if_else(pa.array(mask), pa.scalar(value, array.type), array))
+        if mask is None:
+            return to_column(array)
+        return to_column(pc.if_else(arrow_array(mask), arrow_scalar(value, array.type), array))
 
     def row_function(self) -> Callable[[object], object]:
         def fill(row: object) -> dict[str, object]:
@@ -191,7 +194,7 @@ def _check_fits(value: Any, kind: Any) -> None:
     import pyarrow as pa
 
     try:
-        item = pa.scalar(value, kind).as_py()
+        item = arrow_scalar(value, kind).as_py()
     except (pa.ArrowException, ValueError, TypeError, NotImplementedError, OverflowError):
         item = None
     if item is None or (item != value and not pa.types.is_floating(kind)):

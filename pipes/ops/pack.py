@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import numpy_array
 from ..core.block import Block, group_origins, join_origins
 from ..core.checks import check_choice, check_int
 from ..core.context import Context
@@ -461,7 +462,7 @@ def _numbers(column: Column, field: str) -> Array:
     if not isinstance(column, np.ndarray):
         if column.null_count:
             raise UnfitRowError(f"field `{field}`: null; {_RULE}", column.is_null().to_pylist().index(True))
-        return cast("Array", column.to_numpy(zero_copy_only=False))
+        return cast("Array", numpy_array(column))
     if column.dtype.kind not in NUMBERS:
         raise UnfitRowError(f"field `{field}`: a column {described(column)}; {_RULE}")
     return column
@@ -476,7 +477,7 @@ def _flat(column: Column, field: str) -> tuple[Array, Ints]:
     if not hasattr(getattr(kind, "value_type", None), "value_field") or column.null_count:  # type: ignore[union-attr]
         return list_values(column, field, _RULE)
     outer: Any = column
-    lengths = np.diff(outer.offsets.to_numpy(zero_copy_only=False)) if hasattr(outer, "offsets") else None
+    lengths = np.diff(numpy_array(outer.offsets)) if hasattr(outer, "offsets") else None
     if lengths is None:
         lengths = np.full(len(outer), kind.list_size)
     ends = np.cumsum(lengths, dtype=np.int64)

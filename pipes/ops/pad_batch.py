@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar,
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import numpy_array
 from ..core.checks import check_int
 from ..core.code import value_code
 from ..core.rows import Array, Column, Rows, grid, is_grid, read_only
@@ -348,7 +349,7 @@ def list_values(column: Column, field: str, rule: str) -> tuple[Array, npt.NDArr
     if pa.types.is_fixed_size_list(arrow_type):
         lengths = np.full(len(column), cast("Any", column).type.list_size)
     elif pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
-        lengths = cast("Any", column).value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+        lengths = numpy_array(cast("Any", column).value_lengths()).astype(np.int64)
     else:
         raise UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {rule}")
     values: Any = cast("Any", column).flatten()
@@ -356,7 +357,7 @@ def list_values(column: Column, field: str, rule: str) -> tuple[Array, npt.NDArr
         place = values.is_null().to_pylist().index(True)
         row = int(np.searchsorted(np.cumsum(lengths), place, "right"))
         raise UnfitRowError(f"field `{field}`: null among the numbers; {rule}", row)
-    array = values.to_numpy(zero_copy_only=False)
+    array = numpy_array(values)
     if len(array) and array.dtype.kind not in NUMBERS:
         raise UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {rule}")
     return array, lengths

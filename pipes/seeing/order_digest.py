@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import numpy_array
 from ..core.block import row_shape
 from ..core.context import mixed
 from ..core.rows import Rows
@@ -87,7 +88,7 @@ def _array_hashes(array: npt.NDArray[Any]) -> Hashes:
 
 def _arrow_hashes(column: Any) -> Hashes:
     try:
-        array = column.to_numpy(zero_copy_only=False)
+        array = numpy_array(column)
     except (TypeError, ValueError, NotImplementedError):
         array = np.array(column.to_pylist(), object)
     return _array_hashes(array)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from ..core.arrow import arrow_array, arrow_scalar, numpy_array
 from ..errors import ArgumentError, SourceError, shown_path, with_call_site
 from ..files.arrow import ArrowIpc
 from ..files.footers import CountedFormat
@@ -166,10 +167,8 @@ class FooterReader:
 
     def bounds(self, contents: Sequence[FileContents]) -> list[Any]:
         """The bounds of the columns of some files, as `FileBlock` has them."""
-        import pyarrow as pa
-
         types = (kind for kind in self.statistics.values() for _ in range(2))
-        return [pa.array([file.bounds[k] for file in contents], kind) for k, kind in enumerate(types)]
+        return [arrow_array([file.bounds[k] for file in contents], kind) for k, kind in enumerate(types)]
 
     def _file(self, path: str, size: int, changed: int) -> File:
         return File(path, filesystem=self.filesystem, listed=size if size >= 0 else None, changed=changed)
@@ -262,8 +261,8 @@ class _Work:
         listing = self._listing
         if before.kind != self.kind or call.count_distinct(listing.paths).as_py() < len(listing):
             return self.all_new()
-        old = pa.concat_arrays([pa.array([], pa.large_string()), *(block.paths() for block in before.blocks())])
-        places = call.fill_null(call.index_in(old, value_set=listing.paths), -1).to_numpy().astype(np.int64)
+        old = pa.concat_arrays([pa.nulls(0, pa.large_string()), *(block.paths() for block in before.blocks())])
+        places = numpy_array(call.index_in(old, value_set=listing.paths).fill_null(arrow_scalar(-1, pa.int32())))
         is_there = places >= 0
         is_new = np.ones(len(listing), np.bool_)
         is_new[places[is_there]] = False
@@ -322,7 +321,7 @@ class _Work:
     def _changed(self, block: FileBlock, own: Numbers) -> Any:
         """Which files of a block have vanished, or have another size or time of change now."""
         listing = self._listing
-        sizes, changed = listing.sizes.to_numpy()[own], cast("Any", listing.changed).to_numpy()[own]
+        sizes, changed = numpy_array(listing.sizes)[own], numpy_array(listing.changed)[own]
         times = (changed != block.changed) & (changed != 0) & (block.changed != 0)
         return (own < 0) | (sizes != block.sizes) | times
 
@@ -345,15 +344,16 @@ class _Work:
 
         listing = self._listing
         columns = {"path": listing.paths, "size": listing.sizes, "changed": listing.changed}
-        return pa.table({name: cast("Any", column).take(cast("Any", files)) for name, column in columns.items()})
+        places = arrow_array(files)
+        return pa.table({name: cast("Any", column).take(places) for name, column in columns.items()})
 
     def _block(self, files: Numbers, footers: Iterator[FileContents] | None) -> FileBlock:
         paths, sizes, changed = (cast("Any", column).combine_chunks() for column in self._table(files).columns)
         if footers is None or self._reader is None:
-            return FileBlock.of_paths(paths, sizes.to_numpy(), changed.to_numpy())
+            return FileBlock.of_paths(paths, numpy_array(sizes), numpy_array(changed))
         contents = [*islice(footers, len(files))]
         units, bounds = self._numbered(FileUnits.of(contents)), self._reader.bounds(contents)
-        return FileBlock.of_paths(paths, sizes.to_numpy(), changed.to_numpy(), units, bounds)
+        return FileBlock.of_paths(paths, numpy_array(sizes), numpy_array(changed), units, bounds)
 
     def _numbered(self, units: FileUnits) -> FileUnits:
         """The units with the schemas of the whole index."""

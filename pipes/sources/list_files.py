@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from ..core.arrow import arrow_array, arrow_scalar, numpy_array
 from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
@@ -249,7 +250,7 @@ def _list_and_write(selection: Selection, path: str) -> Listing:
     import pyarrow as pa
 
     listing = selection.absolute_listing(path)
-    sizes: Any = pa.array(listing.sizes.to_numpy(), mask=listing.sizes.to_numpy() < 0)
+    sizes: Any = arrow_array(numpy_array(listing.sizes), missing=numpy_array(listing.sizes) < 0)
     rows, checksums = pa.nulls(len(listing), pa.int64()), pa.nulls(len(listing), pa.string())
     files = pa.Table.from_arrays([listing.paths, sizes, rows, checksums], schema=manifest_schema())
     details = {"call": selection.call(), "selected": selection.digest(), "digest": listing.digest}
@@ -280,4 +281,4 @@ def _sizes(manifest: Manifest) -> pa.Int64Array:
     import pyarrow as pa
 
     sizes: Any = manifest.files["bytes"]
-    return cast("pa.Int64Array", pa.concat_arrays([pa.array([], pa.int64()), *sizes.fill_null(-1).chunks]))
+    return cast("pa.Int64Array", pa.concat_arrays([pa.nulls(0, pa.int64()), *sizes.fill_null(arrow_scalar(-1)).chunks]))

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import numpy as np
 
+from ..core.arrow import arrow_array, arrow_scalar, numpy_array
 from ..core.checks import Package, check_int
 from ..core.code import value_code
 from ..core.context import Context
@@ -174,7 +175,7 @@ class DeltaFiles(UnitSource):
         return len(self._resolved_version().paths)
 
     def weights(self, stage: StageView, context: Context) -> Weights:
-        return Weights(self._resolved_version().sizes.to_numpy())
+        return Weights(numpy_array(self._resolved_version().sizes))
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         version = self._resolved_version()
@@ -381,7 +382,7 @@ def _version(table: Any, uri: str, name: str) -> DeltaVersion:
     paths = [
         path if _ABSOLUTE.match(path) else join_path(uri, path) for path in map(unquote, files["path"].to_pylist())
     ]
-    listed: Any = pa.array(paths, pa.large_string())
+    listed: Any = arrow_array(paths, pa.large_string())
     order = pc.sort_indices(listed)
     files = files.take(order).combine_chunks()
     columns = {column: files[f"partition.{column}"].cast(schema.field(column).type) for column in partitions}
@@ -438,7 +439,7 @@ class FileStatistics:
         try:
             low, high = (cast("Any", self.actions[f"{end}.{name}"].cast(kind)) for end in ("min", "max"))
             if pa.types.is_timestamp(kind):  # the protocol cuts both ends down to milliseconds
-                high = pc.add_checked(high, pa.scalar(1, pa.duration("ms")))
+                high = pc.add_checked(high, arrow_scalar(1, pa.duration("ms")))
         except pa.ArrowInvalid:
             return None
         if pa.types.is_floating(kind):  # the log has decimal digits, which may be read as the number beside
@@ -454,7 +455,5 @@ def _bounds(low: Any, high: Any, nulls: int | None, rows: int | None) -> ColumnB
 
 
 def _next_float(values: Any, toward: float) -> Any:
-    import pyarrow as pa
-
-    numbers = values.to_numpy(zero_copy_only=False)
-    return pa.array(np.nextafter(numbers, numbers.dtype.type(toward)), values.type, mask=np.isnan(numbers))
+    numbers = numpy_array(values)
+    return arrow_array(np.nextafter(numbers, numbers.dtype.type(toward)), values.type, missing=np.isnan(numbers))

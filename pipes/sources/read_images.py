@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
+from ..core.arrow import arrow_array
 from ..core.checks import check_choice, check_int
 from ..core.code import call_code
 from ..core.context import Context, Work
@@ -195,7 +196,7 @@ class ReadImages(Source):
                 yield None, error
 
     def _files(self, indices: Indices) -> list[File]:
-        positions: Any = index_array(indices)
+        positions = arrow_array(index_array(indices))
         listing = self._resolved_listing()
         part = replace(listing, paths=listing.paths.take(positions), sizes=listing.sizes.take(positions))
         return listed_files(part, self.filesystem, self.cache)

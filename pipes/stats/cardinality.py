@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import numpy_array
 from ..core.context import mixed
 
 INDEX_BITS = 14
@@ -85,9 +86,9 @@ def _hashes(values: Any) -> npt.NDArray[np.uint64]:
     import pyarrow as pa
 
     if pa.types.is_integer(values.type):
-        return mixed(values.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64))
+        return mixed(numpy_array(values).astype(np.int64).view(np.uint64))
     if pa.types.is_floating(values.type):
-        numbers = values.to_numpy(zero_copy_only=False).astype(np.float64) + 0.0  # -0.0 is 0.0
+        numbers = numpy_array(values).astype(np.float64) + 0.0  # -0.0 is 0.0
         return mixed(numbers.view(np.uint64))
     texts = (str(value).encode("utf-8", "surrogatepass") for value in values.to_pylist())
     return np.frombuffer(b"".join(blake2b(text, digest_size=8).digest() for text in texts), np.uint64)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, cast, overload
 
 import numpy as np
 
+from ..core.arrow import arrow_array
 from ..core.checks import check_int
 from ..core.rows import Column, to_arrow
 from ..errors import UnfitError
@@ -163,8 +164,8 @@ class Tally(Summary):
     def from_json(cls, values: Mapping[str, Any]) -> Tally:
         import pyarrow as pa
 
-        array = pa.array(values["values"], pa.type_for_alias(values["type"]))
-        return cls(values["rows"], array, pa.array(values["counts"], pa.int64()))
+        array = arrow_array(values["values"], pa.type_for_alias(values["type"]))
+        return cls(values["rows"], array, arrow_array(values["counts"], pa.int64()))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import numpy_array
 from ..core.rows import Column, grid, is_grid
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
 
@@ -424,9 +425,9 @@ def present_numbers(column: Column) -> tuple[Floats, int]:
         elif pa.types.is_null(array.type):
             numbers = np.zeros(0)
         elif pa.types.is_decimal(array.type):
-            numbers = array.drop_null().cast(pa.float64()).to_numpy(zero_copy_only=False)
+            numbers = numpy_array(array.drop_null().cast(pa.float64()))
         elif pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_boolean(array.type):
-            numbers = array.drop_null().to_numpy(zero_copy_only=False)
+            numbers = numpy_array(array.drop_null())
         else:
             raise _no_numbers(array.type)
     elif array.dtype.kind in "biuf":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core.arrow import arrow_array, numpy_array
 from ..core.rows import Indices, index_array
 from ..errors import DataError, MissingError, SourceError
 from .file import File
@@ -198,13 +199,13 @@ class FileUnits:
         """Write the unit file of a manifest. If that fails, log it; the next run reads the footers again."""
         import pyarrow as pa
 
-        offsets = pa.array(np.append(0, np.cumsum(self.counts)), pa.int64())
+        offsets = arrow_array(np.append(0, np.cumsum(self.counts)), pa.int64())
         columns: dict[str, Any] = {
-            "schema": pa.array(self.schema_numbers),
-            "seal": pa.array(self.seals),
-            "footer_bytes": pa.array(self.footer_bytes),
-            "rows": pa.LargeListArray.from_arrays(offsets, pa.array(self.rows)),
-            "compressed": pa.LargeListArray.from_arrays(offsets, pa.array(self.compressed)),
+            "schema": arrow_array(self.schema_numbers),
+            "seal": arrow_array(self.seals),
+            "footer_bytes": arrow_array(self.footer_bytes),
+            "rows": pa.LargeListArray.from_arrays(offsets, arrow_array(self.rows)),
+            "compressed": pa.LargeListArray.from_arrays(offsets, arrow_array(self.compressed)),
         }
         metadata: dict[str, bytes] = {
             "feedpipe units": VERSION.encode(),
@@ -264,7 +265,7 @@ def _parse(data: bytes, listing: str, kind: str) -> FileUnits:
         names = ("schema", "seal", "footer_bytes", "rows", "compressed")
         schema, seal, footers, rows, compressed = (cast("Any", table.column(name).combine_chunks()) for name in names)
         flat = [schema, seal, footers, rows.value_lengths(), rows.flatten(), compressed.flatten()]
-        units = FileUnits(schemas, *(np.asarray(column.to_numpy(zero_copy_only=False), np.int64) for column in flat))
+        units = FileUnits(schemas, *(np.asarray(numpy_array(column), np.int64) for column in flat))
     except DataError:
         raise
     except (pa.ArrowException, OSError, KeyError, ValueError, AttributeError) as error:

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
+from ..core.arrow import arrow_array, arrow_scalar, numpy_array
 from ..core.code import call_code
 from ..core.progress_bar import ProgressBar
 from ..core.rows import Indices, index_array
@@ -93,11 +94,11 @@ class Listing:
 
     def bytes_of_files(self) -> Sums:
         """The bytes of each file."""
-        return Sums(self.sizes.to_numpy())
+        return Sums(numpy_array(self.sizes))
 
     def bytes_of(self, files: range) -> npt.NDArray[np.int64]:
         """The bytes of each of some files."""
-        return self.sizes.to_numpy()[files.start : files.stop]
+        return numpy_array(self.sizes)[files.start : files.stop]
 
     def folders(self) -> list[str]:
         """The folders of the files."""
@@ -121,7 +122,7 @@ class Sums(NamedTuple):
 def _values_at(column: Any, indices: Indices) -> list[Any]:
     if isinstance(indices, range) and indices.step == 1:
         return cast("list[Any]", column.slice(indices.start, len(indices)).to_pylist())
-    return cast("list[Any]", column.take(index_array(indices)).to_pylist())
+    return cast("list[Any]", column.take(arrow_array(index_array(indices))).to_pylist())
 
 
 class ListedPath(str):
@@ -262,7 +263,7 @@ class Selection:
         if self.filesystem is not None:
             return listing
         call: Any = pc
-        folder, empty = (pa.scalar(text, pa.large_string()) for text in (os.getcwd() + "/", ""))
+        folder, empty = (arrow_scalar(text, pa.large_string()) for text in (os.getcwd() + "/", ""))
         joined = call.binary_join_element_wise(folder, listing.paths, empty)
         paths = call.if_else(call.match_substring_regex(listing.paths, _ABSOLUTE), listing.paths, joined)
         return replace(listing, paths=cast("pa.LargeStringArray", paths))
@@ -512,7 +513,7 @@ BATCH_FILES = 2**14
 def add_to_digest(digest: hashlib.blake2b, names: list[str], sizes: pa.Int64Array) -> None:
     """Add files, by their names below the root, to the digest of a `Listing`."""
     digest.update("\0".join([*names, ""]).encode())
-    digest.update(sizes.to_numpy().tobytes())
+    digest.update(numpy_array(sizes).tobytes())
 
 
 class _ListingBar:
@@ -556,10 +557,10 @@ class FileNames:
         import pyarrow as pa
 
         try:
-            names = pa.array(self._names, pa.large_string())
+            names = arrow_array(self._names, pa.large_string())
         except UnicodeEncodeError as error:
             raise not_utf8_error(self._folder + str(error.object)) from None
-        numbers = [pa.array(column, pa.int64()) for column in (self._sizes, self._changed)]
+        numbers = [arrow_array(column, pa.int64()) for column in (self._sizes, self._changed)]
         self._parts.append(pa.RecordBatch.from_arrays([names, *numbers], ["name", "size", "changed"]))
         self._bar.count(len(self._names))
         self._names, self._sizes, self._changed = [], [], []
@@ -579,7 +580,7 @@ class FileNames:
             add_to_digest(digest, relative, cast("Any", batch.column("size")))
         paths: Any = table["name"]
         if prefix or suffix:
-            parts = [pa.scalar(part, pa.large_string()) for part in (prefix or "", suffix, "")]
+            parts = [arrow_scalar(part, pa.large_string()) for part in (prefix or "", suffix, "")]
             join: Any = pc.binary_join_element_wise
             paths = join(parts[0], paths, *parts[1:])
         columns = [pa.concat_arrays(column.chunks) for column in (paths, table["size"], table["changed"])]

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from ..core.arrow import arrow_scalar
 from ..core.cursor import Json
 from ..errors import DataError, SourceError, shown_cause, shown_path
 from .file import File
@@ -60,10 +61,10 @@ class Manifest:
         names: Any = self.files["path"]
         if self.made_by != "list_files":
             plain, options = (path, "") if filesystem is not None else split_options(path)
-            parts = [pa.scalar(part, pa.large_string()) for part in (plain[: plain.rfind("/") + 1], options, "")]
+            parts = [arrow_scalar(part, pa.large_string()) for part in (plain[: plain.rfind("/") + 1], options, "")]
             join: Any = pc.binary_join_element_wise
             names = join(parts[0], names, *parts[1:])
-        paths: pa.LargeStringArray = pa.concat_arrays([pa.array([], pa.large_string()), *names.chunks])
+        paths: pa.LargeStringArray = pa.concat_arrays([pa.nulls(0, pa.large_string()), *names.chunks])
         return paths
 
 

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from ..core.rows import ArrowArray, Rows, infer_array, number_dtype, scalars
+from ..core.arrow import number_dtype
+from ..core.rows import ArrowArray, Rows, infer_array, scalars
 from ..errors import ArgumentError, DataError, with_call_site
 from ..formats.columns import decoded_type, format_names, suggest_name
 from ..formats.table_format import NULL

@@ -8,6 +8,9 @@ from feedpipe.core import flight as flight
 from feedpipe.core import process as process
 from feedpipe.core import progress_bar as progress_bar
 from feedpipe.core import times as times
+from feedpipe.core.arrow import arrow_array as arrow_array
+from feedpipe.core.arrow import arrow_scalar as arrow_scalar
+from feedpipe.core.arrow import numpy_array as numpy_array
 from feedpipe.core.block import AdaptiveBlockSize as AdaptiveBlockSize
 from feedpipe.core.block import BlockSize as BlockSize
 from feedpipe.core.block import OneRow as OneRow

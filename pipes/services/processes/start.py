@@ -61,7 +61,7 @@ _PRELOADED = {
     "pyarrow": ["pyarrow"],
     "pyarrow.compute": ["pyarrow.compute"],
     "pyarrow.fs": ["pyarrow.fs"],
-    "pandas": ["pandas"],  # pyarrow imports it with the first array that it makes of Python objects
+    "pandas": ["pandas"],  # pyarrow imports it for many calls of a user's function
     "numpy.random": ["numpy.random"],
     "feedpipe.compat.fetchers": ["feedpipe.compat.fetchers"],  # imports torch
     "adbc_driver_manager": ["adbc_driver_manager", "pyarrow"],  # `read_sql` imports pyarrow only with the first rows

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from ...core.arrow import arrow_array, arrow_scalar, numpy_array
 from ...errors import DataError, shown_path
 from ..file_units import UNKNOWN, FileContents, FileUnits, Numbers
 
@@ -210,7 +211,8 @@ class FileBlock:
 
         call: Any = pc
         text = pa.large_string()
-        joined = call.binary_join_element_wise(pa.scalar(self.prefix, text), self.names.cast(text), pa.scalar("", text))
+        prefix, nothing = (arrow_scalar(part, text) for part in (self.prefix, ""))
+        joined = call.binary_join_element_wise(prefix, self.names.cast(text), nothing)
         return cast("pa.LargeStringArray", joined)
 
     def folders(self) -> Folders:
@@ -220,7 +222,7 @@ class FileBlock:
         call: Any = pc
         folders = call.replace_substring_regex(self.names, "[^/]*$", "").dictionary_encode()
         names = [self.prefix + name for name in folders.dictionary.to_pylist()]
-        return Folders(names, folders.indices.to_numpy().astype(np.int64))
+        return Folders(names, numpy_array(folders.indices).astype(np.int64))
 
     def path(self, place: int) -> str:
         """The path of a file."""
@@ -228,7 +230,8 @@ class FileBlock:
 
     def paths_at(self, places: list[int]) -> list[str]:
         """The paths of some files."""
-        return [self.prefix + name for name in cast("list[str]", self.names.take(cast("Any", places)).to_pylist())]
+        names = self.names.take(arrow_array(np.array(places, np.int64)))
+        return [self.prefix + name for name in cast("list[str]", names.to_pylist())]
 
     def contents(self, place: int) -> FileContents:
         """What the footer of a file says."""
@@ -243,15 +246,15 @@ class FileBlock:
         """The block as a record batch."""
         import pyarrow as pa
 
-        columns: list[Any] = [self.names, pa.array(self.sizes), pa.array(self.changed)]
+        columns: list[Any] = [self.names, arrow_array(self.sizes), arrow_array(self.changed)]
         if (units := self.units) is not None:
-            offsets = pa.array(np.append(0, np.cumsum(units.counts)), pa.int64())
+            offsets = arrow_array(np.append(0, np.cumsum(units.counts)), pa.int64())
             columns += [
-                pa.array(units.seals),
-                pa.array(units.schema_numbers.astype(np.int32)),
-                pa.array(units.footer_bytes.astype(np.int32)),
-                pa.LargeListArray.from_arrays(offsets, pa.array(units.rows)),
-                pa.LargeListArray.from_arrays(offsets, pa.array(units.compressed.astype(np.int8))),
+                arrow_array(units.seals),
+                arrow_array(units.schema_numbers.astype(np.int32)),
+                arrow_array(units.footer_bytes.astype(np.int32)),
+                pa.LargeListArray.from_arrays(offsets, arrow_array(units.rows)),
+                pa.LargeListArray.from_arrays(offsets, arrow_array(units.compressed.astype(np.int8))),
             ]
         return pa.RecordBatch.from_arrays([*columns, *self.bounds], schema=schema)
 
@@ -263,10 +266,8 @@ class FileBlock:
         if rest:
             seals, schema, footers, rows, compressed, *bounds = rest
             flat = (schema, seals, footers, rows.value_lengths(), rows.flatten(), compressed.flatten())
-            units = FileUnits(
-                schemas, *(np.asarray(column.to_numpy(zero_copy_only=False), np.int64) for column in flat)
-            )
-        return FileBlock(prefix, names, sizes.to_numpy(), changed.to_numpy(), units, bounds)
+            units = FileUnits(schemas, *(np.asarray(numpy_array(column), np.int64) for column in flat))
+        return FileBlock(prefix, names, numpy_array(sizes), numpy_array(changed), units, bounds)
 
     def digest(self, root: str) -> bytes:
         """A digest of all values but the times; a copy below another root has the same.

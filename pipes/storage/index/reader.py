@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ...core.arrow import numpy_array
 from ...core.rows import Indices, index_array
 from ...errors import DataError, MissingError, SourceError, shown_path
 from ..file import File
@@ -369,7 +370,7 @@ class Index:
     # Files of the index
 
     def _read_sums(self, name: str) -> Numbers:
-        return cast("Numbers", self._read_table(name)["weight"].to_numpy())
+        return cast("Numbers", numpy_array(self._read_table(name)["weight"]))
 
     def _read_table(self, name: str) -> pa.Table:
         def parse(content: Content) -> pa.Table:
@@ -460,7 +461,7 @@ class BlockTable(NamedTuple):
             pa.concat_arrays(column.chunks) if column.num_chunks else column for column in table.columns
         ]
         prefixes, digests, *bounds = columns[8:]
-        numbers = [column.to_numpy().astype(np.int64) for column in columns[:8]]
+        numbers = [numpy_array(column).astype(np.int64) for column in columns[:8]]
         return BlockTable._make([*numbers, prefixes, digests, bounds])
 
     def prefix(self, number: int) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
+from ...core.arrow import arrow_array, arrow_scalar
 from ...errors import SourceError, shown_cause, shown_path
 from ..file_units import Numbers
 from ..filesystem import describe, locate
@@ -250,10 +251,14 @@ class _VersionTables:
 
         places, sums = np.array(self.places, np.int64).reshape(-1, 3), np.array(self.sums, np.int64).reshape(-1, 5)
         numbers = [*places.T, *sums.T]
-        bounds = [pa.array(list(column), column[0].type) for column in zip(*self.bounds, strict=True)]
+        bounds = [arrow_array(column, column[0].type) for column in zip(*self.bounds, strict=True)]
         types = table_schema(bounds_fields(self.statistics, bounds))
-        columns: list[Any] = [pa.array(column).cast(types.field(k).type) for k, column in enumerate(numbers)]
-        columns += [pa.array(self.prefixes, pa.large_string()), pa.array(self.digests, pa.binary(16)), *bounds]
+        columns: list[Any] = [arrow_array(column).cast(types.field(k).type) for k, column in enumerate(numbers)]
+        columns += [
+            arrow_array(self.prefixes, pa.large_string()),
+            arrow_array(self.digests, pa.binary()).cast(pa.binary(16)),
+            *bounds,
+        ]
         tables = {"blocks": pa.Table.from_arrays(columns, schema=types)}
         tables["weights"] = _sums(self.weights, granule_size(self.units))
         if self.sizes:
@@ -262,12 +267,12 @@ class _VersionTables:
             paths = [self.schema_files.get(number) for number in range(len(schemas))]  # of one that has vanished, none
             texts = [schema.serialize().to_pybytes() for schema in schemas]
             tables["schemas"] = pa.table(
-                {"schema": pa.array(texts, pa.large_binary()), "path": pa.array(paths, pa.large_string())}
+                {"schema": arrow_array(texts, pa.large_binary()), "path": arrow_array(paths, pa.large_string())}
             )
         if any("=" in folder for folder, _ in self.folders):
-            numbers_of = pa.array([schema for _, schema in self.folders], pa.int32())
+            numbers_of = arrow_array([schema for _, schema in self.folders], pa.int32())
             tables["folders"] = pa.table(
-                {"path": pa.array([*self.folders.values()], pa.large_string()), "schema": numbers_of}
+                {"path": arrow_array([*self.folders.values()], pa.large_string()), "schema": numbers_of}
             )
         return tables
 
@@ -290,12 +295,11 @@ class _VersionTables:
 
 def _bounds(block: FileBlock) -> list[Any]:
     """The bounds of the columns in all files of a block; null if those of one are not known."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     call: Any = pc
     numbers = [
-        pa.scalar(None, column.type) if column.null_count else (call.max if number % 2 else call.min)(column)
+        arrow_scalar(None, column.type) if column.null_count else (call.max if number % 2 else call.min)(column)
         for number, column in enumerate(block.bounds)
     ]
     return numbers
@@ -312,7 +316,7 @@ def _sums(parts: Sequence[Numbers], granule: int) -> pa.Table:
             numbers = values[~unknown]
             values = np.where(unknown, int(numbers.sum()) // len(numbers) if len(numbers) else 1, values)
         values = np.add.reduceat(values, np.arange(0, len(values), granule))
-    return pa.table({"weight": pa.array(values)})
+    return pa.table({"weight": arrow_array(values)})
 
 
 def _write_table(stream: Output, table: pa.Table) -> None:
