@@ -77,7 +77,7 @@ def with_arrow_unit(values: Times) -> Times:
     code = values.dtype.kind
     if code not in "mM":
         return values
-    unit, step = np.datetime_data(cast("Any", values.dtype))
+    unit, step = np.datetime_data(values.dtype)
     longer = dict.fromkeys("YMWD", "D") if code == "M" else dict.fromkeys("WD", "s")
     new = {"h": "s", "m": "s", **longer}.get(unit, unit)
     return values if (new, 1) == (unit, step) else cast("Times", values.astype(f"{code}8[{new}]"))
@@ -137,9 +137,10 @@ def _of_objects(values: list[Any], kind: pa.DataType | None) -> Any:
     own = next(iter(types - {NoneType})) if len(types) == 1 + has_nulls else object
     if own not in _FAMILIES or (kind is not None and not any(getattr(pa.types, test)(kind) for test in _FAMILIES[own])):
         return pa.array(values, kind)
-    missing, items = None, values
+    missing: npt.NDArray[np.bool_] | None = None
+    items: list[Any] = values
     if has_nulls:
-        missing, nothing = np.array([value is None for value in values]), own()
+        missing, nothing = np.array([value is None for value in values]), cast("Any", own())
         items = [nothing if value is None else value for value in values]
     if own is str:
         text = "".join(items)
@@ -180,7 +181,7 @@ def _of_buffers(kind: pa.DataType, length: int, missing: npt.NDArray[np.bool_] |
 def _unpacked(memory: pa.Buffer, array: Any) -> npt.NDArray[np.bool_]:
     stop = array.offset + len(array)
     bits = np.unpackbits(np.frombuffer(cast("Any", memory), np.uint8), count=stop, bitorder="little")
-    return cast("npt.NDArray[np.bool_]", bits[array.offset :].view(np.bool_))
+    return bits[array.offset :].view(np.bool_)
 
 
 def _bits(values: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:

@@ -625,7 +625,7 @@ def to_arrow(column: Column) -> ArrowArray:
     # As `FixedShapeTensorArray.from_numpy_ndarray` makes it, which refuses bools and an array without rows.
     values = arrow_array(np.ascontiguousarray(column).reshape(-1))
     shape = column.shape[1:]
-    kind: Any = pa.fixed_shape_tensor(cast("Any", values.type), shape)
+    kind: Any = pa.fixed_shape_tensor(values.type, shape)
     return pa.ExtensionArray.from_storage(kind, pa.FixedSizeListArray.from_arrays(values, math.prod(shape)))
 
 

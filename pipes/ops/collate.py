@@ -404,9 +404,7 @@ def _ragged(column: Column, lengths: Sequence[int]) -> Column:
     """Return a column with as many values in each row."""
     import pyarrow as pa
 
-    return cast(
-        "Column", pa.LargeListArray.from_arrays(cast("Any", arrow_array(offsets_of(lengths))), to_arrow(column))
-    )
+    return cast("Column", pa.LargeListArray.from_arrays(arrow_array(offsets_of(lengths)), to_arrow(column)))
 
 
 def _native(array: Array) -> Array:
