@@ -460,8 +460,8 @@ def _verdict_of_rank(view: RankView, who: str = "the training loop") -> Verdict:
         return Verdict(f"{text}: `fp.gather_report(loader)` names the one that is")
     top = view.top
     if top is None:
-        cause = "no block after the first is measured yet" if view.makers else "their service does not tell"
-        return Verdict(f"{head}; nothing is known of what makes them, because {cause}")
+        reason = "no block after the first is measured yet" if view.makers else "their service does not tell"
+        return Verdict(f"{head}; nothing is known of what makes them, because {reason}")
     cause = _cause(view, *top)
     if view.lacks_cpus:
         lack = f"The machine has too few free CPUs: its threads wait {view.delayed:.0%} of their work for one"
