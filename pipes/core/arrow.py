@@ -50,6 +50,8 @@ def arrow_array(
 
     if not isinstance(values, np.ndarray):
         return _of_objects(values if isinstance(values, list) else list(values), kind)
+    if isinstance(values, np.ma.MaskedArray):
+        missing, values = np.ma.getmaskarray(values), values.data
     if values.dtype.kind not in "biufmM":
         listed: list[object] = values.tolist()
         if missing is not None:

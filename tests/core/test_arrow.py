@@ -78,6 +78,12 @@ def test_an_array_of_python_values(values: list[object], kind: pa.DataType | Non
     assert all(arrow_scalar(value, array.type).equals(array[place]) for place, value in enumerate(values))
 
 
+@pytest.mark.parametrize("dtype", ["i4", "M8[s]", "O"])
+def test_a_masked_array(dtype: str) -> None:
+    values = np.ma.array(np.arange(3).astype(dtype), mask=[True, False, False])
+    assert arrow_array(values).equals(pa.array(values))
+
+
 def test_an_array_of_arrow_scalars() -> None:
     values = [pa.scalar(3, pa.int16()), pa.scalar(None, pa.int16())]
     assert arrow_array(values).equals(pa.array([3, None], pa.int16()))
