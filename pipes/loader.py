@@ -27,7 +27,7 @@ from .loading.replay import Info
 from .loading.schedule import Even, Schedule
 from .loading.state import Progress, State, compare, restored
 from .ops.mix import Mix, fixed_weights
-from .pipe import Pipe, warn_in_torch_worker
+from .pipe import Pipe, check_pipe, warn_in_torch_worker
 from .plan.plan import Plan, Position
 from .services.base import Executor, ReadingService, Session, ShardEnd, Step
 from .services.inprocess import InProcess
@@ -107,8 +107,7 @@ class Loader(Generic[T_co]):
         pin_memory: bool = False,
         record: str | os.PathLike[str] | None = None,
     ) -> None:
-        if not isinstance(pipe, Pipe):
-            raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r}"))
+        check_pipe(pipe)
         check_choice("even", even, ("drop", "pad", "error", "auto", None))
         self._pipe = pipe
         self._epochs = Epochs(

@@ -403,6 +403,12 @@ def _position(index: SupportsIndex) -> int:
         ) from None
 
 
+def check_pipe(value: object) -> None:
+    """Raise an `ArgumentTypeError` unless `value` is a `Pipe`."""
+    if not isinstance(value, Pipe):
+        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {value!r:.200}"))
+
+
 def warn_in_torch_worker(pipe: Node, what: str, remedy: str) -> None:
     """Warn if each of several workers of torch's DataLoader iterates the whole pipe, or a loader of it."""
     data = sys.modules.get("torch.utils.data")

@@ -32,7 +32,7 @@ from ..ops._shared import as_rows, existing_columns
 from ..ops.repeat import Repeat
 from ..ops.slice import SliceBase, TakeWhile
 from ..ops.zip import Zip
-from ..pipe import Pipe
+from ..pipe import Pipe, check_pipe
 from ..plan.fingerprint import Fingerprint
 from ..services.base import ReadingService
 from ..stats.statistics import Statistic, Summary
@@ -103,8 +103,7 @@ def fit(
         >>> list(rows.fill_null({"x": stats["x"].mean}).standardize(stats).index_of("city", values=stats["city"]))[2]
         {'x': 1.0, 'city': 0}
     """
-    if not isinstance(pipe, Pipe):
-        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r}"))
+    check_pipe(pipe)
     _check_statistics(statistics)
     check_bool("progress", progress)
     check_ends(pipe, "fit")

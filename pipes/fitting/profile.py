@@ -13,10 +13,10 @@ import numpy as np
 from ..core.checks import check_bool, check_int
 from ..core.progress_bar import ProgressBar
 from ..core.rows import Rows
-from ..errors import ArgumentTypeError, DataError, RowError, UnfitError, with_call_site
+from ..errors import DataError, RowError, UnfitError, with_call_site
 from ..loader import Loader
 from ..ops._shared import as_rows
-from ..pipe import Pipe
+from ..pipe import Pipe, check_pipe
 from .column_profile import ColumnOutline, ColumnProfile, copies_of
 from .fit import PARTS, check_ends
 
@@ -60,8 +60,7 @@ def profile(pipe: Pipe[Mapping[str, object]], *, rows: int | None = None, progre
           age: 66.7% of the text is numbers, and others are such as 'n/a'
           city: some values differ in case or white space alone: ' rome', 'Rome'
     """
-    if not isinstance(pipe, Pipe):
-        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r}"))
+    check_pipe(pipe)
     check_bool("progress", progress)
     if rows is not None:
         pipe = pipe.take(check_int("rows", rows, least=1))

@@ -15,9 +15,9 @@ from ..core.findings import with_short_code
 from ..core.graph import Node, names, node_code, walk
 from ..core.process import available_cpus, bytes_text, memory_budget
 from ..engine.stage import resolve
-from ..errors import ArgumentTypeError, FeedpipeError, PlanError, text_of, with_call_site
+from ..errors import FeedpipeError, PlanError, text_of, with_call_site
 from ..loader import Loader
-from ..pipe import Pipe
+from ..pipe import Pipe, check_pipe
 from ..plan.plan import Plan
 from ..services.base import ReadingService
 from ..services.inprocess import InProcess, Threads
@@ -68,8 +68,7 @@ def tune(
         >>> print(str(tuning).splitlines()[-1])
         fp.Loader(pipe, fp.InProcess())
     """
-    if not isinstance(pipe, Pipe):
-        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {pipe!r:.200}"))
+    check_pipe(pipe)
     step = step_seconds.step_seconds if isinstance(step_seconds, Report) else step_seconds
     for name, value in (("step_seconds", step), ("cpus", cpus), ("timeout", timeout)):
         if value is not None:

@@ -26,7 +26,7 @@ from ..core.times import Clock
 from ..engine.skips import remaining_blocks
 from ..engine.stage import Stage, bind, resolve
 from ..ops.placement import ShardByRank
-from ..pipe import Pipe
+from ..pipe import Pipe, check_pipe
 from ..plan.plan import Plan, Position
 from ..sources.from_sequence import from_iterable
 
@@ -65,6 +65,7 @@ def check_operator(
         >>> check_operator(fp.from_sequence(range(5)).filter(lambda x: x % 2))
         [1, 3]
     """
+    check_pipe(pipe)
     chance = random.Random(seed)
     root = resolve(pipe)
     stage = bind(root)

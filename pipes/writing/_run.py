@@ -12,18 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ..core.checks import check_int
 from ..core.progress_bar import ProgressBar
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentTypeError, StateError, with_call_site
+from ..errors import StateError
 from ..loader import PassLoader
 from ..loading.state import State
-from ..pipe import Pipe
+from ..pipe import Pipe, check_pipe
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-def check_pipe(value: object) -> None:
-    if not isinstance(value, Pipe):
-        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {value!r}"))
 
 
 class SavedRun(NamedTuple):

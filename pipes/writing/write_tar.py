@@ -18,9 +18,9 @@ import numpy as np
 from ..core.checks import check_callable
 from ..errors import ArgumentTypeError, DataError, with_call_site
 from ..files.tar import KEY
-from ..pipe import Pipe
+from ..pipe import Pipe, check_pipe
 from ._dataset_writer import Limits, OutputFile, Sink, write_dataset
-from ._run import ChunkedRun, check_pipe
+from ._run import ChunkedRun
 
 _CHUNK_ROWS = 16  # rows that come from a worker at a time; they may hold images
 _ENDING = re.compile(r"[^./\0]+(\.[^./\0]+)*")

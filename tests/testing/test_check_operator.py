@@ -274,3 +274,8 @@ def test_an_operator_closes_an_input_that_it_leaves():
         AssertionError, match=r"`.then\(FirstBlock\(False\)\)` has left its input to the garbage collector"
     ):
         check_operator(source.then(FirstBlock(False)))
+
+
+def test_anything_but_a_pipe_is_refused():
+    with pytest.raises(TypeError, match="`pipe` must be a Pipe but got: <built-in function abs>"):
+        check_operator(abs)
