@@ -32,10 +32,10 @@ def arrow_array(
     *,
     missing: npt.NDArray[np.bool_] | None = None,
 ) -> Any:
-    """An array as `pa.array` makes it, which imports pandas if it is installed: 45 MB and 0.3 s of CPU in each process.
+    """An array as `pa.array` makes it, which imports pandas if it is installed: 35 MB and 0.14 s of CPU in a process.
 
     The memory of a NumPy array of numbers is shared. Times are converted to a unit that Arrow has. Python values other
-    than numbers, texts and bytes of one type are left to `pa.array`.
+    than numbers, texts and bytes of one type are left to `pa.array`; where there are many, that is faster too.
 
     Args:
         values: a NumPy array of one dimension, or Python values.

@@ -637,7 +637,7 @@ def infer_array(values: Any) -> ArrowArray:
     """
     import pyarrow as pa
 
-    array = arrow_array(values)
+    array = pa.array(values)
     kind = array.type
     is_time = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
     if isinstance(values, list) and is_time and kind.unit == "us" and any(map(_has_nanoseconds, values)):

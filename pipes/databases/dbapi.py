@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ..core.arrow import arrow_array
 from ..errors import DataError, SourceError
 from .connection import TableConnection
 from .driver import ANSI, DUCKDB, MYSQL, POSTGRESQL, SQLITE, Key, SqlDialect, SqlQuery, scheme_of, sqlite_uri
@@ -125,7 +124,7 @@ def _array(name: str, values: Sequence[Any], kind: pa.DataType | None) -> Any:
     import pyarrow as pa
 
     try:
-        array: Any = arrow_array(values, kind)
+        array: Any = pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         expected = "one type" if kind is None else f"type {kind}, as the first rows"
         raise DataError(
