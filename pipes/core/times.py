@@ -506,6 +506,7 @@ class Times:
         self._pass(now := clock())
         self._engine.ns += self.made - self._made_measured
         self._made_since = self._made_measured = self.made
+        self.measure_at = min(self.measure_at, self.made)  # a first block may have cost what all others may
         self.began = self._since = now
         self._slowest = Slowest()
         for slot in list(self._slots.values()):

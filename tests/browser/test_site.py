@@ -95,7 +95,7 @@ FIRST = {
     "progress bar": "guides/recipes-training",
     "mixing datasets": "reference/operators/mix",
     "compare two runs": "guides/recipes-training",
-    "postgresql": "guides/databases",
+    "postgresql": "gallery/postgresql",
     "ray cluster": "guides/ray",
     "millions of files": "guides/millions-of-files",
 }

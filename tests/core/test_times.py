@@ -160,6 +160,23 @@ def test_the_start_is_apart(now: Now) -> None:
     assert table.wall_ns == 10_000_007
 
 
+def test_a_first_block_of_many_others_leaves_something_to_measure_the_next(now: Now) -> None:
+    inner = measured_blocks("map-1", blocks_of(3000, taking(now, 1_000)))
+
+    def window() -> Iterator[Block]:
+        for number in range(3):
+            for _ in range(1000 if number == 0 else 1):
+                next(inner)
+            yield from blocks_of(1)
+
+    clock = Clock(times := RunTimes().thread("worker 0", "send"))
+    blocks = measured_blocks("shuffle-1", window())
+    clock.next(blocks)
+    clock.next(blocks)
+    assert times.table().measured_blocks == 1
+    assert times.table().slots["operator", "map-1"].ns == 1_000
+
+
 def test_a_block_that_is_not_measured_is_time_of_the_engine(now: Now) -> None:
     times = RunTimes().thread("consumer", "loop", starts_with_block=False, credit=-1_000)
     clock = Clock(times)
