@@ -46,7 +46,7 @@ class ColumnProfile:
         too_many: whether there are more than 100,000 different values; `distinct` is then an estimate.
         min, max, mean, std: of numbers; None for others, but dates and times have the first two.
         quantiles: of numbers, by the share of rows below.
-        sketch: of numbers, for histograms; None for others.
+        sketch: of numbers, for histograms; of dates, as days since 1970, and of times, as seconds; None for others.
         lengths: of texts, lists and bytes, the same.
         frequent: the most frequent values, each with its number.
         examples: the first values.
@@ -81,7 +81,7 @@ class ColumnProfile:
             mean, std = map(float, outline.moments.mean_and_std())
             quantiles = dict(zip(SHARES, outline.sketch.quantiles(SHARES), strict=True))
             low, high = outline.sketch.bounds
-        sketch = None if mean is None else outline.sketch
+        sketch = outline.times if mean is None else outline.sketch
         distinct = None if outline.cardinality is None else outline.cardinality.estimate
         values, counts = ([], []) if outline.tally is None else outline.tally.ordered()
         frequent = list(zip(values, counts, strict=True))
@@ -226,6 +226,7 @@ class ColumnOutline:
         number_texts: the number of texts that are numbers.
         no_number: a text that is no number.
         span: the first and the last date or time.
+        times: of dates, as days since 1970, or of times, as seconds; None if there are none.
         digest: of all values, by which copies are found.
         lengths: of texts, lists and bytes.
         date_texts, blank_texts: the number of texts that are dates, or nothing.
@@ -244,6 +245,7 @@ class ColumnOutline:
     number_texts: int = 0
     no_number: str | None = None
     span: tuple[Any, Any] | None = None
+    times: QuantileSketch | None = None
     digest: bytes = b""
     lengths: QuantileSketch | None = None
     date_texts: int = 0
@@ -302,6 +304,7 @@ class ColumnOutline:
             whole.sketch = QuantileSketch.merged([part.sketch for part in parts if part.sketch is not None])
         if spans := [part.span for part in parts if part.span is not None]:
             whole.span = min(low for low, _ in spans), max(high for _, high in spans)
+            whole.times = QuantileSketch.merged([part.times for part in parts if part.times is not None])
         tallies = [part.tally for part in parts if part.missing < part.rows]
         if whole.too_many or (tallies and all(tally is not None for tally in tallies) and len(types) == 1):
             complete = [tally for tally in tallies if tally is not None]
@@ -364,6 +367,12 @@ class ColumnOutline:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        if len(present) and (pa.types.is_date(present.type) or pa.types.is_timestamp(present.type)):
+        kind = present.type
+        if len(present) and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
             bounds: Any = pc.min_max(present).as_py()
             self.span = bounds["min"], bounds["max"]
+            if pa.types.is_date(kind):
+                numbers = present.cast(pa.date32()).cast(pa.int32())
+            else:
+                numbers = present.cast(pa.timestamp("s", kind.tz), safe=False).cast(pa.int64())
+            self.times = QuantileSketch.of(len(present), numbers.to_numpy().astype(np.float64))

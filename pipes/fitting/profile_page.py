@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -82,9 +83,12 @@ def _pictures(column: ColumnProfile) -> Html:
     parts: list[Html] = []
     few = column.distinct is not None and column.distinct <= len(column.frequent)
     if column.sketch is not None and not few:
-        parts.append(_histogram(column.sketch, f"numbers of {column.name}"))
+        what, shown = (
+            ("numbers", _number) if column.mean is not None else ("dates", _date_of(column.type, column.sketch))
+        )
+        parts.append(_histogram(column.sketch, f"{what} of {column.name}", shown))
     if column.lengths is not None and column.lengths.count and _repeats_little(column):
-        parts += [tag("div", tag("small", "lengths")), _histogram(column.lengths, f"lengths of {column.name}")]
+        parts += [tag("div", tag("small", "lengths")), _histogram(column.lengths, f"lengths of {column.name}", _number)]
     if column.frequent and column.frequent[0][1] > 1:
         parts.append(_frequent(column))
     elif column.examples and column.sketch is None:
@@ -113,20 +117,20 @@ def _frequent(column: ColumnProfile) -> Html:
     return markup(table((), lines), other)
 
 
-def _histogram(sketch: QuantileSketch, label: str) -> Html:
+def _histogram(sketch: QuantileSketch, label: str, shown: Callable[[Any], str]) -> Html:
     """The rows in equal spans of the numbers, by the points of the sketch, up to outliers at either end."""
     low, high = sketch.quantiles((0.005, 0.995)) if sketch.count > 200 else sketch.bounds
     inside = sketch.bounds if _reaches(sketch.bounds, (low, high)) else (low, high)
     edges = _edges(sketch, *inside)
     counts, _ = np.histogram(np.clip(sketch.points, edges[0], edges[-1]), edges, weights=sketch.weights)
     titles = [
-        f"{round(count):,} from {_number(start)} to {_number(stop)}"
+        f"{round(count):,} from {shown(start)} to {shown(stop)}"
         for count, start, stop in zip(counts, edges, edges[1:], strict=False)
     ]
     first, last = sketch.bounds
     ends = (
-        _number(first) if edges[0] <= first else f"{_number(first)} ... {_number(edges[0])}",
-        _number(last) if edges[-1] >= last else f"{_number(edges[-1])} ... {_number(last)}",
+        shown(first) if edges[0] <= first else f"{shown(first)} ... {shown(edges[0])}",
+        shown(last) if edges[-1] >= last else f"{shown(edges[-1])} ... {shown(last)}",
     )
     return histogram(counts.tolist(), titles, ends, f"histogram of {clipped(label, 60)}")
 
@@ -141,6 +145,14 @@ def _edges(sketch: QuantileSketch, low: float, high: float) -> Any:
 def _reaches(bounds: tuple[float, float], inner: Sequence[float]) -> bool:
     """Whether a picture from one bound to the other still shows the inner values."""
     return (bounds[1] - bounds[0]) <= 3 * (inner[1] - inner[0])
+
+
+def _date_of(kind: str, sketch: QuantileSketch) -> Callable[[Any], str]:
+    """How a number of days or seconds since 1970 is written: with the time of day if all are within three days."""
+    low, high = sketch.bounds
+    unit = "D" if kind.startswith("date") else "s"
+    shown = "D" if unit == "D" or high - low > 3 * 86_400 else "m"
+    return lambda number: str(np.array(math.ceil(number), f"datetime64[{unit}]").astype(f"datetime64[{shown}]"))
 
 
 def _number(value: Any) -> str:

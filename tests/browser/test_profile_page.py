@@ -101,6 +101,9 @@ def test_each_kind_of_column_has_its_picture(browser: Browser, pages: dict[str, 
     ]
     assert cards["price"].get_by_role("img", name="histogram of numbers of price").locator("rect").count() > 5
     assert cards["city"].locator("tr").count() == 3
+    day = cards["day"].get_by_role("img", name="histogram of dates of day")
+    assert day.locator("rect").count() == 28
+    assert "from 2024-01-01 to 2024-01-02" in day.inner_html()
     assert cards["text"].get_by_role("img", name="histogram of lengths of text").count() == 1
     assert cards["tags"].get_by_role("img", name="histogram of lengths of tags").count() == 1
     assert cards["photo"].locator("img").count() == 3

@@ -190,3 +190,14 @@ def test_a_notebook_shows_the_page_without_script() -> None:
     shown = profile._repr_html_()
     assert "<script" not in shown and shown.count("<section") == 2
     assert shown.count("<rect") == 30 and shown.count("<img") == 3
+
+
+@pytest.mark.parametrize("kind", ["s", "us", "ns"])
+def test_times_have_a_histogram_of_seconds(kind: str) -> None:
+    seconds = pa.array([*range(0, 3_600_000, 3600), None], pa.int64())
+    column = seconds.cast(pa.timestamp("s")).cast(pa.timestamp(kind)).cast(pa.timestamp(kind, "Europe/Rome"))
+    profile = fp.profile(fp.from_table(pa.table({"x": column, "number": range(1001)})), progress=False)
+    sketch = profile["x"].sketch
+    assert sketch is not None
+    assert (sketch.count, sketch.bounds) == (1000, (0.0, 999 * 3600.0))
+    assert profile["x"].mean is None
