@@ -32,7 +32,7 @@ def check_schedule(weights: Mapping[Any, Sequence[float]], count: int) -> dict[i
             )
         )
     stages = {
-        check_int("each key of `weights`", row, least=0): check_weights(values, count, f"weights[{row}]")
+        check_int("weights.keys()", row, least=0): check_weights(values, count, f"weights[{row}]")
         for row, values in weights.items()
     }
     if 0 not in stages:

@@ -281,7 +281,7 @@ class TestErrors:
                 "`weights` must have the key 0, because its keys are the rows from which on weights hold, but has none",
             ),
             ({5: [1, 1], 9: [1, 2]}, "must have the key 0, .* but has 5, 9"),
-            ({0: [1, 1], -5: [1, 2]}, "`each key of `weights`` must be >= 0 but got: -5"),
+            ({0: [1, 1], -5: [1, 2]}, r"`weights\.keys\(\)` must be >= 0 but got: -5"),
             (
                 {0: [1, 1], 7: [1]},
                 r"`weights\[7\]` must have a number for each of the 2 pipes, this one first, but has 1",
