@@ -32,7 +32,8 @@ def as_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def lines(stream: io.StringIO) -> list[str]:
-    return [line for line in re.split(r"[\r\n]+", stream.getvalue()) if line.strip()]
+    """Without the spaces with which tqdm covers the rest of a longer line."""
+    return [line.rstrip() for line in re.split(r"[\r\n]+", stream.getvalue()) if line.strip()]
 
 
 def small_blocks() -> fp.Pipe[Any]:
