@@ -83,6 +83,7 @@ class _Served:
     ) -> object:
         async with self._room:
             call.since = clock()
+            del call  # it refers to its error, which refers to this frame
             try:
                 return await function(*arguments)
             except (KeyboardInterrupt, SystemExit) as error:  # either would end the loop
