@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 from pathlib import Path
@@ -48,12 +47,12 @@ def test_epochs(pipe, processes, record_property):
     with fp.Loader(PIPES[pipe](), workers=2) as loader:
         seen, kept = [], []
         for epoch in range(EPOCHS):
-            if epoch % 5 == 3:
-                next(iter(loader))  # abandons the epoch
+            if epoch % 4 == 1:
+                next(iter(loader))  # abandons the epoch, which ends in threads
             for batch in loader:
                 kept = [*kept[-3:], batch]
             if epoch % 4 == 3:
-                gc.collect()
+                processes.await_dropped()
                 pids = [os.getpid(), *(one.pid for one in processes.below())]
                 seen.append(figures(pids) | {"parent's threads": threading.active_count()})
         first, last = seen[1], seen[-1]
@@ -78,7 +77,7 @@ def test_deaths(processes, deaths):
                 if row == epoch * 17 % 400:
                     processes.kill([processes.workers()[epoch % 2]])
             assert got == expected
-            gc.collect()
+            processes.await_dropped()
             seen.append((len(os.listdir("/proc/self/fd")), len(processes.below()), memory(os.getpid())))
     assert len({one[:2] for one in seen[2:]}) == 1
     before, after = seen[4][2], seen[-1][2]
