@@ -23,8 +23,8 @@ class SlowWork(NamedTuple):
         of: the name of the operator that made it, or read it.
         where: the file and the row, or what else is known of its place.
         since: when it began, by the clock of its thread.
-        ns: its time; of rows that were made together, the mean.
-        rows: those that were made together, or are in the file.
+        ns: its time.
+        rows: those of the file that were read; of a row, 1.
     """
 
     kind: Kind

@@ -7,6 +7,7 @@ report says is read from them.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import weakref
@@ -35,7 +36,9 @@ LONG_NS = 500_000
 SPANS, SPANS_SENT = 4096, 32
 """The spans that a thread keeps, and those that travel to another process with its table, as do the last samples."""
 SLOW_ROW_NS = 50_000
-"""From this mean of its rows on, an operator is asked for its longest row."""
+"""From this mean of its rows on, all rows of an operator are watched."""
+WATCHED_ROWS = 32
+"""The rows of its first block that are watched."""
 SEND_NS = 500_000_000
 """The most time between two tables that a thread sends; at first there is less."""
 BUDGET = 500
@@ -274,13 +277,11 @@ class LongRow(NamedTuple):
         number: among the rows of the block.
         since: when it began.
         ns: its time.
-        rows: those that were made together, of which it is the first, and the time the mean.
     """
 
     number: int
     since: int
     ns: int
-    rows: int = 1
 
 
 class Reading(NamedTuple):
@@ -522,22 +523,20 @@ class Times:
         if slot is None:
             slot = self._operators[operator] = self.slot("operator", operator)
         before = self.switch(slot)
-        took = slot.took
         try:
             made = make(*arguments)
         finally:
             self.switch(before)
         if made is not None:
             slot.count(made)
-            took = slot.took - took
-            if took >= LONG_NS and self.long_row is None and (rows := len(made)):  # type: ignore[arg-type]
-                self.note_row(0, self._since - took, took // rows, rows)
         return made
 
-    def watches(self, operator: str) -> bool:
-        """Whether the operator is to tell its longest row: the rows take so long that to look costs little."""
+    def watched_rows(self, operator: str) -> int:
+        """How many rows of a block are watched: all of those that take long, and the first of an unknown operator."""
         slot = self._operators.get(operator)
-        return slot is not None and slot.measured_ns >= SLOW_ROW_NS * slot.rows
+        if slot is None or not slot.rows:
+            return WATCHED_ROWS
+        return sys.maxsize if slot.measured_ns >= SLOW_ROW_NS * slot.rows else 0
 
     def watching(self, results: Iterator[T]) -> Iterator[T]:
         """The results for the rows of a block; the longest is noted."""
@@ -550,10 +549,10 @@ class Times:
             del result
             since = clock()
 
-    def note_row(self, number: int, since: int, ns: int, rows: int = 1) -> None:
-        """Row `number` of the block that an operator makes has taken so long, or the mean of some from there on."""
+    def note_row(self, number: int, since: int, ns: int) -> None:
+        """Row `number` of the block that an operator makes has taken so long."""
         if ns >= (LONG_NS if self.long_row is None else self.long_row.ns):
-            self.long_row = LongRow(number, since, ns, rows)
+            self.long_row = LongRow(number, since, ns)
 
     def keep_row(self, operator: str, place: Callable[[int], str]) -> None:
         """Keep the long row that the operator has made; `place` tells where that row of the block comes from."""
@@ -561,7 +560,7 @@ class Times:
         if row is not None:
             measured, here.measured = here.measured, None  # to find the place may read rows
             try:
-                self._slowest.add("row", operator, row.since, row.ns, row.rows, lambda: place(row.number))
+                self._slowest.add("row", operator, row.since, row.ns, 1, lambda: place(row.number))
             finally:
                 here.measured = measured
 

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from queue import SimpleQueue
 from threading import Lock
 from types import CoroutineType
@@ -22,18 +23,28 @@ T = TypeVar("T")
 
 
 def map_until_error(
-    function: Callable[..., T], rows: Sequence[object], *, user_function: object = None, thread: Times | None = None
+    function: Callable[..., T],
+    rows: Sequence[object],
+    *,
+    user_function: object = None,
+    thread: Times | None = None,
+    watched: int = 0,
 ) -> tuple[list[T], Exception | None]:
     """The results of `function` up to the first failure, and that failure: the row after the last result failed.
 
     Args:
         user_function: the user's own function, if `function` only calls it; errors name it.
         thread: is told which of the rows takes longest.
+        watched: the number of rows, from the first on, for which it is told.
     """
     results: list[T] = []
     try:
         # `extend` keeps what it got before the iterator fails.
-        results.extend(map(function, rows) if thread is None else thread.watching(map(function, rows)))
+        called = map(function, rows)
+        if thread is not None and watched:
+            results.extend(thread.watching(islice(called, watched)))
+        if len(results) == watched:  # fewer end with the rows, or with a StopIteration
+            results.extend(called)
     except Exception as error:
         return results, error
     if results and (coroutine_error := forgotten_coroutine_error(results[0], user_function or function)):

@@ -41,7 +41,7 @@ from .by_position import (
     UnitsAt,
 )
 from .open_files import OpenTask, changed_error, check_fixed_order, check_path_column
-from .units import InputFiles, Malformed, Place, Section, UnitReader, parse, row_origins
+from .units import InputFiles, Malformed, Place, RowOrigins, Section, UnitReader, parse
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -297,7 +297,7 @@ class MdsReader:
                 break
         after = first + len(rows) + (malformed is not None)
         is_last = error is None and after == len(self._offsets) - 1
-        origins = partial(row_origins, self._name, range(first, first + len(rows)))
+        origins = partial(RowOrigins, self._name, range(first, first + len(rows)))
         return Section(rows, (first,), None if is_last else (after,), origins, malformed, error)
 
 

@@ -21,7 +21,7 @@ from ..storage.file_units import FileContents
 from ..storage.tasks import Task
 from .footers import CountedFormat, FileUnit, FileUnitReader
 from .open_files import changed_error
-from .units import Place, Section, parse, row_origins
+from .units import Place, RowOrigins, Section, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -138,7 +138,7 @@ class _StripeReader(FileUnitReader[Task["OrcFile"], "OrcFile"]):
         batch = file.read_stripe(unit.number, unit.rows, names or file.footer.names[:1])
         numbers = range(unit.first + before, unit.first + unit.rows)
         rows = self._form.to_rows(batch.select(names).slice(before), path, numbers)
-        sections = [Section(rows, (before,), None, partial(row_origins, path, numbers))]
+        sections = [Section(rows, (before,), None, partial(RowOrigins, path, numbers))]
         del batch, rows
         yield sections.pop()
 

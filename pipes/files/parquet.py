@@ -51,7 +51,7 @@ from .parquet_footer import (
     parquet_footer,
     slow_file,
 )
-from .units import Place, Section, parse, row_origins
+from .units import Place, RowOrigins, Section, parse
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -423,7 +423,7 @@ class ParquetFile:
                     at = max(start, skip)
                     rows, numbers = self._rows(batch.slice(at - start), group.first + at)
                     end = None if stop == expected else (stop,)
-                    sections = [Section(rows, (at,), end, partial(row_origins, group.file.path, numbers))]
+                    sections = [Section(rows, (at,), end, partial(RowOrigins, group.file.path, numbers))]
                     # Arrow then writes the next batch into memory that is in the cache, which saves 20 % of the time.
                     del batch, rows
                     yield sections.pop()

@@ -265,9 +265,8 @@ class Map(CursorOfInput):
         """The results for the rows at `positions`, up to the first that fails, and its error."""
         function = self.called_here(stage, context)
         thread = context.pacing.clock.thread if watched else None
-        if thread is not None and not thread.watches(stage.name):
-            thread = None
-        apply = partial(map_until_error, rows=rows, user_function=self.function, thread=thread)
+        to_watch = 0 if thread is None else thread.watched_rows(stage.name)
+        apply = partial(map_until_error, rows=rows, user_function=self.function, thread=thread, watched=to_watch)
         if self.rng is False:
             return apply(function)
         remaining = iter(index_list(positions))

@@ -178,7 +178,7 @@ def _slowest(ranks: Sequence[RankTimes], names: dict[str, str]) -> Html:
         lines = [
             (
                 duration(work.ns / 1e9),
-                f"{work.where}, the mean of {work.rows:,} rows" if kind == "row" and work.rows > 1 else work.where,
+                work.where,
                 f"{work.rows:,}" if kind == "file" else None,
                 tag("code", names.get(work.of, work.of)),
                 one.thread if len(ranks) == 1 else f"rank {rank.rank}, {one.thread}",

@@ -33,7 +33,7 @@ def table(thread: str, began: int = 0, **states: int) -> times.Table:
     wall = sum(slot.ns for slot in found.values())
     slow = [
         flight.SlowWork("row", "map-1", "a.jsonl, line 8", 5 * MS, 30 * MS, 1),
-        flight.SlowWork("row", "map-1", "a.jsonl, line 9", 5 * MS, 20 * MS, 4),
+        flight.SlowWork("row", "map-1", "a.jsonl, line 9", 5 * MS, 20 * MS, 1),
         flight.SlowWork("file", "map-1", "b.jsonl", 5 * MS, 400 * MS, 1234),
     ]
     samples = [flight.Fill(at * MS, at % 3 if thread != "consumer" else -1, at * 2**20, 2**20) for at in range(1, 9)]
@@ -103,7 +103,7 @@ def test_the_timeline_has_each_span(tmp_path: Path) -> None:
 def test_the_slowest_rows_and_files_have_their_place(tmp_path: Path) -> None:
     text = words(page(Report([rank()]), tmp_path))
     assert "30 ms a.jsonl, line 8 .map(f) consumer 0.005 s" in text
-    assert "20 ms a.jsonl, line 9, the mean of 4 rows .map(f)" in text
+    assert "20 ms a.jsonl, line 9 .map(f)" in text
     assert "400 ms b.jsonl 1,234 .map(f)" in text
 
 

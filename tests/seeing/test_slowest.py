@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
@@ -65,3 +67,45 @@ def test_memory_and_queues_are_sampled(service: Any, monkeypatch: pytest.MonkeyP
         assert queues <= {"worker 0", "worker 1"}
     else:
         assert queues == tables.keys() - {"consumer"} != set()
+
+
+def test_fast_rows_are_hardly_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[object] = []
+    watching = times.Times.watching
+
+    def counting(thread: Any, results: Any) -> Any:
+        for result in watching(thread, results):
+            watched.append(result)
+            yield result
+
+    monkeypatch.setattr(times.Times, "watching", counting)
+    with fp.Loader(fp.from_sequence(range(50_000)).shuffle().map(abs).batch(100)) as loader:
+        for epoch in range(3):
+            before = len(watched)
+            assert sum(map(len, loader)) == 50_000
+            assert len(watched) - before <= 4 * times.WATCHED_ROWS, epoch  # of each run of the first block
+    assert watched
+
+
+def test_a_stop_iteration_ends_no_watch_early() -> None:
+    def stops_at(row: int) -> int:
+        if row == 7:
+            raise StopIteration
+        return row
+
+    with (
+        fp.Loader(fp.from_sequence(range(100)).map(stops_at).batch(1)) as loader,
+        pytest.raises(RuntimeError, match="raised StopIteration") as caught,
+    ):
+        list(loader)
+    assert any("row 8" in note for note in (str(caught.value), *getattr(caught.value, "__notes__", ())))
+
+
+def test_rows_of_readers_are_told_as_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times, "LONG_NS", 0)
+    pq.write_table(pa.table({"x": range(20_000)}), tmp_path / "a.parquet", row_group_size=5000)
+    with fp.Loader(fp.read_parquet(tmp_path).shuffle(window=1000).batch(100).collate()) as loader:
+        list(loader)
+        tables = loader.report().ranks[0].tables
+    slow = {(work.kind, work.of) for table in tables for work in table.slow}
+    assert ("file", "parse_parquet-1") in slow and {of for kind, of in slow if kind == "row"} <= {"collate-1"}
