@@ -10,7 +10,7 @@ from ..contestants.index_feedpipe import write
 from ..model import Column, Contestant, Results, Summary, Verdict, Workload
 
 FIRST_MEGABYTES = 3.0
-MEMORY_MEGABYTES = 240
+MEMORY_MEGABYTES = 200
 SIZES = (100_000, 1_000_000, 10_000_000)
 RANKS = (1_024, 10_000)
 
