@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 
+from ..core.block import row_width
 from ..core.context import Context, RowShare
 from ..core.graph import Node
 from ..core.operator import Source, StageView, Trait, Weights, each_row, fill_unknown
@@ -21,6 +22,8 @@ from .shards import PlacedShard
 MAX_SKEW = 16
 """Shards read a unit together if they reach it within this part of a share: what one of them has not asked for yet is
 kept for it."""
+MAX_KEPT_BYTES = 2**25
+"""A unit of rows of fixed size that takes no more in memory is read together whenever they reach it."""
 
 
 class SharedUnit(NamedTuple):
@@ -112,6 +115,7 @@ class Division:
         whole = context.unsharded()
         self.permutation = Permutation(whole.key(f"shuffle of {self._units.name}"), count) if any_order else None
         self.rows: Numbers | None = None
+        self._row_bytes = row_width(rows.schema)
         if weights is None:
             self.weights: Numbers = np.broadcast_to(np.int64(1), count)  # takes no memory
         else:
@@ -224,12 +228,17 @@ class Division:
         owners = np.searchsorted(pieces.starts, indices, "right") - 1
         reached = self._weight_before[indices] - self._weight_before[pieces.starts[owners]]
         own = reached[owners == shard][0]
-        near = np.abs(reached - own) <= self._near
+        near = np.abs(reached - own) <= self._near(place)
         return pieces.shares(indices[near & np.isin(owners, shards)])
 
-    @property
-    def _near(self) -> int:
-        return int(self._weight_before[-1]) // (MAX_SKEW * self.pieces.shards)
+    def _near(self, place: int) -> int:
+        """Shards read a unit together if their work before it differs by no more than this."""
+        total = int(self._weight_before[-1])
+        if self.rows is not None and self._row_bytes is not None:
+            rows = int(self.rows[place])
+            if 0 <= rows * self._row_bytes <= MAX_KEPT_BYTES:
+                return total
+        return total // (MAX_SKEW * self.pieces.shards)
 
     @cached_property
     def _weight_before(self) -> Numbers:
@@ -266,7 +275,7 @@ class Division:
             if self._can_cut(place, RowShare(0, 1, 2)):
                 continue
             part = int(self.weights[place]) / total
-            units.append(SharedUnit(part, shards, reached, self._near))
+            units.append(SharedUnit(part, shards, reached, self._near(place)))
             if part > largest_part:
                 largest, largest_part = place, part
         if not units:

@@ -8,6 +8,7 @@ import tarfile
 import warnings
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,8 @@ from feedpipe.testing import check_operator
 from ..support.core import ProcessContext
 from ..support.engine import resolve
 from ..support.examples import examples
-from ..support.plan import NeighboursShard, PermutedShard, StreamedShard
+from ..support.files import ParquetFile
+from ..support.plan import NeighboursShard, PermutedShard, StreamedShard, division
 
 
 def plan(pipe: fp.Pipe[object], *, shards: int | None = None, world_size: int = 1, workers: int = 0) -> Plan:
@@ -207,6 +209,30 @@ def test_processes_that_share_no_unit_read_nothing_twice():
     assert shared.times(1, 8) == 2 and shared.repeated(1, 8) == 1
 
 
+@pytest.mark.parametrize(("units", "shuffled"), [(15, True), (15, False), (3, True)])
+def test_a_process_reads_small_units_of_rows_of_fixed_size_once(tmp_path, monkeypatch, units, shuffled):
+    rows = np.arange(units * 1000)
+    parquet.write_table(pa.table({"x": rows}), tmp_path / "a.parquet", row_group_size=1000)
+    pipe = fp.read_parquet(tmp_path)
+    pipe = (pipe.shuffle(window=100) if shuffled else pipe).batch(64)
+    reads = []
+    begin = ParquetFile.read_row_group
+
+    def read_row_group(file: Any, footer: Any, stream: Any, group: Any, *args: Any, **options: Any) -> Any:
+        reads.append(group.number)
+        return begin(file, footer, stream, group, *args, **options)
+
+    monkeypatch.setattr(ParquetFile, "read_row_group", read_row_group)
+    together = [batch["x"].tolist() for batch in fp.Loader(pipe, shards=8)]
+    assert sorted(sum(together, [])) == rows.tolist()
+    assert sorted(reads) == [*range(units)]
+    (shared,) = plan(pipe, shards=8).shared_reads().values()
+    assert shared.repeated(1, 0) == 0
+    monkeypatch.setattr(division, "MAX_KEPT_BYTES", 0)
+    assert [batch["x"].tolist() for batch in fp.Loader(pipe, shards=8)] == together
+    assert len(reads) > 2 * units
+
+
 @given(units=st.integers(1, 24), ranks=st.integers(1, 4), shards=st.integers(1, 8))
 @settings(max_examples=examples(40), deadline=None)
 def test_what_is_read_again_is_known_before(units, ranks, shards):
@@ -248,7 +274,7 @@ def test_threads_share_what_their_process_holds():
 
 def test_a_warning_says_what_to_give_and_that_reads_nothing_again(tmp_path):
     for number in range(10):
-        table = pa.table({"x": np.random.default_rng(number).random(20_000)})
+        table = pa.table({"x": np.random.default_rng(number).random(20_000).astype(str)})
         parquet.write_table(table, tmp_path / f"{number}.parquet")
     pipe = fp.read_parquet(tmp_path).shuffle(window=100)
     size = sum(file.stat().st_size for file in tmp_path.iterdir())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from feedpipe.plan import division as division
 from feedpipe.plan import lengths as lengths
 from feedpipe.plan.divide import MAX_SLOTS as MAX_SLOTS
 from feedpipe.plan.divide import Line as Line
