@@ -57,11 +57,12 @@ class Model(pl.LightningModule):
 
 
 def trainer_of(folder: Path, *callbacks: pl.Callback, **options: Any) -> pl.Trainer:
-    settings: dict[str, Any] = {"max_epochs": 2, "accelerator": "cpu", "num_sanity_val_steps": 0, **options}
+    settings: dict[str, Any] = {
+        "max_epochs": 2, "accelerator": "cpu", "num_sanity_val_steps": 0, "enable_progress_bar": False, **options
+    }  # fmt: skip
     return pl.Trainer(
         callbacks=[ExactResume(), *callbacks],
         default_root_dir=folder,
-        enable_progress_bar=False,
         enable_model_summary=False,
         logger=False,
         **settings,

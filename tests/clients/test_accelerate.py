@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -19,7 +20,7 @@ from feedpipe.accelerate import PreparedLoader
 from feedpipe.errors import ArgumentTypeError, LoaderError
 
 from .accelerate_job import PADDED
-from .lightning_job import BATCH, ROWS, indexed, streamed
+from .lightning_job import BATCH, ROWS, STEPS, indexed, streamed
 from .two_ranks import run_on_two_ranks
 
 PIPES = {"indexed": indexed, "streamed": streamed}
@@ -108,6 +109,26 @@ def test_accumulate_ends_with_the_epoch(loader: fp.Loader[Any]) -> None:
     assert steps_of_optimizer(skip_first_batches(prepared, 16)) == [3, 4]
     assert steps_of_optimizer(islice(prepared, 4)) == [3]
     assert not accelerator.gradient_state.in_dataloader  # the loop has left it
+
+
+def test_the_progress_bar_of_the_guide(loader: fp.Loader[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """It has the length of an epoch, or an estimate of that, and goes on at the step of a state."""
+    accelerator = Accelerator(cpu=True)
+    state = loader.state_dict()
+    for _ in islice(loader, 4):
+        state = loader.state_dict()
+    prepared = PreparedLoader(loader)
+    prepared.load_state_dict(state)
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "trainers.md"
+    (code,) = re.findall(r"(from accelerate.utils import tqdm\n.*?)```", guide.read_text(), re.DOTALL)
+    trained: list[Any] = []
+    scope = {"loader": prepared, "step": trained.append, "send_to_device": send_to_device, "accelerator": accelerator}
+    exec(code, scope)
+    assert len(trained) == STEPS - 4
+    assert scope["bar"].total == STEPS  # type: ignore[attr-defined]
+    first, *_, last = re.findall(r"(\d+)/([\d?]+)? \[|(\d+)it \[", capsys.readouterr().err)
+    assert "4" in first
+    assert last[0] == "20"
 
 
 def test_looking_ahead_leaves_the_state_at_the_element_before(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,23 @@ def test_validating_from_a_checkpoint_leaves_nothing_behind(tmp_path: Path) -> N
     assert model.validated == list(range(6))
     trainer.fit(model, fp.Loader(streamed(), seed=1))
     assert model.trained == {0: epochs_of(streamed)[0]}
+
+
+def test_the_progress_bar_of_the_guide(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
+    """It has the length of an epoch, or an estimate of that, which is right at the end."""
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "trainers.md"
+    (code,) = re.findall(r"```python no-run\n(import math\n.*?)\n\n\ntrainer = ", guide.read_text(), re.DOTALL)
+    scope: dict[str, Any] = {}
+    exec(code, scope)
+    totals: list[int] = []
+
+    class Noting(scope["StreamBar"]):
+        def on_train_batch_end(self, *arguments: Any) -> None:
+            super().on_train_batch_end(*arguments)
+            totals.append(self.train_progress_bar.total)
+
+    trainer = trainer_of(tmp_path, Noting(), enable_progress_bar=True)
+    trainer.fit(Model(), fp.Loader(pipe(), seed=1))
+    assert len(totals) == 2 * STEPS
+    assert totals[STEPS - 1] == totals[-1] == STEPS
+    assert all(abs(total - STEPS) <= 4 for total in totals)  # the window of the shuffle holds 7 rows, 4 batches
