@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
@@ -23,12 +25,15 @@ class ProgressBar:
         title: the first words of the line.
         total: the count at the end, if it is known.
         unit: what is counted.
-        shown: False for no line; None for a line on terminals and in notebooks only.
+        shown: False for no line; None for a line on terminals and in notebooks only, unless `showing` says more.
         initial: the count at the beginning.
         fraction: the part that is done, from 0 to 1, if `total` is None. The line then has an estimate of the total,
             with "~". It is asked at each update.
         notes: the last words of the line; asked at each update.
         delay: the seconds before the first line.
+
+    Attributes:
+        is_shown: whether there is a line, now or after the delay.
     """
 
     def __init__(
@@ -44,36 +49,26 @@ class ProgressBar:
         delay: float = 0.0,
     ) -> None:
         is_live = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+        shown = _shown.get() if shown is None else shown
+        self.is_shown = is_live if shown is None else shown
+        self._title, self._total, self._unit, self._initial, self._delay = title, total, unit, initial, delay
         self._fraction = fraction if total is None else None
         self._notes = notes
         self._count = initial
         self._seconds = SECONDS if is_live else SECONDS_OF_LOG
-        self._due = time.perf_counter() + self._seconds
+        self._began = time.perf_counter()
+        self._due = self._began + (delay or self._seconds)
         self._bar: Any = None
-        if is_live if shown is None else shown:
-            from tqdm.auto import tqdm  # type: ignore[import-untyped]
-
-            about = self._estimate() if total is None else total
-            self._bar = tqdm(
-                total=about,
-                initial=initial,
-                desc=title,
-                unit=unit,
-                unit_scale=unit == " rows",  # which are many: 3.00k
-                mininterval=0,
-                miniters=1,
-                delay=delay,
-            )
-
-    @property
-    def is_shown(self) -> bool:
-        return self._bar is not None
+        if self.is_shown and not delay:
+            self._open()
 
     def update(self, count: int) -> None:
         """Count more."""
         self._count += count
-        if self._bar is None or time.perf_counter() < self._due:
+        if not self.is_shown or time.perf_counter() < self._due:
             return
+        if self._bar is None:
+            self._open()
         if self._fraction is not None and (total := self._estimate()) is not None:
             self._set_total(total, ESTIMATED)
         self._show()
@@ -81,6 +76,7 @@ class ProgressBar:
 
     def close(self, *, complete: bool = False) -> None:
         """End the line; `complete` if the operation has come to its end."""
+        self.is_shown = False
         if self._bar is None:
             return
         if complete and self._fraction is not None:
@@ -97,6 +93,21 @@ class ProgressBar:
     ) -> None:
         self.close(complete=kind is None)
 
+    def _open(self) -> None:
+        from tqdm.auto import tqdm  # type: ignore[import-untyped]
+
+        self._bar = tqdm(
+            total=self._estimate() if self._total is None else self._total,
+            initial=self._initial,
+            desc=self._title,
+            unit=self._unit,
+            unit_scale=self._unit == " rows",  # which are many: 3.00k
+            mininterval=0,
+            miniters=1,
+            delay=self._delay,
+        )
+        self._bar.last_print_t = self._bar.start_t = self._bar.start_t - (time.perf_counter() - self._began)
+
     def _show(self) -> None:
         if self._notes is not None:
             self._bar.set_postfix_str(self._notes(), refresh=False)
@@ -111,3 +122,16 @@ class ProgressBar:
         self._bar.bar_format = None if hasattr(self._bar, "container") else form
         if hasattr(self._bar, "container"):  # the widget of a notebook keeps its own total
             self._bar.container.children[-2].max = max(1, total)
+
+
+_shown: ContextVar[bool | None] = ContextVar("shown", default=None)
+
+
+@contextmanager
+def showing(shown: bool) -> Generator[None]:
+    """Decide for the operations that run meanwhile whether they show their lines, also in a log."""
+    before = _shown.set(shown)
+    try:
+        yield
+    finally:
+        _shown.reset(before)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from ..core.block import row_count
 from ..core.ending import Ending
-from ..core.progress_bar import ProgressBar
+from ..core.progress_bar import ProgressBar, showing
 from ..errors import ArgumentTypeError, with_call_site
 from ..loader import Loader
 from ..pipe import Pipe
@@ -54,7 +54,8 @@ class ProgressIterator(Generic[T_co]):
 
     def __init__(self, source: Loader[T_co] | Pipe[T_co], title: str | None) -> None:
         self._source = source
-        self._elements: Iterator[T_co] = iter(source)
+        with showing(True):  # a pipe lists its files now, a loader for its length
+            self._elements: Iterator[T_co] = iter(source)
         self._title = title
         self._bar: ProgressBar | None = None
         self._counts = _Counts()
@@ -63,7 +64,8 @@ class ProgressIterator(Generic[T_co]):
         return self
 
     def __len__(self) -> int:
-        return len(self._source)
+        with showing(self._is_shown()):
+            return len(self._source)
 
     def __next__(self) -> T_co:
         asked = time.perf_counter()
@@ -80,20 +82,23 @@ class ProgressIterator(Generic[T_co]):
             self._bar.update(1)
         return element
 
+    def _is_shown(self) -> bool:
+        source = self._source
+        return not isinstance(source, Loader) or source._epochs.ranks.ask().number == 0  # pyright: ignore[reportPrivateUsage]
+
     def _begin(self) -> ProgressBar:
         source, notes = self._source, self._counts.notes
-        if not isinstance(source, Loader):
-            return ProgressBar(self._title or "pipe", source.length, unit=" elements", shown=True, notes=notes)
         try:
-            total: int | None = len(source)
+            total: int | None = len(self)
         except TypeError:
             total = None
-        is_first = source._epochs.ranks.ask().number == 0  # pyright: ignore[reportPrivateUsage]
+        if not isinstance(source, Loader):
+            return ProgressBar(self._title or "pipe", total, unit=" elements", shown=True, notes=notes)
         return ProgressBar(
             f"epoch {source.epoch}" if self._title is None else self._title,
             total,
             unit=" steps",
-            shown=is_first,
+            shown=self._is_shown(),
             initial=source.step,
             fraction=lambda: source.progress,
             notes=notes,

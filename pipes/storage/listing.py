@@ -188,37 +188,36 @@ class Selection:
 
         batches: list[pa.RecordBatch] = []
         digest = hashlib.blake2b(digest_size=16)
-        bar = _ListingBar()
-        single = FileNames(bar)  # paths of files, for which no folder is read
         selected = [self.paths] if isinstance(self.paths, str) else self.paths
         on_s3 = True
-        for path, place, info in _look_up(selected, self.filesystem):
-            on_s3 = on_s3 and place.filesystem.type_name == "s3"
-            kind = info.type.name
-            if kind == "File":
-                single.add(place.root + place.path + place.options, _size(info), _changed(info))
-                continue
+        with ProgressBar("list_files", unit=" files", delay=LISTING_SECONDS) as bar:
+            single = FileNames(bar)  # paths of files, for which no folder is read
+            for path, place, info in _look_up(selected, self.filesystem):
+                on_s3 = on_s3 and place.filesystem.type_name == "s3"
+                kind = info.type.name
+                if kind == "File":
+                    single.add(place.root + place.path + place.options, _size(info), _changed(info))
+                    continue
+                if single.count:
+                    batches.append(single.to_batch(digest, prefix=None))
+                    single = FileNames(bar)
+                if kind == "Directory":
+                    glob = ("**/" if self.recursive else "") + (self.pattern or "*")
+                    walk = _Walk(place.path, glob, None, folder=True)
+                elif _WILD.search(place.path):
+                    walk = _Walk(*_split_glob(place.path), self.pattern, folder=False)
+                else:
+                    if place.filesystem.type_name == "local":
+                        check_readable(place.path)
+                    raise MissingError(f"{shown_path(path)} is not there: {why_missing(place)}")
+                names = FileNames(bar, place.root + _with_slash(walk.base))
+                walk.collect(names, place.filesystem, path)
+                if not names.count:
+                    raise SourceError(walk.no_files_message(path))
+                walk.log_folders(path)
+                batches.append(names.to_batch(digest, prefix=place.root + _with_slash(walk.base), suffix=place.options))
             if single.count:
                 batches.append(single.to_batch(digest, prefix=None))
-                single = FileNames(bar)
-            if kind == "Directory":
-                glob = ("**/" if self.recursive else "") + (self.pattern or "*")
-                walk = _Walk(place.path, glob, None, folder=True)
-            elif _WILD.search(place.path):
-                walk = _Walk(*_split_glob(place.path), self.pattern, folder=False)
-            else:
-                if place.filesystem.type_name == "local":
-                    check_readable(place.path)
-                raise MissingError(f"{shown_path(path)} is not there: {why_missing(place)}")
-            names = FileNames(bar, place.root + _with_slash(walk.base))
-            walk.collect(names, place.filesystem, path)
-            if not names.count:
-                raise SourceError(walk.no_files_message(path))
-            walk.log_folders(path)
-            batches.append(names.to_batch(digest, prefix=place.root + _with_slash(walk.base), suffix=place.options))
-        if single.count:
-            batches.append(single.to_batch(digest, prefix=None))
-        bar.close()
         batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
         paths, sizes, changed = cast("tuple[Any, Any, Any]", batch.columns)
         return Listing(paths, sizes, digest.hexdigest(), changed if times or on_s3 else None)
@@ -349,6 +348,7 @@ class _Walk:
                     check_readable(f"{_with_slash(self.base)}{prefix}{name}")
                     continue  # it has vanished
                 names.add(prefix + name, size, changed)
+        names.show()
         inner = [(name, _identity(filesystem, f"{_with_slash(self.base)}{prefix}{name}")) for name in inside]
         # A link to a folder above would never end.
         return [_FolderToList(f"{prefix}{name}/", (*above, it)) for name, it in inner if it is None or it not in above]
@@ -505,7 +505,7 @@ def _char_class(inside: str) -> str:
 
 
 LISTING_SECONDS = 3.0
-"""A listing that takes longer shows how many files it has found."""
+"""A listing that takes longer shows how many files it has found: the number after each folder or batch."""
 BATCH_FILES = 2**14
 """The files of a batch, whose names are Python strings. A digest takes all names of a batch, then their sizes."""
 
@@ -516,34 +516,17 @@ def add_to_digest(digest: hashlib.blake2b, names: list[str], sizes: pa.Int64Arra
     digest.update(numpy_array(sizes).tobytes())
 
 
-class _ListingBar:
-    """Shows the number of files on a terminal, if there are many and the listing takes long."""
-
-    def __init__(self) -> None:
-        self._bar: ProgressBar | None = None
-
-    def count(self, files: int) -> None:
-        if self._bar is None and files == BATCH_FILES:
-            self._bar = ProgressBar("list_files", unit=" files", delay=LISTING_SECONDS)
-        if self._bar is not None:
-            self._bar.update(files)
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-
 class FileNames:
     """Names and sizes: Arrow arrays, but for the last few."""
 
-    def __init__(self, bar: _ListingBar, folder: str = "") -> None:
+    def __init__(self, bar: ProgressBar, folder: str = "") -> None:
         self._bar = bar
         self._folder = folder  # for errors
         self._parts: list[pa.RecordBatch] = []
         self._names: list[str] = []
         self._sizes: list[int] = []
         self._changed: list[int] = []
-        self.count = 0
+        self.count = self._shown = 0
 
     def add(self, name: str, size: int, changed: int) -> None:
         self._names.append(name)
@@ -552,6 +535,11 @@ class FileNames:
         self.count += 1
         if len(self._names) == BATCH_FILES:
             self._flush()
+
+    def show(self) -> None:
+        """Show their number."""
+        self._bar.update(self.count - self._shown)
+        self._shown = self.count
 
     def _flush(self) -> None:
         import pyarrow as pa
@@ -562,7 +550,7 @@ class FileNames:
             raise not_utf8_error(self._folder + str(error.object)) from None
         numbers = [arrow_array(column, pa.int64()) for column in (self._sizes, self._changed)]
         self._parts.append(pa.RecordBatch.from_arrays([names, *numbers], ["name", "size", "changed"]))
-        self._bar.count(len(self._names))
+        self.show()
         self._names, self._sizes, self._changed = [], [], []
 
     def to_batch(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.RecordBatch:

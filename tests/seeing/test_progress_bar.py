@@ -175,13 +175,49 @@ def test_a_state_does_not_depend_on_the_line_of_load() -> None:
     assert repr(people().load(progress=True)) == repr(people().load())
 
 
-def test_a_listing_of_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
+def folders_of_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Ten files in folders of two. Each listing takes longer than the time after which it shows that."""
     from ..support.storage import listing
 
-    monkeypatch.setattr(listing, "BATCH_FILES", 4)
-    monkeypatch.setattr(listing, "LISTING_SECONDS", 0.0)
+    monkeypatch.setattr(listing, "LISTING_SECONDS", 1e-9)
     for number in range(10):
-        (tmp_path / f"{number}.txt").write_text("")
-    assert len(fp.list_files(tmp_path)) == 10
-    assert "10 files" in lines(terminal)[-1]
+        path = folder / f"{number // 2}" / f"{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("a\n")
+    return folder
+
+
+def test_a_listing_shows_its_files_folder_by_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = as_terminal(monkeypatch)
+    assert len(fp.list_files(folders_of_files(tmp_path, monkeypatch), recursive=True)) == 10
+    counts = [int(count) for count in re.findall(r"list_files: (\d+) files", terminal.getvalue())]
+    assert counts[:5] == [2, 4, 6, 8, 10]
+
+
+def test_a_short_listing_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = as_terminal(monkeypatch)
+    (tmp_path / "a.txt").write_text("a\n")
+    assert len(fp.list_files(tmp_path)) == 1
+    assert not terminal.getvalue()
+
+
+@pytest.mark.parametrize("form", ["stream", "indexed", "pipe"])
+def test_progress_shows_the_first_listing_in_a_log_too(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folders_of_files(tmp_path, monkeypatch)
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    monkeypatch.setattr(progress_bar, "SECONDS_OF_LOG", 0.0)
+    paths = str(folder / "**" / "*.txt")
+    pipe: fp.Pipe[Any] = fp.read_bytes(paths) if form == "indexed" else fp.read_lines(paths)
+    assert sum(1 for _ in fp.progress(pipe if form == "pipe" else fp.Loader(pipe))) == 10
+    shown = lines(log)
+    assert shown[0].startswith("list_files: ")
+    assert "list_files: 10 files" in log.getvalue()
+    assert not shown[-1].startswith("list_files")
+    other = fp.read_lines(str(folder / "*" / "*.txt"))
+    log.truncate(0)
+    assert len(list(fp.Loader(other))) == 10
+    assert len(list(fp.progress(fp.Loader(other, rank=1, world_size=2, even=None)))) == 5
+    assert not log.getvalue()
