@@ -1,7 +1,8 @@
 """Ours beside a loop by hand that shuffles as deeply: CPU time of a row, on one core, interleaved in one process.
 
-A reservoir of half a window leaves as many neighbours in one batch as a window does. For columns the loop keeps half of
-a window in arrays, and gives a random half of all rows each time.
+A reservoir of half a window leaves as many neighbours in one batch as a window does; beside eight shards, each with a
+window of its own, stands a reservoir of half of all eight. For columns the loop keeps half of a window in arrays, and
+gives a random half of all rows each time.
 """
 
 from __future__ import annotations
@@ -61,8 +62,13 @@ def _rows(folder: str, rows: int, case: str) -> dict[str, Case]:
     def ours() -> fp.Pipe[Sequence[Any]]:
         return fp.from_sequence(range(rows)).map(make_row).filter(keep).shuffle(window=ROWS_WINDOW).batch(BATCH)
 
+    def loop(windows: int) -> int:
+        source = filter(keep, map(make_row, range(rows)))
+        return sum(map(len, _batches(_reservoir(source, windows * ROWS_WINDOW // 2))))
+
     return {
-        "loop": lambda: sum(map(len, _batches(_reservoir(filter(keep, map(make_row, range(rows))))))),
+        "loop": lambda: loop(1),
+        "deep": lambda: loop(8),
         "pipe": lambda: sum(map(len, ours())),
         "one": lambda: sum(map(len, fp.Loader(ours(), shards=1))),
         "eight": lambda: sum(map(len, fp.Loader(ours(), shards=8))),
@@ -86,11 +92,10 @@ def _keep_row(row: dict[str, Any]) -> bool:
     return kept
 
 
-def _reservoir(source: Iterator[Any]) -> Iterator[Any]:
+def _reservoir(source: Iterator[Any], size: int) -> Iterator[Any]:
     generator = random.Random(0)
     draw = generator.random
-    buffer = list(islice(source, ROWS_WINDOW // 2))
-    size = len(buffer)
+    buffer = list(islice(source, size))
     for row in source:
         at = int(draw() * size)
         yield buffer[at]

@@ -38,8 +38,9 @@ GOALS = {
 
 
 def _ratios(each: Summary, name: str) -> list[float]:
-    """Of the medians, in each round of the benchmark."""
-    return [figures[f"{name}_median"] / figures["loop_median"] for figures in each.figures]
+    """Of the medians, in each round of the benchmark, to those of the loop that shuffles as deeply."""
+    peer = "deep" if name == "eight" and "deep_median" in each.figures[0] else "loop"
+    return [figures[f"{name}_median"] / figures[f"{peer}_median"] for figures in each.figures]
 
 
 def _judge(results: Results) -> list[Verdict]:
@@ -74,6 +75,7 @@ WORKLOAD = Workload(
     ),
     columns=(
         _times("loop by hand", "loop"),
+        _times("as deep as eight shards", "deep"),
         _times("one shard", "one"),
         _times("eight shards", "eight"),
         _times("without a loader", "pipe"),
