@@ -285,7 +285,7 @@ class Malformed(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Rows of a unit that follow each other.
+    """Rows of a unit that follow each other, or all rows of several units.
 
     Attributes:
         rows: none if a filter leaves out all that was read.
@@ -294,6 +294,7 @@ class Section(NamedTuple):
         origins: finds the origin of each row, for a run that carries origins.
         malformed: the row that follows, if it is malformed.
         error: why nothing after these rows can be read. It ends the run.
+        units: the number of units; all are whole if there are several.
     """
 
     rows: BlockRows
@@ -302,6 +303,7 @@ class Section(NamedTuple):
     origins: Callable[[], Sequence[Origin]] | None = None
     malformed: Malformed | None = None
     error: FeedpipeError | None = None
+    units: int = 1
 
 
 class RowOrigins(Sequence[Origin]):
@@ -350,6 +352,14 @@ class UnitReader(ABC, Generic[ParsedUnit, W]):
     def sections(self, unit: ParsedUnit, opened: W, place: Place) -> Iterator[Section]:
         """Read the rows of the unit from `place` on. Drop each section that is yielded, so its memory is reused."""
 
+    def joined(self, unit: ParsedUnit, following: Sequence[object], opened: W) -> Section | None:
+        """Read the unit and some of those that follow at once; None if each is read by itself.
+
+        A reader does this if units are so small that most of the time would be spent on beginning them. It raises no
+        error of the data, because the rows before the error come first.
+        """
+        return None
+
     def close(self) -> None:
         """Close the files that are still open, at the end of the run."""
         return
@@ -360,8 +370,9 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
     """The base of operators that make many rows of each unit: a byte range, a row group, a file, a range of keys.
 
     A token is [cursor of the unit in the input, *place in the unit, section]. At the end of a unit it points to the
-    next one, so a resume does not open a unit that is done. The section is [number of rows, *place after them]; a
-    resume does not need it, and `Loader.progress` tells by it how far the loader is in a section.
+    next one, so a resume does not open a unit that is done. The section is [number of rows, *place after them], or
+    [number of rows, [number of units]] for several units. A resume does not need it, and may cut sections elsewhere;
+    `Loader.progress` tells by it how far the loader is in a section.
     """
 
     order: ClassVar[Order] = Order.ROW_LOCAL
@@ -389,14 +400,16 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         if amount is None or not place or not stage.input.indexed or amount.done >= amount.total:
             return amount
         number = Cursor.of(source).position
-        after = stage.input.amount_before([None, number + 1, 0], context) or amount
         (value,) = stage.input.rows(range(number, number + 1), replace(context, opened=None))
         unit, section = self.check_unit(stage, value), place.pop() if isinstance(place[-1], list) else None
-        fraction = self._fraction_before(unit, place)
+        fraction, units = self._fraction_before(unit, place), 1
         if isinstance(section, list):
             rows, *end = section
+            if end and isinstance(end[0], list):
+                units, end = cast("int", end[0][0]), []
             after_section = self._fraction_before(unit, end) if end else 1.0
             fraction += max(0.0, after_section - fraction) * min(1.0, at.skip / cast("int", rows))
+        after = stage.input.amount_before([None, number + units, 0], context) or amount
         return amount._replace(done=amount.done + fraction * (after.done - amount.done))
 
     def _fraction_before(self, unit: ParsedUnit, place: list[Json]) -> float:
@@ -416,11 +429,20 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
             lambda item: context.process.threads and reader.is_remote(item[2]),
         )
         with closing(reader), reading as started:
+            done = 0  # the units of this block whose rows have come
             for (block, index, unit), opened in started:
+                if index == 0:
+                    done = 0
+                elif index < done:
+                    continue
                 unit_at = block.at.advance(index).plain
-                after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                for section in context.running.add(self._sections(stage, reader, unit, opened, place, context)):
-                    start = Cursor([unit_at, *section.at, [len(section.rows) or 1, *(section.end or ())]], 0, row)
+                following = block.rows[index + 1 :] if place == reader.beginning else ()
+                sections = self._sections(stage, reader, unit, following, opened, place, context)
+                for section in context.running.add(sections):
+                    done = index + section.units
+                    after = block.at.advance(done) if done < len(block) else block.end
+                    end_of_section = section.end or (() if section.units == 1 else ([section.units],))
+                    start = Cursor([unit_at, *section.at, [len(section.rows) or 1, *end_of_section]], 0, row)
                     malformed = section.malformed
                     row += len(section.rows) + (malformed is not None)
                     if section.end is None:
@@ -466,15 +488,20 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         stage: StageView,
         reader: UnitReader[ParsedUnit, Any],
         unit: ParsedUnit,
+        following: Sequence[object],
         opened: Work,
         place: Place,
         context: Context,
     ) -> Iterator[Section]:
-        """The sections of a unit. Their time, without that of the consumer, is the time of the unit."""
+        """The sections of a unit, or one of it and of units that follow.
+
+        Their time, without that of the consumer, is the time of the unit.
+        """
         begun = since = clock()
         ns = rows = 0
         try:
-            for section in reader.sections(unit, opened, place):
+            joined = reader.joined(unit, following, opened) if len(following) else None
+            for section in reader.sections(unit, opened, place) if joined is None else (joined,):
                 ns += clock() - since
                 rows += len(section.rows)
                 yield section

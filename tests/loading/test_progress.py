@@ -192,3 +192,10 @@ def test_an_error_leaves_it() -> None:
     with pytest.raises(fp.RowError):
         list(loader)
     assert loader.progress == 0.5
+
+
+def test_it_counts_rows_in_row_groups_that_are_read_at_once(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": range(640)}), tmp_path / "a.parquet", row_group_size=10)
+    loader = fp.Loader(fp.read_parquet(tmp_path / "a.parquet").batch(8), shards=1)
+    shares = [loader.progress for _ in loader]
+    assert shares == pytest.approx([(number + 1) * 8 / 640 for number in range(80)])

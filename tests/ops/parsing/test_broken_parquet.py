@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -130,3 +133,16 @@ def test_a_page_that_fails_its_checksum(tmp_path):
     (tmp_path / "a.parquet").write_bytes(content)
     with pytest.raises(DataError, match="row group 0, is damaged"):
         list(parsed([tmp_path / "a.parquet"]))
+
+
+def test_a_damaged_row_group_among_those_that_are_read_at_once(tmp_path):
+    table = {"id": pa.array(range(400), pa.int64()), "x": np.random.default_rng(0).normal(size=400)}
+    options = {"write_page_checksum": True, "compression": "none", "use_dictionary": False}
+    content = bytearray(data_of(table, 5, **options))
+    damaged = pq.read_metadata(io.BytesIO(content)).row_group(57).column(1)
+    content[damaged.data_page_offset + damaged.total_compressed_size - 1] ^= 1
+    (tmp_path / "a.parquet").write_bytes(content)
+    ids = []
+    with pytest.raises(DataError, match="row group 57, is damaged"):
+        ids.extend(row["id"] for row in parsed([tmp_path / "a.parquet"]))
+    assert ids == list(range(57 * 5))

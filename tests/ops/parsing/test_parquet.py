@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.extensions import Rows
+from feedpipe.extensions import START, Context, Rows
 from feedpipe.testing import check_operator
 
-from ...support.engine import resolve
+from ...support.core import Clock, Pacing
+from ...support.engine import bind, resolve
 from ...support.examples import examples
 from ...support.files import parquet as parquet_file
 from .parquet_files import column, counted, listed, parsed, write
@@ -22,6 +23,35 @@ from .parquet_files import column, counted, listed, parsed, write
 def test_law(tmp_path):
     files = counted(tmp_path, [3, 0, 40, 1], rows=7)
     assert check_operator(parsed(files)) == listed(44)
+
+
+class Stopped(Clock):
+    def now(self):
+        return 0.0
+
+
+def test_small_row_groups_are_read_at_once(tmp_path, monkeypatch):
+    files = counted(tmp_path, [400, 400], rows=5)
+    counts = []
+
+    def batches(self, footer, stream, groups, *rest, **options):
+        counts.append(len(groups))
+        return read(self, footer, stream, groups, *rest, **options)
+
+    read = parquet_file.ParquetFile._batches
+    monkeypatch.setattr(parquet_file.ParquetFile, "_batches", batches)
+    blocks = bind(resolve(parsed(files))).blocks(START, Context(pacing=Pacing(clock=Stopped())))
+    assert sum(map(len, blocks)) == 800
+    assert sum(counts) >= 160 and len(counts) < 12
+    assert check_operator(parsed(files), samples=10) == listed(800)
+    rest = check_operator(parsed(files, filter=column("id").isin(range(0, 800, 7)), row_column="row"), samples=10)
+    assert [(row["id"], row["row"]) for row in rest] == [(n, n % 400) for n in range(0, 800, 7)]
+
+
+def test_columns_that_arrow_does_not_join_are_read_by_row_group(tmp_path):
+    table = {"t": pa.array([str(n // 5) for n in range(400)]).dictionary_encode()}
+    path = write(tmp_path / "a.parquet", table, 5)
+    assert [row["t"] for row in check_operator(parsed([path]), samples=10)] == [str(n // 5) for n in range(400)]
 
 
 @pytest.mark.parametrize("columns", [["id"], ["id", "t"]])
@@ -194,6 +224,14 @@ def test_an_error_downstream_names_file_and_row(tmp_path):
     with pytest.raises(fp.RowError) as error:
         list(parsed(files, filter=column("id") > 2).map(lambda row: 1 // (row["id"] - 45)))
     assert f"{files[1]}, row 16" in str(error.value)
+
+
+def test_an_error_downstream_names_the_row_of_row_groups_that_are_read_at_once(tmp_path):
+    (path,) = counted(tmp_path, [400], rows=5)
+    for pipe in (parsed([path]), parsed([path], filter=column("id") != 100), parsed([path]).shuffle(window=50)):
+        failing = pipe.map(lambda row: row["id"] // (row["id"] != 333))
+        with pytest.raises(fp.RowError, match=r"0\.parquet, row 334\b"):
+            list(fp.Loader(failing, shards=1))
 
 
 def test_types_that_fit(tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import DataError, Origin
@@ -15,6 +17,7 @@ from feedpipe.testing import check_operator
 
 from ...support.core import BlockSize
 from ...support.engine import bind
+from ...support.examples import examples
 from ...support.files import Malformed, ParseUnits, Place, Section, UnitReader
 from ...support.storage import Task
 
@@ -23,28 +26,43 @@ PIECE_ROWS = 3
 
 @dataclass(frozen=True)
 class CountUp(ParseUnits[int]):
-    """Unit n has n rows, (n, 0), (n, 1) and so on, in sections of three. Row `bad` of a unit is malformed."""
+    """Unit n has n rows, (n, 0), (n, 1) and so on, in sections of three. Row `bad` of a unit is malformed.
+
+    Units with `joined_rows` rows together are read at once.
+    """
 
     kind: ClassVar[str] = "count_up"
 
     bad: int = -1
+    joined_rows: int = 0
 
     def reader(self, context: Context, block_size: BlockSize) -> CountReader:
-        return CountReader(self.bad)
+        return CountReader(self.bad, self.joined_rows)
 
 
 class CountReader(UnitReader[int, Task[int]]):
     beginning: ClassVar[Place] = (0, 7)
     closed = 0
 
-    def __init__(self, bad: int) -> None:
+    def __init__(self, bad: int, joined_rows: int) -> None:
         self._bad = bad
+        self._joined_rows = joined_rows
 
     def is_remote(self, unit: int) -> bool:
         return False
 
     def begin(self, unit: int, early: bool) -> Task[int]:
         return Task(lambda: unit)
+
+    def joined(self, unit: int, following: Sequence[object], opened: Task[int]) -> Section | None:
+        units = [unit]
+        for other in following:
+            assert isinstance(other, int)
+            if sum(units) + other > self._joined_rows:
+                break
+            units.append(other)
+        rows: list[object] = [(n, k) for n in units for k in range(n)]
+        return Section(rows, self.beginning, None, units=len(units)) if len(units) > 1 else None
 
     def sections(self, unit: int, opened: Task[int], place: Place) -> Iterator[Section]:
         assert place[1] == 7
@@ -60,8 +78,8 @@ class CountReader(UnitReader[int, Task[int]]):
         CountReader.closed += 1
 
 
-def counted(units: list[int], bad: int = -1) -> fp.Pipe[Any]:
-    return fp.from_sequence(units).then(CountUp(bad))
+def counted(units: list[int], bad: int = -1, joined_rows: int = 0) -> fp.Pipe[Any]:
+    return fp.from_sequence(units).then(CountUp(bad, joined_rows))
 
 
 def blocks(pipe: fp.Pipe[Any], at: Cursor = START) -> Iterator[Block]:
@@ -72,6 +90,13 @@ def test_law():
     assert check_operator(counted([4, 0, 1, 9])) == [(unit, k) for unit in (4, 0, 1, 9) for k in range(unit)]
 
 
+@given(st.lists(st.integers(0, 6), max_size=30), st.integers(0, 12))
+@settings(max_examples=examples(20), deadline=None)
+def test_law_of_units_that_are_read_at_once(units, joined_rows):
+    got = check_operator(counted(units, joined_rows=joined_rows), samples=6)
+    assert got == [(unit, k) for unit in units for k in range(unit)]
+
+
 def test_a_token_is_the_cursor_of_the_unit_a_place_in_it_and_its_piece():
     tokens = {block.rows[0]: block.at.token for block in blocks(counted([4, 9])) if not block.at.skip}
     assert tokens == {
@@ -80,6 +105,20 @@ def test_a_token_is_the_cursor_of_the_unit_a_place_in_it_and_its_piece():
         (9, 0): [[None, 1, 0], 0, 7, [3, 3, 7]],
         (9, 3): [[None, 1, 0], 3, 7, [3, 6, 7]],
         (9, 6): [[None, 1, 0], 6, 7, [3]],
+    }
+
+
+def test_a_token_says_how_many_units_are_read_at_once():
+    pipe = counted([1, 2, 3, 4, 9], joined_rows=6)
+    tokens = {block.rows[0]: block.at.token for block in blocks(pipe) if not block.at.skip}
+    assert tokens == {
+        (1, 0): [[None, 0, 0], 0, 7, [1]],
+        (2, 0): [[None, 1, 0], 0, 7, [5, [2]]],
+        (4, 0): [[None, 3, 0], 0, 7, [3, 3, 7]],
+        (4, 3): [[None, 3, 0], 3, 7, [1]],
+        (9, 0): [[None, 4, 0], 0, 7, [3, 3, 7]],
+        (9, 3): [[None, 4, 0], 3, 7, [3, 6, 7]],
+        (9, 6): [[None, 4, 0], 6, 7, [3]],
     }
 
 
