@@ -241,7 +241,6 @@ def _checksum(memory: Memory) -> int:
 
 _SHARED_MEMORY = Path("/dev/shm")
 _PLACE_PREFIX = "feedpipe-cache-"
-_LOCK = "lock"
 
 
 class TemporaryFolder:
@@ -253,9 +252,7 @@ class TemporaryFolder:
     def __init__(self) -> None:
         base = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
         _remove_abandoned(base)
-        self.path = Path(tempfile.mkdtemp(prefix=_PLACE_PREFIX, dir=base))
-        descriptor = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        self.path, descriptor = _new_folder(base)
         self._ending = Ending(self, partial(_remove, self.path, descriptor, os.getpid()))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -276,10 +273,22 @@ def _remove(path: Path, descriptor: int, owner: int) -> None:
         os.close(descriptor)
 
 
+def _new_folder(base: Path) -> tuple[Path, int]:
+    """A new folder, and the descriptor that locks it."""
+    while True:  # another process may take it for abandoned before it is locked
+        path = Path(tempfile.mkdtemp(prefix=_PLACE_PREFIX, dir=base))
+        with suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_nlink:
+                return path, descriptor
+            os.close(descriptor)
+
+
 def _remove_abandoned(base: Path) -> None:
     for path in base.glob(f"{_PLACE_PREFIX}*"):
         with suppress(OSError):
-            descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)

@@ -190,3 +190,36 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     ) as error:
         list(fp.from_sequence(range(9)).cache(tmp_path / "file"))
     assert __file__ in str(error.value)
+
+
+def test_what_a_killed_process_has_left_in_memory_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_files, "_SHARED_MEMORY", tmp_path)
+    (tmp_path / "feedpipe-cache-old").mkdir()
+    (tmp_path / "feedpipe-cache-old" / "a.rows").write_bytes(b"rows")
+    (tmp_path / "another").mkdir()
+    first, second = row_files.TemporaryFolder(), row_files.TemporaryFolder()
+    assert {path.name for path in tmp_path.iterdir()} == {"another", first.path.name, second.path.name}
+
+
+def test_a_folder_in_memory_that_is_removed_before_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths: list[str] = []
+
+    def mkdtemp(**options: Any) -> str:
+        paths.append(make(**options))
+        if len(paths) == 1:
+            os.rmdir(paths[0])
+        return paths[-1]
+
+    def flock(descriptor: int, operation: int) -> None:
+        if len(paths) == 2:
+            os.rmdir(paths[1])
+        lock(descriptor, operation)
+
+    make, lock = row_files.tempfile.mkdtemp, row_files.fcntl.flock
+    monkeypatch.setattr(row_files, "_SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(row_files.tempfile, "mkdtemp", mkdtemp)
+    monkeypatch.setattr(row_files.fcntl, "flock", flock)
+    folder = row_files.TemporaryFolder()
+    assert [str(path) for path in tmp_path.iterdir()] == [str(folder.path)] == paths[2:]
