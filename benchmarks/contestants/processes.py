@@ -8,9 +8,11 @@ from pathlib import Path
 
 
 def below(pid: int) -> list[int]:
-    children = [
-        int(each) for task in Path(f"/proc/{pid}/task").iterdir() for each in (task / "children").read_text().split()
-    ]
+    children: list[int] = []
+    with suppress(FileNotFoundError):  # it has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+                children += map(int, (task / "children").read_text().split())
     return [*children, *(each for child in children for each in below(child))]
 
 

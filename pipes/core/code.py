@@ -79,6 +79,8 @@ def value_code(value: object) -> str:
     if callable(value):
         return _function_name(value)
     if isinstance(value, Mapping):
+        if len(value) > 8:
+            return f"<dict of {len(value)}>"
         return "{" + ", ".join(f"{key!r}: {value_code(item)}" for key, item in value.items()) + "}"
     if isinstance(value, str):
         return redacted(repr(value))
