@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from queue import Queue
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,29 @@ def query(rows: int) -> str:
 def tensors(arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
     """Tensors that may be written, as a training gets them; so a view of an Arrow column is copied."""
     return {name: torch.from_numpy(np.require(array, requirements="W")) for name, array in arrays.items()}
+
+
+def in_connections(part: Callable[[int, int], Batches], rows: int, connections: int) -> Iterator[Mapping[str, Any]]:
+    """The batches of all parts of the ids, each of which a thread reads."""
+    if connections == 1:
+        yield from part(0, rows)
+        return
+    batches: Queue[Mapping[str, Any] | None] = Queue(connections)
+
+    def run(first: int, stop: int) -> None:
+        try:
+            for batch in part(first, stop):
+                batches.put(batch)
+        finally:
+            batches.put(None)
+
+    with ThreadPoolExecutor(connections) as pool:
+        each = -(-rows // connections)
+        runs = [pool.submit(run, first, min(first + each, rows)) for first in range(0, rows, each)]
+        for _ in runs:
+            yield from iter(batches.get, None)
+        for done in runs:
+            done.result()
 
 
 def timed(read: Callable[[], Batches]) -> dict[str, Any]:

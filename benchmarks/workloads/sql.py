@@ -16,6 +16,7 @@ from ..model import Column, Contestant, Results, Verdict, Workload
 
 ROWS = 2_000_000
 OURS = "feedpipe, 2 threads"
+LIMITS = ("the ADBC driver alone", "COPY by hand")
 
 CONTESTANTS = (
     Contestant(OURS, "sql_feedpipe:measure", arguments={"service": "threads"}, ours=True),
@@ -23,6 +24,10 @@ CONTESTANTS = (
     Contestant("feedpipe, in this process", "sql_feedpipe:measure", arguments={"service": "process"}, ours=True),
     Contestant("connectorx, 2 connections", "sql_connectorx:measure", "sql", {"connections": 2}),
     Contestant("connectorx", "sql_connectorx:measure", "sql", {"connections": 1}),
+    Contestant("the ADBC driver alone, 2 connections", "sql_driver:measure", arguments={"connections": 2}),
+    Contestant("the ADBC driver alone", "sql_driver:measure", arguments={"connections": 1}),
+    Contestant("COPY by hand, 2 connections", "sql_copy:measure", "sql", {"connections": 2}),
+    Contestant("COPY by hand", "sql_copy:measure", "sql", {"connections": 1}),
     Contestant("psycopg, server cursor", "sql_rows:measure", "sql", {"library": "psycopg"}),
     Contestant("pandas.read_sql_query, chunks", "sql_rows:measure", "sql", {"library": "pandas"}),
 )
@@ -52,6 +57,7 @@ def _judge(results: Results) -> list[Verdict]:
     return [
         Verdict.at_least(1.0, f"ahead of {peer.contestant.name}", results.round_ratios(peer.contestant.name, OURS))
         for peer in results.peers
+        if not peer.contestant.name.startswith(LIMITS)
     ]
 
 
