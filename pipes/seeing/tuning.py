@@ -205,14 +205,15 @@ class _Search:
         return trial.waiting <= MIN_WAITING and longer <= SLOWED
 
     def _calls(self, view: RankView) -> dict[str, int]:
-        """The calls at a time of the operator with most of the work, if it mostly waits."""
+        """The calls at a time of the operator with most of the work, and of those alike, if it mostly waits."""
         top = view.top
         if top is None or top[0].concurrency is None or _needs_cpu(view):
             return {}
-        work = top[1].total / max(1, view.steps) / 1e9
+        alike = view.alike(top[0])
+        work = top[1].total / max(1, view.steps) / 1e9 / len(alike)
         needed = math.ceil(work / (UNEVEN * self._step)) if self._step else MAX_ADVISED
         calls = min(MAX_ADVISED, 2 ** math.ceil(math.log2(max(2, needed))))
-        return {top[0].name: calls} if calls > top[0].concurrency else {}
+        return {operator.name: calls for operator in alike} if calls > top[0].concurrency else {}
 
     def _most_workers(self, view: RankView) -> int:
         """The most workers that CPUs, shards and memory allow."""
@@ -294,7 +295,7 @@ class _Search:
             tuned = node_code(Node(_concurrent(node, calls), node.inputs))
             lines.append(f"{tuned}{'' if node.call_site is None else f'  # at {node.call_site}'}")
         shards = "" if self._shards is None else f", shards={self._shards}"
-        return [*lines, f"fp.Loader(pipe, fp.{constructor_code(best.service)}{shards})"]
+        return [*dict.fromkeys(lines), f"fp.Loader(pipe, fp.{constructor_code(best.service)}{shards})"]
 
 
 def _needs_cpu(view: RankView) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, reduce
 from statistics import median
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -269,9 +269,28 @@ class RankView:
                 work[of] = work[of].plus(own)
         return self._attributed(work, known)
 
-    def threads_of_calls(self, operator: str) -> list[Table]:
-        """The threads, in each process, that make the calls of an operator."""
-        return [table for table in self.seen.tables if ("operator", operator) in table.slots and not table.blocks]
+    def alike(self, operator: KnownOperator) -> list[KnownOperator]:
+        """The operators that the same call of the user has made: two, if it is in a function that is called twice."""
+        if operator.where is None:
+            return [operator]
+        return [other for other in self.seen.operators if (other.code, other.where) == (operator.code, operator.where)]
+
+    def threads_of_calls(self, *operators: str) -> list[Table]:
+        """The threads, in each process, that make the calls of operators."""
+        tables = [table for table in self.seen.tables if not table.blocks]
+        return [table for table in tables if any(("operator", operator) in table.slots for operator in operators)]
+
+    def most(self, work: Mapping[str, OperatorWork]) -> tuple[KnownOperator, OperatorWork, float] | None:
+        """The operator with most of the work, together with those alike, their work and its share."""
+        total = sum(own.total for own in work.values())
+        if not total:
+            return None
+        joined = {
+            operator: reduce(OperatorWork.plus, (work.get(each.name, OperatorWork()) for each in self.alike(operator)))
+            for operator in self.seen.operators
+        }
+        operator = max(joined, key=lambda operator: joined[operator].total)
+        return operator, joined[operator], joined[operator].total / total
 
     def _cpu_of_calls(self, operator: str) -> float:
         """The part of their time for which the calls of an operator, in threads of their own, had a CPU."""
@@ -297,20 +316,15 @@ class RankView:
 
     @property
     def top(self) -> tuple[KnownOperator, OperatorWork, float] | None:
-        """The operator with most of the work, that work, and its share."""
-        total = sum(own.total for own in self.limiting_work.values())
-        if not total:
-            return None
-        name = max(self.limiting_work, key=lambda of: self.limiting_work[of].total)
-        operator = next(operator for operator in self.seen.operators if operator.name == name)
-        own = self.limiting_work[name]
-        return operator, own, own.total / total
+        """The operator with most of the work of the threads that hold the others back; see `most`."""
+        return self.most(self.limiting_work)
 
     @cached_property
     def _observed(self) -> list[Table]:
         """The threads that hold the others back: if they wait for calls, those that make them."""
         top = self.top
-        calls = self.threads_of_calls(top[0].name) if top is not None and top[1].calls > top[1].own else []
+        names = [operator.name for operator in self.alike(top[0])] if top is not None else []
+        calls = self.threads_of_calls(*names) if top is not None and top[1].calls > top[1].own else []
         return [table for table in calls or self.limiting if table.observed_ns]
 
     @cached_property
@@ -354,11 +368,12 @@ class RankView:
         return _stall(self.made_ns, self.step_ns, min(workers, self.seen.cpus) if top[1].cpu_share > 0.5 else workers)
 
     def _with_calls(self, operator: KnownOperator, own: OperatorWork, concurrency: int, workers: int) -> float:
-        own_ns, calls_now = own.total / self.steps, operator.concurrency or 1
+        own_ns, alike = own.total / self.steps, len(self.alike(operator))
+        calls_now = alike * (operator.concurrency or 1)
         rest = max(0.0, self.made_ns - own_ns)
-        if calls_now > 1 and own.calls > own.own:  # its calls run all the time
+        if (operator.concurrency or 1) > 1 and own.calls > own.own:  # its calls run all the time
             own_ns = calls_now * max(1, self.seen.workers) * (self.step_ns + self.waited_ns / self.steps)
-        stall = _stall(own_ns, self.step_ns, concurrency * max(1, workers))
+        stall = _stall(own_ns, self.step_ns, alike * concurrency * max(1, workers))
         return stall if workers else max(stall, rest / (rest + self.step_ns))
 
     @property
@@ -517,15 +532,17 @@ def _uneven_worker(view: RankView) -> _Cause | None:
     if waits[slow] <= 0.75 * sum(waits.values()) or activity(workers[slow]) <= 0.6 or activity(idlest) >= 0.6:
         return None
     own = view.work_of([workers[slow], *(t for name, t in view.tables.items() if name.startswith(f"{slow}, "))])
-    name = max(own, key=lambda of: own[of].total)
-    operator = next(operator for operator in view.seen.operators if operator.name == name)
+    most = view.most(own)
+    if most is None:
+        return None
+    operator, _, share = most
     return _Cause(
         "shard",
         f"{slow} holds the others back, the most idle of which waits {1 - activity(idlest):.0%} of its time; its work "
         f"is mostly {operator}",
         "divide the data evenly: more and smaller files, `shards=`, or a shuffle before the slow operator",
         operator,
-        own[name].total / sum(other.total for other in own.values()),
+        share,
     )
 
 
@@ -574,7 +591,8 @@ def _gil(view: RankView, operator: KnownOperator, own: OperatorWork, share: floa
 
 
 def _gil_of_calls(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
-    pools = [table for table in view.threads_of_calls(operator.name) if table.observed_ns]
+    names = [each.name for each in view.alike(operator)]
+    pools = [table for table in view.threads_of_calls(*names) if table.observed_ns]
     for table in pools:
         if table.threads < 2 or busy_ns(table) < 0.6 * table.wall_ns or not take_turns([table]):
             return None

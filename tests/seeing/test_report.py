@@ -18,11 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, LoaderError, RowError, WorkerWarning
+from feedpipe.errors import ArgumentError, ArgumentTypeError, CallSite, DataError, LoaderError, RowError, WorkerWarning
 
 from ..support.core import times
 from ..support.examples import examples
-from ..support.seeing import Report
+from ..support.seeing import Report, verdict
+from .test_report_page import rank
+from .test_report_page import table as table_of
 
 SERVICES = {"in process": fp.InProcess(), "threads": fp.Threads(2)}
 PROCESSES = {"workers": fp.MultiProcess(2)}
@@ -353,3 +355,20 @@ def test_counting_is_off_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     loader = fp.Loader(fp.from_sequence(range(4)))
     assert list(loader) == [0, 1, 2, 3]
     assert loader.report().steps == 0
+
+
+def test_operators_that_one_call_has_made_count_as_one() -> None:
+    def corpus(name: str) -> verdict.KnownOperator:
+        return verdict.KnownOperator(name, ".map(f)", CallSite("train.py", 7), 1, ())
+
+    batch = verdict.KnownOperator("batch-1", ".batch(8)", CallSite("train.py", 9), None, ("map-1", "map-2"))
+    seconds = {"map-1": 2, "map-2": 2, "batch-1": 2.5}
+    slots: dict[tuple[times.State, str], times.SlotTimes] = {("loop", ""): times.SlotTimes(10**9)}
+    slots |= {("operator", name): times.SlotTimes(int(each * 1e9)) for name, each in seconds.items()}
+    consumer = table_of("consumer", loop=1000)._replace(slots=slots, wall_ns=7_500_000_000)
+    seen = rank()._replace(workers=0, operators=[corpus("map-1"), corpus("map-2"), batch], tables=[consumer])
+    report = Report([seen])
+    assert report.bottleneck is not None
+    assert (report.bottleneck.operator, report.bottleneck.share) == (".map(f)", pytest.approx(4 / 6.5))
+    assert report.forecast(concurrency=4) == pytest.approx(2.5 / 3.5)
+    assert [op.share for op in report.operators] == pytest.approx([2 / 6.5, 2 / 6.5, 2.5 / 6.5])
