@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from traceback import clear_frames
 from typing import Any, ClassVar, cast
 
 from ..core.checks import Package
 from ..core.code import value_code
+from ..core.ending import Ending
 from ..core.rows import Row
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, redacted, with_call_site
 from ..files.open_files import changed_error, listed_files
@@ -114,7 +116,7 @@ class Hdf5Array(ChunkedPart):
 
     def opened(self, memory: Memory) -> Any:
         key = id(self.file.filesystem), self.file.path
-        file = cast("Any", memory.file(key, partial(_open, self.file)))
+        file = cast("Any", memory.file(key, partial(_open_to_keep, self.file)))
         if self.dataset not in file:
             raise changed_error(self.file.name, "shape")
         return file[self.dataset]
@@ -150,6 +152,22 @@ def _find_dataset(file: File, opened: Any, name: str) -> Hdf5Array:
     return Hdf5Array(file.path, place, dataset.dtype.str, dataset.shape, chunk_rows, file, name)
 
 
+def _open_to_keep(file: File) -> Any:
+    """Open a file that may still be there when the process ends.
+
+    HDF5 closes it after Python has ended, and over a stream of Python that ends the process by SIGSEGV.
+    """
+    opened = _open(file)
+    if local_path(file) is None:
+        Ending(opened, partial(_close, opened.id))
+    return opened
+
+
+def _close(number: Any) -> None:
+    if number.valid:
+        PACKAGE.load().File(number).close()  # also the datasets that are open
+
+
 def _open(file: File) -> Any:
     h5py = PACKAGE.load()
     stream = file.open(None)  # it is there, and has the size that was listed
@@ -160,10 +178,12 @@ def _open(file: File) -> Any:
         stream.close()
         # On some file systems no file can be locked, and readers do not have to.
         return h5py.File(path, "r", locking="best-effort")
-    except FeedpipeError:
-        raise
     except Exception as error:
+        # Its frames hold properties of the stream, which HDF5 would free after Python has ended, too.
+        clear_frames(error.__traceback__)
         stream.close()
+        if isinstance(error, FeedpipeError):
+            raise
         reason = " ".join(str(error).split())
         if isinstance(error, OSError) and error.errno:
             raise SourceError(f"{file.name} cannot be read: {reason}") from error

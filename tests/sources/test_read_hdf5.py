@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -199,3 +201,56 @@ def test_arguments(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="none is not there"):
         len(fp.read_hdf5(tmp_path / "none", ["y"]))
     assert repr(fp.read_hdf5("a.h5", ["y"])) == "fp.read_hdf5('a.h5', {'y': 'y'})"
+
+
+ENDS = """
+import io, sys
+from fsspec.implementations.memory import MemoryFileSystem
+import feedpipe as fp
+from feedpipe.errors import SourceError
+
+class Faulty(MemoryFileSystem):
+    protocol, cachable, left = "faulty", False, sys.maxsize
+
+    def _open(self, path, mode="rb", **options):
+        return FaultyFile(super()._open(path, mode, **options))
+
+class FaultyFile(io.RawIOBase):
+    def __init__(self, file):
+        self.file = file
+        self.seek, self.tell = file.seek, file.tell
+
+    def readable(self):
+        return True
+
+    seekable = readable
+
+    def readinto(self, memory):
+        Faulty.left -= 1
+        if Faulty.left < 0:
+            raise OSError(5, "broken")
+        return self.file.readinto(memory)
+
+MemoryFileSystem().pipe_file("/a.h5", open(sys.argv[1], "rb").read())
+pipe = fp.read_hdf5("/a.h5", ["x"], filesystem=Faulty())
+Faulty.left = int(sys.argv[2])
+errors, rows = [], None
+try:
+    rows = len(list(pipe))
+except SourceError as error:
+    errors.append(error)
+print(rows, len(errors))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reads", [0, 1, 2, 4, 1000])
+def test_the_process_ends_though_a_remote_file_or_its_error_is_kept(tmp_path: Path, reads: int) -> None:
+    import h5py
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(100_000).reshape(-1, 10), chunks=(100, 10))
+    command = [sys.executable, "-W", "ignore", "-c", ENDS, str(tmp_path / "a.h5"), str(reads)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == (["10000", "0"] if reads == 1000 else ["None", "1"])
