@@ -29,7 +29,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from types import FrameType, TracebackType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 
 class CallSite(NamedTuple):
@@ -177,21 +177,31 @@ class FeedpipeError(Exception):
 
     cursor: dict[str, object] | None = None
     place: tuple[int, object] | None = None
+    names_line: ClassVar[bool] = False
+    """Whether the message ends with the line of the user's code that is running, unless it names another one."""
 
-    def __init__(self, message: str = "") -> None:
+    def __init__(self, message: str = "", at: CallSite | None = None) -> None:
+        if at is not None or self.names_line:
+            message = with_call_site(message, at)
         super().__init__(shown(message))
 
 
 class ArgumentError(FeedpipeError, ValueError):
     """An argument is out of its range."""
 
+    names_line: ClassVar[bool] = True
+
 
 class ArgumentTypeError(FeedpipeError, TypeError):
     """An argument is of the wrong type."""
 
+    names_line: ClassVar[bool] = True
+
 
 class PlanError(FeedpipeError, ValueError):
     """The chain cannot mean what it says, or cannot be divided as asked."""
+
+    names_line: ClassVar[bool] = True
 
 
 class UnknownLengthError(FeedpipeError, TypeError):
@@ -328,9 +338,9 @@ def _entry_point_modules() -> frozenset[str]:
 
 
 def with_call_site(message: str, where: CallSite | None = None) -> str:
-    """`message`, with the line of the user's code that it is about."""
+    """`message`, with the line of the user's code that it is about, unless it names one already."""
     where = where or call_site()
-    return f"{message}\n  at {where.file}:{where.line}" if where else message
+    return f"{message}\n  at {where.file}:{where.line}" if where and "\n  at " not in message else message
 
 
 def warn(message: str, category: type[Warning], where: CallSite | None = None) -> None:

@@ -18,7 +18,7 @@ from .core.skips import Skipped
 from .core.times import here
 from .engine.run import length_of
 from .engine.skips import NONE_LOST
-from .errors import ArgumentError, ArgumentTypeError, LoaderError, with_call_site
+from .errors import ArgumentError, ArgumentTypeError, LoaderError
 from .loading.epoch import Epoch, EpochIterator, InfoIterator, check_kept
 from .loading.epochs import Epochs
 from .loading.job_state import gather, group_of_job, read_states, restore_job, shards_of_job
@@ -603,12 +603,10 @@ def reading_service(
         name = service.__name__ if isinstance(service, type) else repr(service)
         message = f"`service` must be a reading service, such as `fp.Threads(2)`, but got: {name}"
         hint = f"; `workers={service}` reads in processes" if isinstance(service, int) and service > 0 else ""
-        raise ArgumentTypeError(with_call_site(f"{message}{hint}"))
+        raise ArgumentTypeError(f"{message}{hint}")
     if service is not None and workers:
         raise ArgumentError(
-            with_call_site(
-                f"`workers` and `service` must not be given together; give `workers` to {type(service).__name__}"
-            )
+            f"`workers` and `service` must not be given together; give `workers` to {type(service).__name__}"
         )
     chosen = service or (MultiProcess(workers) if workers else InProcess())
     return chosen if device is None and not pin_memory else OnDevice(chosen, device, pin_memory)

@@ -102,9 +102,7 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         for other in others:
             if not isinstance(other, Pipe):
                 raise ArgumentTypeError(
-                    with_call_site(
-                        f"the inputs of `{getattr(operator, 'kind', 'then')}` must be pipes but got: {other!r}"
-                    )
+                    f"the inputs of `{getattr(operator, 'kind', 'then')}` must be pipes but got: {other!r}"
                 )
         pipe: Pipe[U] = Pipe(operator, (self, *others), call_site())
         check_depth(operator, pipe.depth, pipe.call_site)
@@ -178,7 +176,7 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
             return cast("T_co", at_index(self._stage(), _position(index)))
         start, stop, step = index.indices(position_count(self._stage()))
         if step < 1:
-            raise ArgumentError(with_call_site(f"the step of a slice must be >= 1 but got: {step}"))
+            raise ArgumentError(f"the step of a slice must be >= 1 but got: {step}")
         return self.slice(start, stop, step)
 
     def head(self, count: int = 5) -> list[T_co]:
@@ -396,17 +394,15 @@ def _position(index: SupportsIndex) -> int:
         return operator.index(index)
     except TypeError:
         raise ArgumentTypeError(
-            with_call_site(
-                f"`pipe[...]` takes an int or a slice but got: {index!r:.80}; several elements come by a slice, or "
-                "one at a time: `[pipe[i] for i in indices]`"
-            )
+            f"`pipe[...]` takes an int or a slice but got: {index!r:.80}; several elements come by a slice, or "
+            "one at a time: `[pipe[i] for i in indices]`"
         ) from None
 
 
 def check_pipe(value: object) -> None:
     """Raise an `ArgumentTypeError` unless `value` is a `Pipe`."""
     if not isinstance(value, Pipe):
-        raise ArgumentTypeError(with_call_site(f"`pipe` must be a Pipe but got: {value!r:.200}"))
+        raise ArgumentTypeError(f"`pipe` must be a Pipe but got: {value!r:.200}")
 
 
 def warn_in_torch_worker(pipe: Node, what: str, remedy: str) -> None:
@@ -447,10 +443,9 @@ def collect_table(blocks: Iterable[Block], schema: pa.Schema | None, limit: int)
             used += nbytes(block.rows)
             if used > limit:
                 raise LimitError(
-                    with_call_site(
-                        f"`to_table` has taken {limit} bytes after {count} rows, and there are more; give a larger "
-                        "`limit`, `.select` fewer columns, or write files with `fp.write_parquet`"
-                    )
+                    f"`to_table` has taken {limit} bytes after {count} rows, and there are more; give a larger "
+                    "`limit`, `.select` fewer columns, or write files with `fp.write_parquet`",
+                    at=call_site(),
                 )
             count += len(block)
             if not isinstance(block.rows, Rows):
@@ -464,7 +459,7 @@ def collect_table(blocks: Iterable[Block], schema: pa.Schema | None, limit: int)
             return pa.table({}) if schema is None else schema.empty_table()
         return pa.concat_tables(tables, promote_options="permissive")
     except (UnfitError, pa.ArrowException) as error:
-        raise DataError(with_call_site(f"`to_table`: {' '.join(str(error).split())}")) from error
+        raise DataError(f"`to_table`: {' '.join(str(error).split())}", at=call_site()) from error
 
 
 def _table(rows: object) -> pa.Table:

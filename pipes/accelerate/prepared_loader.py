@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from ..errors import ArgumentTypeError, PlanWarning, warn, with_call_site
+from ..errors import ArgumentTypeError, PlanWarning, warn
 from ..loader import Loader, at_end, gather_state, valid_on_all_ranks
 from ..loading.state import State
 
@@ -47,7 +47,7 @@ class PreparedLoader(Generic[T]):
 
     def __init__(self, loader: Loader[T]) -> None:
         if not isinstance(loader, Loader):
-            raise ArgumentTypeError(with_call_site(f"`loader` must be a feedpipe.Loader but got: {loader!r}"))
+            raise ArgumentTypeError(f"`loader` must be a feedpipe.Loader but got: {loader!r}")
         self.loader = loader
         self.dataset = _Elements(loader)
         self.batch_sampler = _Steps(self.dataset)

@@ -24,7 +24,7 @@ from ..core.ending import Ending
 from ..core.graph import Node
 from ..core.process import memory_budget
 from ..engine.run import interrupted
-from ..errors import ArgumentError, ArgumentTypeError, LoaderError, StateError, WorkerError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, LoaderError, StateError, WorkerError, call_site
 from ..loading.state import State
 from ..pipe import Pipe
 from ..services.on_ray import Ray, actor_pool
@@ -95,10 +95,8 @@ class DataLoader(TorchDataLoader[T_co]):
     ) -> None:
         if isinstance(dataset, (IterDataPipe, MapDataPipe)):
             raise ArgumentTypeError(
-                with_call_site(
-                    f"`dataset` must not be a DataPipe but got: {type(dataset).__name__}; write the chain as a pipe of "
-                    "feedpipe, or use torch's DataLoader"
-                )
+                f"`dataset` must not be a DataPipe but got: {type(dataset).__name__}; write the chain as a pipe of "
+                "feedpipe, or use torch's DataLoader"
             )
         self._ray, num_workers = _ray_service(distribute, num_workers, timeout)
         super().__init__(
@@ -120,9 +118,9 @@ class DataLoader(TorchDataLoader[T_co]):
             pin_memory_device=pin_memory_device,
         )
         if timeout and not num_workers:
-            raise ArgumentError(with_call_site("`timeout` must be 0 without workers, because nobody waits for any"))
+            raise ArgumentError("`timeout` must be 0 without workers, because nobody waits for any")
         if prefetch_factor == 0:
-            raise ArgumentError(with_call_site("`prefetch_factor` must be >= 1 but got: 0"))
+            raise ArgumentError("`prefetch_factor` must be >= 1 but got: 0")
         self.in_order = in_order  # torch before 2.6 has no such argument
         self._announced_length: int | None = None
         self._parts: SharedParts | None = None  # of workers that are kept
@@ -179,14 +177,13 @@ class DataLoader(TorchDataLoader[T_co]):
         signature = self._signature()
         saved = state.get("loader")
         if state.get("feedpipe_dataloader") != VERSION or not isinstance(saved, Mapping):
-            raise StateError(with_call_site("`state` is no state of this version of `feedpipe.compat.DataLoader`"))
+            raise StateError("`state` is no state of this version of `feedpipe.compat.DataLoader`", at=call_site())
         for name, value in signature.items():
             if saved.get(name) != value:
                 raise StateError(
-                    with_call_site(
-                        f"the state was taken with {name} {saved.get(name)!r}, and this loader has {value!r}; make "
-                        "the loader as it was"
-                    )
+                    f"the state was taken with {name} {saved.get(name)!r}, and this loader has {value!r}; make "
+                    "the loader as it was",
+                    at=call_site(),
                 )
         if self._epoch is not None:
             self._epoch.end(LoaderError("a state was loaded"))
@@ -270,16 +267,12 @@ def _ray_service(distribute: object, workers: int, timeout: float) -> tuple[Ray 
         return None, workers
     if isinstance(distribute, Ray):
         if workers not in (0, distribute.actors):
-            raise ArgumentError(
-                with_call_site(f"`num_workers` must be left out, or be the number of actors, but got: {workers!r}")
-            )
+            raise ArgumentError(f"`num_workers` must be left out, or be the number of actors, but got: {workers!r}")
         return distribute, distribute.actors
     if distribute != "ray":
-        raise ArgumentError(with_call_site(f'`distribute` must be "ray", an `fp.Ray` or None but got: {distribute!r}'))
+        raise ArgumentError(f'`distribute` must be "ray", an `fp.Ray` or None but got: {distribute!r}')
     if not workers:
-        raise ArgumentError(
-            with_call_site("`num_workers` must be >= 1 with `distribute`, because it is the number of actors")
-        )
+        raise ArgumentError("`num_workers` must be >= 1 with `distribute`, because it is the number of actors")
     return Ray(workers, timeout=timeout or None), workers
 
 

@@ -14,7 +14,7 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..engine.run import position_count, present
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, ArgumentTypeError, RowError, shown_traceback, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, RowError, shown_traceback
 from ..loader import Loader
 from ..loading.ranks import Rank, RankSource
 from ..loading.state import State
@@ -36,7 +36,7 @@ def iterable_dataset(
 ) -> PipeIterableDataset[T_co]:
     """The dataset of `Pipe.as_iterable_dataset`."""
     if shards is not None and pipe.indexed:
-        raise ArgumentError(with_call_site("`shards` must be left out if the pipe is indexed, because it has none"))
+        raise ArgumentError("`shards` must be left out if the pipe is indexed, because it has none")
     return PipeIterableDataset(pipe, seed, RankSource(rank, world_size, group), shards)
 
 
@@ -136,10 +136,8 @@ class PipeMapDataset(Dataset[T_co]):
     def __init__(self, pipe: Pipe[T_co], seed: int) -> None:
         if not pipe.indexed:
             raise ArgumentTypeError(
-                with_call_site(
-                    "`as_map_dataset` needs an indexed pipe, and this one is streamed; use `as_iterable_dataset()`, or "
-                    "`.load()` before it"
-                )
+                "`as_map_dataset` needs an indexed pipe, and this one is streamed; use `as_iterable_dataset()`, or "
+                "`.load()` before it"
             )
         self._pipe = pipe
         self._seed = check_int("seed", seed, least=0)

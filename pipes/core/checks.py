@@ -28,7 +28,7 @@ from uuid import UUID
 
 import numpy as np
 
-from ..errors import ArgumentError, ArgumentTypeError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError
 
 
 def check_int(name: str, value: object, *, least: int) -> int:
@@ -38,35 +38,31 @@ def check_int(name: str, value: object, *, least: int) -> int:
             raise TypeError
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise ArgumentTypeError(
-            with_call_site(f"`{name}` must be an int but got: {value!r} of type {type(value).__name__}")
-        ) from None
+        raise ArgumentTypeError(f"`{name}` must be an int but got: {value!r} of type {type(value).__name__}") from None
     if number < least:
-        raise ArgumentError(with_call_site(f"`{name}` must be >= {least} but got: {number}"))
+        raise ArgumentError(f"`{name}` must be >= {least} but got: {number}")
     return number
 
 
 def check_bool(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise ArgumentTypeError(with_call_site(f"`{name}` must be True or False but got: {value!r}"))
+        raise ArgumentTypeError(f"`{name}` must be True or False but got: {value!r}")
 
 
 def check_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ArgumentTypeError(with_call_site(f"`{name}` must be a number of seconds but got: {value!r}"))
+        raise ArgumentTypeError(f"`{name}` must be a number of seconds but got: {value!r}")
     if not value > 0:
-        raise ArgumentError(with_call_site(f"`{name}` must be > 0 but got: {value!r}"))
+        raise ArgumentError(f"`{name}` must be > 0 but got: {value!r}")
 
 
 def check_callable(name: str, value: object, *, coroutines: bool = False) -> None:
     if not isinstance(value, Callable):  # type: ignore[arg-type]
-        raise ArgumentTypeError(with_call_site(f"`{name}` must be callable but got: {value!r}"))
+        raise ArgumentTypeError(f"`{name}` must be callable but got: {value!r}")
     if not coroutines and is_coroutine_function(value):
         raise ArgumentTypeError(
-            with_call_site(
-                f"`{name}` must be a plain function but is a coroutine function, and only `map` awaits those; put "
-                "`.map(function, concurrency=n)` before"
-            )
+            f"`{name}` must be a plain function but is a coroutine function, and only `map` awaits those; put "
+            "`.map(function, concurrency=n)` before"
         )
 
 
@@ -80,7 +76,7 @@ def is_coroutine_function(value: object) -> bool:
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
     if not any(value is choice or (type(value) is type(choice) and value == choice) for choice in choices):
         listed = ", ".join(map(repr, choices))
-        raise ArgumentError(with_call_site(f"`{name}` must be one of {listed} but got: {value!r}"))
+        raise ArgumentError(f"`{name}` must be one of {listed} but got: {value!r}")
 
 
 _DECIMAL = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -93,7 +89,7 @@ def check_bytes(name: str, value: object) -> int:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
         unit = _UNITS.get(match[2].upper()) if match else None
         if match is None or unit is None:
-            raise ArgumentError(with_call_site(f'`{name}` must be a size such as "1GiB" but got: {value!r}'))
+            raise ArgumentError(f'`{name}` must be a size such as "1GiB" but got: {value!r}')
         return int(float(match[1]) * unit)
     return check_int(name, value, least=1)
 
@@ -119,7 +115,7 @@ def explains_wrong_arguments(function: F) -> F:
             message = _message(function, args, kwargs)
             if message is None:
                 raise
-            raise ArgumentTypeError(with_call_site(message)) from None
+            raise ArgumentTypeError(message) from None
 
     return call  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
 
@@ -229,10 +225,8 @@ class Package(NamedTuple):
         """
         if find_spec(self.module.partition(".")[0]) is None:
             raise ArgumentError(
-                with_call_site(
-                    f"{self.purpose} with the package {self.name}, which is not installed; "
-                    f"`pip install 'feedpipe[{self.extra}]'` installs it{otherwise}"
-                )
+                f"{self.purpose} with the package {self.name}, which is not installed; "
+                f"`pip install 'feedpipe[{self.extra}]'` installs it{otherwise}"
             )
 
     def load(self) -> Any:

@@ -14,7 +14,7 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArgumentTypeError, CallSite, Origin, PlanError, with_call_site
+from ..errors import ArgumentTypeError, CallSite, Origin, PlanError
 from .block import Block
 from .code import call_code, step_code
 from .context import Context, Work
@@ -461,17 +461,15 @@ def check_contract(op: object, *, reads_inputs: bool, call_site: CallSite | None
     if kind not in _accepted:
         broken = _broken_rule(op)
         if broken is not None:
-            raise ArgumentTypeError(with_call_site(broken, call_site))
+            raise ArgumentTypeError(broken, at=call_site)
         _accepted.add(kind)
     if reads_inputs and not isinstance(getattr(op, "order", None), Order):
-        raise ArgumentTypeError(with_call_site(_order_rule(op), call_site))
+        raise ArgumentTypeError(_order_rule(op), at=call_site)
     if reads_inputs and cast("Operator", op).order is Order.REGROUPS and not isinstance(op, Grouping):
         raise ArgumentTypeError(
-            with_call_site(
-                f"`{kind.__name__}` puts rows into groups, so it must say what becomes of an incomplete last group; "
-                "derive its class from `Grouping`",
-                call_site,
-            )
+            f"`{kind.__name__}` puts rows into groups, so it must say what becomes of an incomplete last group; "
+            "derive its class from `Grouping`",
+            at=call_site,
         )
 
 
@@ -479,11 +477,9 @@ def check_streamed(op: Operator, call_site: CallSite | None) -> None:
     """Raise a `PlanError` if an operator that gives rows by position only reads from a streamed pipe."""
     if type(op).blocks is Operator.blocks:
         raise PlanError(
-            with_call_site(
-                f"`{step_code(op, source=False)}` gives rows by position only, so it needs a pipe that is indexed, "
-                "and this one is streamed; put `.load()` before it, or define `blocks`",
-                call_site,
-            )
+            f"`{step_code(op, source=False)}` gives rows by position only, so it needs a pipe that is indexed, "
+            "and this one is streamed; put `.load()` before it, or define `blocks`",
+            at=call_site,
         )
 
 
@@ -491,11 +487,9 @@ def check_depth(op: Operator, depth: int, call_site: CallSite | None) -> None:
     """Raise a `PlanError` if a chain is too long for Python's recursion limit."""
     if depth > MAX_DEPTH:
         raise PlanError(
-            with_call_site(
-                f"`{step_code(op, source=False)}` is operator {depth} in a row, and {MAX_DEPTH} are most, because each "
-                "calls the one before it; call several functions in one `.map`, or join many pipes in one call",
-                call_site,
-            )
+            f"`{step_code(op, source=False)}` is operator {depth} in a row, and {MAX_DEPTH} are most, because each "
+            "calls the one before it; call several functions in one `.map`, or join many pipes in one call",
+            at=call_site,
         )
 
 

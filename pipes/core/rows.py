@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeGuard, Unio
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArgumentTypeError, with_call_site
+from ..errors import ArgumentTypeError
 from .arrow import arrow_array, number_dtype, numpy_array
 from .skips import Skipped
 
@@ -152,7 +152,7 @@ class Rows(Sequence[Row]):
             at = range(self._length)[index]
         except TypeError:
             raise ArgumentTypeError(
-                with_call_site(f"`rows[...]` takes an int, a slice or the name of a column but got: {index!r:.80}")
+                f"`rows[...]` takes an int, a slice or the name of a column but got: {index!r:.80}"
             ) from None
         return cast("Row", next(iter(take(self, range(at, at + 1)))))
 

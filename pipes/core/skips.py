@@ -19,7 +19,6 @@ from ..errors import (
     RowError,
     SourceError,
     redacted,
-    with_call_site,
 )
 from .checks import check_int, check_seconds
 from .cursor import Json
@@ -59,19 +58,19 @@ class Quarantine:
 
     def __post_init__(self) -> None:
         if not isinstance(self.folder, (str, os.PathLike)):
-            raise ArgumentTypeError(with_call_site(f"`folder` must be the path of a folder but got: {self.folder!r}"))
+            raise ArgumentTypeError(f"`folder` must be the path of a folder but got: {self.folder!r}")
         folder = os.fspath(self.folder)
         object.__setattr__(self, "folder", folder)
         if "://" in folder:
             message = f"`folder` must be local, because records are appended, but got: {redacted(folder)!r}"
-            raise ArgumentError(with_call_site(message))
+            raise ArgumentError(message)
         if self.budget is not None:
             object.__setattr__(self, "budget", check_int("budget", self.budget, least=0))
         rate: object = self.rate
         if rate is not None and (isinstance(rate, bool) or not isinstance(rate, (int, float))):
-            raise ArgumentTypeError(with_call_site(f"`rate` must be a number but got: {rate!r}"))
+            raise ArgumentTypeError(f"`rate` must be a number but got: {rate!r}")
         if rate is not None and not 0 <= rate <= 1:
-            raise ArgumentError(with_call_site(f"`rate` must be between 0 and 1 but got: {rate!r}"))
+            raise ArgumentError(f"`rate` must be between 0 and 1 but got: {rate!r}")
 
 
 OnError: TypeAlias = Literal["raise", "skip"] | Quarantine
@@ -119,7 +118,7 @@ class Retry:
         classes: object = self.on
         listed = cast("tuple[object, ...]", classes if isinstance(classes, tuple) else (classes,))
         if not listed or not all(isinstance(cls, type) and issubclass(cls, Exception) for cls in listed):
-            raise ArgumentTypeError(with_call_site(f"`on` must be a class of errors, or several, but got: {classes!r}"))
+            raise ArgumentTypeError(f"`on` must be a class of errors, or several, but got: {classes!r}")
         object.__setattr__(self, "on", listed)
 
 
@@ -127,9 +126,7 @@ def check_on_error(policy: object) -> None:
     """Check an argument `on_error`; None takes the policy of the next `on_error()` in the chain."""
     if policy is None or isinstance(policy, Quarantine) or policy in ("raise", "skip"):
         return
-    raise ArgumentError(
-        with_call_site(f'`on_error` must be "raise", "skip" or a `Quarantine(folder)` but got: {policy!r}')
-    )
+    raise ArgumentError(f'`on_error` must be "raise", "skip" or a `Quarantine(folder)` but got: {policy!r}')
 
 
 def check_retry(retry: object) -> Retry:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast, runtime_ch
 
 from ..core.code import value_code
 from ..core.ending import Ending
-from ..errors import ArgumentError, ArgumentTypeError, FeedpipeError, SourceError, text_of, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, FeedpipeError, SourceError, text_of
 from .adbc import Adbc
 from .connection import StatementConnection, TableConnection
 from .dbapi import DbApi, DbApiConnection
@@ -102,21 +102,17 @@ class Database:
         for address in addresses:
             _check_address(address)
         if not addresses:
-            raise ArgumentError(with_call_site("`uri` must have at least one URI but got: []"))
+            raise ArgumentError("`uri` must have at least one URI but got: []")
         if isinstance(session, str) or not isinstance(session, Sequence):
-            raise ArgumentTypeError(with_call_site("`session` must be a list of statements"))
+            raise ArgumentTypeError("`session` must be a list of statements")
         if not all(isinstance(statement, str) for statement in session):
-            raise ArgumentTypeError(with_call_site("`session` must be a list of statements, each a string"))
+            raise ArgumentTypeError("`session` must be a list of statements, each a string")
         if not (driver is None or driver in DRIVERS or hasattr(driver, "connect")):
             listed = ", ".join(map(repr, DRIVERS))
-            raise ArgumentError(
-                with_call_site(f"`driver` must be None, {listed} or a `SqlDriver` but got: {value_code(driver)}")
-            )
+            raise ArgumentError(f"`driver` must be None, {listed} or a `SqlDriver` but got: {value_code(driver)}")
         is_custom = driver is not None and not isinstance(driver, str)
         if session and is_custom:
-            raise ArgumentError(
-                with_call_site("`session` must be empty with a `driver` of your own; its `connect` can run statements")
-            )
+            raise ArgumentError("`session` must be empty with a `driver` of your own; its `connect` can run statements")
         database = Database(addresses, tuple(session), cast("str | SqlDriver | None", driver))
         for address in addresses:
             if isinstance(address, str) and not is_custom:
@@ -149,10 +145,8 @@ class Database:
         if driver_of_scheme is None or (self.driver == "adbc" and driver_of_scheme is Connectorx):
             listed = ", ".join(f"{name}://" for name in _OF_SCHEME)
             raise ArgumentError(
-                with_call_site(
-                    f"`uri` must begin with one of {listed} but begins with: {scheme}://; give a function that returns "
-                    "a DB-API connection, or a `driver` of your own"
-                )
+                f"`uri` must begin with one of {listed} but begins with: {scheme}://; give a function that returns "
+                "a DB-API connection, or a `driver` of your own"
             )
         return self.adbc if driver_of_scheme is Adbc else driver_of_scheme()
 
@@ -167,10 +161,8 @@ class Database:
                 not isinstance(self.driver_of(address), TableDriver) or DIALECTS.get(scheme_of(address)) is FLIGHT
             ):
                 raise ArgumentError(
-                    with_call_site(
-                        "`uri` must be one of postgresql://, sqlite:// or duckdb:// to write, or a function that "
-                        f"returns a DB-API connection, but got: {shown_uri(address)}"
-                    )
+                    "`uri` must be one of postgresql://, sqlite:// or duckdb:// to write, or a function that "
+                    f"returns a DB-API connection, but got: {shown_uri(address)}"
                 )
 
     def connect(self, number: int, task: str = READ) -> Connected:
@@ -311,14 +303,12 @@ def _check_address(address: object) -> None:
     if isinstance(address, str):
         if "://" not in address:
             examples = "'postgresql://host/database' or 'sqlite://file.db'"
-            raise ArgumentError(with_call_site(f"`uri` must be a URI such as {examples}"))
+            raise ArgumentError(f"`uri` must be a URI such as {examples}")
         return
     if not callable(address):
         raise ArgumentTypeError(
-            with_call_site(
-                f"`uri` must be a URI, a list of URIs, or a function that returns a URI or a DB-API connection but got "
-                f"one of type {type(address).__name__}"
-            )
+            f"`uri` must be a URI, a list of URIs, or a function that returns a URI or a DB-API connection but got "
+            f"one of type {type(address).__name__}"
         )
 
 

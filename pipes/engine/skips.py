@@ -29,7 +29,7 @@ from ..core.graph import Node, node_code, walk
 from ..core.operator import Input, StageView, Trait
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..core.skips import Quarantine, Skipped, SkippedRow, skips
-from ..errors import CallSite, DataError, Origin, PlanError, SourceError, redacted, text_of, with_call_site
+from ..errors import CallSite, DataError, Origin, PlanError, SourceError, redacted, text_of
 
 
 def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows:
@@ -46,11 +46,9 @@ def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows
         rows = met.rows
     if not stage.one_for_one or len(rows) != len(indices):
         raise PlanError(
-            with_call_site(
-                f"`{node_code(stage.node)}` makes a row of several rows, and some of them were skipped, so it has no "
-                "row at their place; put it before the operator that skips rows, or regroup them with `batch` first",
-                stage.call_site,
-            )
+            f"`{node_code(stage.node)}` makes a row of several rows, and some of them were skipped, so it has no "
+            "row at their place; put it before the operator that skips rows, or regroup them with `batch` first",
+            at=stage.call_site,
         )
     parts = parted(rows)
     places = index_array(indices)[np.array(parts.places, np.int64)]
@@ -426,7 +424,7 @@ class LostLog:
                 try:
                     self._files[folder] = _RecordFile(folder)
                 except OSError as error:
-                    raise SourceError(with_call_site(_unwritable(folder, error), self._call_sites[code])) from error
+                    raise SourceError(_unwritable(folder, error), at=self._call_sites[code]) from error
 
     def add(
         self, new: Iterable[SkippedRow], counts: LostCounts, cursor: Callable[[], dict[str, Json]] | None = None
@@ -472,11 +470,11 @@ class LostLog:
         call_site = self._call_sites.get(skip.operator)
         if policy.budget is not None and skipped > policy.budget:
             message = f"{skipped} rows failed in an epoch, and `budget` allows {policy.budget}; {where}"
-            raise DataError(with_call_site(message, call_site))
+            raise DataError(message, at=call_site)
         total = rows + skipped
         if policy.rate is not None and total >= MIN_ROWS_OF_RATE and skipped > policy.rate * total:
             message = f"{skipped} of {total} rows failed in an epoch, and `rate` allows {policy.rate:g}; {where}"
-            raise DataError(with_call_site(message, call_site))
+            raise DataError(message, at=call_site)
 
 
 class _RecordFile:

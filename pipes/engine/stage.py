@@ -22,7 +22,7 @@ from ..core.operator import Ahead, Amount, Operator, Order, Source, Trait, Weigh
 from ..core.rows import BlockRows, Indices, concat
 from ..core.skips import Skipped, covers, skips
 from ..core.times import here, measured_blocks
-from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, raise_interrupt, text_of, with_call_site
+from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, raise_interrupt, text_of
 from .ahead import rows_ahead
 from .prefetch import in_thread
 from .skips import blocks_around, code_without_policy, lost_of, parted_cursor, rows_around
@@ -119,11 +119,9 @@ class Stage:
             (stage,) = self.inputs
         except ValueError:
             raise PlanError(
-                with_call_site(
-                    f"`{node_code(self.node)}` must have one input but has {len(self.inputs)}, because its code reads "
-                    "`stage.input`; chain it to one pipe, or let it read `stage.inputs`",
-                    self.call_site,
-                )
+                f"`{node_code(self.node)}` must have one input but has {len(self.inputs)}, because its code reads "
+                "`stage.input`; chain it to one pipe, or let it read `stage.inputs`",
+                at=self.call_site,
             ) from None
         return stage
 
@@ -226,11 +224,9 @@ class Stage:
         blocks = blocks_around(self, start, context) if self._guards else self.op.blocks(self, start, context)
         if not isinstance(blocks, Iterator):
             raise PlanError(
-                with_call_site(
-                    f"`blocks` of `{node_code(self.node)}` must return an iterator of blocks but returned a value "
-                    f"of type {type(blocks).__name__}; write it as a generator that yields blocks",
-                    self.call_site,
-                )
+                f"`blocks` of `{node_code(self.node)}` must return an iterator of blocks but returned a value "
+                f"of type {type(blocks).__name__}; write it as a generator that yields blocks",
+                at=self.call_site,
             )
         blocks = context.running.add(blocks)
         blocks = skip_rows(blocks, at.skip) if at.skip and not seeks else blocks
@@ -420,11 +416,9 @@ class Stage:
 def no_length(node: Node) -> PlanError:
     """The error of an indexed operator that knows no length."""
     return PlanError(
-        with_call_site(
-            f"`{node_code(node)}` gives rows by position and must know how many there are, because nothing else says "
-            "where they end; define `length`, or let `indexed` give False",
-            node.call_site,
-        )
+        f"`{node_code(node)}` gives rows by position and must know how many there are, because nothing else says "
+        "where they end; define `length`, or let `indexed` give False",
+        at=node.call_site,
     )
 
 
@@ -440,9 +434,7 @@ def check_row_count(length: object, node: Node) -> int:
         count = -1
     if count < 0:
         raise PlanError(
-            with_call_site(
-                f"`length` of `{node_code(node)}` must be an int >= 0, or None, but is: {length!r}", node.call_site
-            )
+            f"`length` of `{node_code(node)}` must be an int >= 0, or None, but is: {length!r}", at=node.call_site
         )
     return count
 

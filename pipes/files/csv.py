@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar
 
 from ..core.rows import Row
 from ..core.skips import OnError
-from ..errors import ArgumentError, ArgumentTypeError, DataError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError
 from ..formats.columns import (
     HEAD_BYTES,
     Schema,
@@ -166,16 +166,14 @@ class Csv(TextTable, TextFormat):
         if self.quote is not None:
             _check_char("quote", self.quote)
         if self.quote == self.delimiter:
-            raise ArgumentError(with_call_site(f"`delimiter` and `quote` must differ but got: {self.quote!r} for both"))
+            raise ArgumentError(f"`delimiter` and `quote` must differ but got: {self.quote!r} for both")
         if not (self.header is None or isinstance(self.header, bool)):
-            raise ArgumentTypeError(with_call_site(f"`header` must be True, False or None but got: {self.header!r}"))
+            raise ArgumentTypeError(f"`header` must be True, False or None but got: {self.header!r}")
         nulls: object = self.null_values
         if isinstance(nulls, str) or not isinstance(nulls, Sequence) or not all(isinstance(v, str) for v in nulls):
-            raise ArgumentTypeError(with_call_site(f"`null_values` must be a list of strings but got: {nulls!r}"))
+            raise ArgumentTypeError(f"`null_values` must be a list of strings but got: {nulls!r}")
         if not isinstance(self.newlines_in_values, bool):
-            raise ArgumentTypeError(
-                with_call_site(f"`newlines_in_values` must be True or False but got: {self.newlines_in_values!r}")
-            )
+            raise ArgumentTypeError(f"`newlines_in_values` must be True or False but got: {self.newlines_in_values!r}")
         check_encoding(self.encoding)
 
     def as_utf8(self, stream: BinaryIO, path: str) -> BinaryIO:
@@ -291,8 +289,6 @@ class Csv(TextTable, TextFormat):
 
 def _check_char(name: str, value: object) -> None:
     if not isinstance(value, str):
-        raise ArgumentTypeError(with_call_site(f"`{name}` must be one character but got: {value!r}"))
+        raise ArgumentTypeError(f"`{name}` must be one character but got: {value!r}")
     if len(value) != 1 or not value.isascii() or value in "\r\n\0":
-        raise ArgumentError(
-            with_call_site(f"`{name}` must be one ASCII character and no line break but got: {value!r}")
-        )
+        raise ArgumentError(f"`{name}` must be one ASCII character and no line break but got: {value!r}")

@@ -18,7 +18,7 @@ from ..core.rows import BlockRows, Indices, index_list
 from ..core.skips import OnError
 from ..engine.ahead import REQUESTS, read_ahead
 from ..engine.calls import extend_until_error, map_until_error
-from ..errors import ArgumentError, DataError, SourceError, with_call_site
+from ..errors import ArgumentError, DataError, SourceError
 from ..formats.text import (
     REPAIR,
     Chunk,
@@ -82,10 +82,8 @@ class Lines(TextFormat):
         check_encoding(self.encoding)
         if "\n".encode(self.encoding) != b"\n":
             raise ArgumentError(
-                with_call_site(
-                    f"`encoding` must be one in which a newline is the byte 0x0A, such as 'utf-8' or 'latin-1', "
-                    f"but got: {self.encoding!r}"
-                )
+                f"`encoding` must be one in which a newline is the byte 0x0A, such as 'utf-8' or 'latin-1', "
+                f"but got: {self.encoding!r}"
             )
 
     def identity(self) -> dict[str, Json]:

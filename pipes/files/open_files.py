@@ -18,7 +18,7 @@ from ..core.graph import walk
 from ..core.operator import Columns, CursorOfInput, Operator, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices
 from ..engine.ahead import ITEMS_AHEAD
-from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError
 from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
 from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
 from ..storage.file_cache import FileCache, check_file_cache
@@ -139,7 +139,7 @@ class OpenFiles(CursorOfInput):
 
 
 def _refused(error: Exception, stage: StageView) -> Exception:
-    return ArgumentTypeError(with_call_site(str(error), stage.call_site))
+    return ArgumentTypeError(str(error), at=stage.call_site)
 
 
 # How operators open and read files, and check them.
@@ -323,17 +323,15 @@ def check_fixed_order(pipe: Pipe[File], parser: str) -> None:
     """Raise an `ArgumentError` if the files have no fixed order, so that their rows have no positions."""
     if not has_fixed_order(pipe):
         raise ArgumentError(
-            with_call_site(
-                "`indexed` must be left out here: rows have positions only if files come in a fixed order; "
-                f"put the `shuffle` after `{parser}` instead"
-            )
+            "`indexed` must be left out here: rows have positions only if files come in a fixed order; "
+            f"put the `shuffle` after `{parser}` instead"
         )
 
 
 def check_path_column(value: object) -> None:
     """Check the argument of a parser whose rows are dicts."""
     if value is not None and not isinstance(value, str):
-        raise ArgumentTypeError(with_call_site(f"`path_column` must be the name of a key but got: {value!r}"))
+        raise ArgumentTypeError(f"`path_column` must be the name of a key but got: {value!r}")
 
 
 def check_file(stage: StageView, kind: str, value: object) -> File:
@@ -341,7 +339,7 @@ def check_file(stage: StageView, kind: str, value: object) -> File:
     if isinstance(value, File):
         return value
     message = f"`{kind}` reads files but got: {value!r}; put `.open_files()` before it"
-    raise ArgumentTypeError(with_call_site(message, stage.call_site))
+    raise ArgumentTypeError(message, at=stage.call_site)
 
 
 def at_call_site(error: FeedpipeError, stage: StageView) -> FeedpipeError:
@@ -349,4 +347,4 @@ def at_call_site(error: FeedpipeError, stage: StageView) -> FeedpipeError:
 
     Raise it from the cause of `error`, not from `error`: its message and its traceback would be printed twice.
     """
-    return type(error)(with_call_site(str(error), stage.call_site))
+    return type(error)(str(error), at=stage.call_site)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..core.arrow import arrow_array, arrow_scalar
 from ..core.cursor import Json
-from ..errors import ArgumentTypeError, DataError, FeedpipeError, with_call_site
+from ..errors import ArgumentTypeError, DataError, FeedpipeError
 from ..formats.columns import arrow_errors, check_encoding_of_names, format_names, read_error
 from ..formats.expressions import check_expression, expression_identity, filter_problem, used_columns
 from ..formats.streams import read_tail, seal_of
@@ -399,10 +399,8 @@ def check_filter(value: object) -> None:
 
     if not isinstance(value, pc.Expression):
         raise ArgumentTypeError(
-            with_call_site(
-                "`filter` must be an expression of `pyarrow.compute`, such as `pc.field('x') > 3`, but got: "
-                f"{value!r}; a function of rows is for `.filter`"
-            )
+            "`filter` must be an expression of `pyarrow.compute`, such as `pc.field('x') > 3`, but got: "
+            f"{value!r}; a function of rows is for `.filter`"
         )
     check_expression("filter", value)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, cast
 from ..core.block import BlockSize
 from ..core.context import Context
 from ..core.skips import OnError
-from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, redacted, with_call_site
+from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, redacted
 from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
 from ..formats.text import shorten
 from ..storage.file import WHOLE, File, Stream
@@ -101,7 +101,7 @@ class Tar(Format):
     def __post_init__(self) -> None:
         check_path_column(self.path_column)
         if self.path_column == KEY:
-            raise ArgumentError(with_call_site(f"`path_column` must be another key than {KEY!r}, which every row has"))
+            raise ArgumentError(f"`path_column` must be another key than {KEY!r}, which every row has")
 
     def fraction_before(self, unit: File, place: Place) -> float:
         offset: int = place[0]

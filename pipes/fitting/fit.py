@@ -24,7 +24,7 @@ from ..errors import (
     RowError,
     StateError,
     UnfitError,
-    with_call_site,
+    call_site,
 )
 from ..loader import Loader, PassLoader
 from ..loading.ranks import RankSource
@@ -137,10 +137,8 @@ def check_ends(root: Node, function: str) -> None:
     repeat = _endless(root)
     if repeat is not None:
         raise PlanError(
-            with_call_site(
-                f"`{function}` must come to the end of the pipe, and `{node_code(repeat)}` has none; put it after "
-                f"`{function}`, or `.take(n)` between them"
-            )
+            f"`{function}` must come to the end of the pipe, and `{node_code(repeat)}` has none; put it after "
+            f"`{function}`, or `.take(n)` between them"
         )
 
 
@@ -161,10 +159,8 @@ def _check_statistics(statistics: object) -> None:
     wrong = [value for name, value in entries.items() if not (isinstance(name, str) and isinstance(value, Statistic))]
     if not entries or wrong:
         raise ArgumentTypeError(
-            with_call_site(
-                '`statistics` must map names of columns to statistics, such as {"x": fp.stats.mean_std()}, but got: '
-                f"{(wrong or [statistics])[0]!r:.200}"
-            )
+            '`statistics` must map names of columns to statistics, such as {"x": fp.stats.mean_std()}, but got: '
+            f"{(wrong or [statistics])[0]!r:.200}"
         )
 
 
@@ -176,7 +172,7 @@ def _chain(pipe: Pipe[Any], statistics: Mapping[str, Statistic[Any]]) -> Pipe[An
         try:
             existing_columns(statistics, schema.names)
         except UnfitError as error:
-            raise PlanError(with_call_site(f"`fit`: {error}")) from None
+            raise PlanError(f"`fit`: {error}") from None
         pipe = pipe.select(*statistics)
         width = row_width(pipe.schema)
         rows = CHUNK_ROWS_OF_TEXT if width is None else max(1, min(MAX_CHUNK_ROWS, CHUNK_BYTES // max(width, 1)))
@@ -189,10 +185,10 @@ def _signature(statistics: Mapping[str, Statistic[Any]]) -> str:
 
 def _path_of_rank(resume: object, rank: int, world_size: int) -> Path:
     if not isinstance(resume, (str, os.PathLike)):
-        raise ArgumentTypeError(with_call_site(f"`resume` must be a path but got: {resume!r}"))
+        raise ArgumentTypeError(f"`resume` must be a path but got: {resume!r}")
     path = Path(resume)
     if path.is_dir():
-        raise ArgumentError(with_call_site(f"`resume` must be the path of a file, and {path} is a folder"))
+        raise ArgumentError(f"`resume` must be the path of a file, and {path} is a folder")
     return path if world_size == 1 else path.with_name(f"{path.name}.{rank}-of-{world_size}")
 
 
@@ -227,7 +223,7 @@ def _next(parts: Iterator[tuple[int, Any]], save: Callable[[], None]) -> tuple[i
     except RowError as error:
         if isinstance(error.__cause__, UnfitError):
             origin = f"\n  in the rows from {error.origin} on" if error.origin else ""
-            raise DataError(with_call_site(f"`fit`: {error.__cause__}{origin}")) from error.__cause__
+            raise DataError(f"`fit`: {error.__cause__}{origin}", at=call_site()) from error.__cause__
         save()
         raise
     except Exception:
@@ -256,12 +252,12 @@ def _restore(loader: Loader[Any], summaries: ColumnSummaries, path: Path, signat
         version, saved = values.get("version"), values["feedpipe_fit"]
         state, rows = values["state"], values["summaries"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StateError(with_call_site(f"{path} is no file that `fit` wrote; remove it to start again")) from error
+        raise StateError(f"{path} is no file that `fit` wrote; remove it to start again", at=call_site()) from error
     if version != VERSION:
-        raise StateError(with_call_site(f"{path} was written by another version of feedpipe; remove it to start again"))
+        raise StateError(f"{path} was written by another version of feedpipe; remove it to start again", at=call_site())
     if saved != signature:
         raise StateError(
-            with_call_site(f"{path} is of other statistics, {saved}; fit the same ones, or remove the file")
+            f"{path} is of other statistics, {saved}; fit the same ones, or remove the file", at=call_site()
         )
     loader.load_state_dict(state)
     summaries.add_json(rows)
@@ -326,11 +322,11 @@ class ColumnSummaries:
         results: dict[str, Any] = {}
         for name, statistic in self._statistics.items():
             if not self._parts[name]:
-                raise DataError(with_call_site("`fit`: the pipe has no rows, so its columns have no statistics"))
+                raise DataError("`fit`: the pipe has no rows, so its columns have no statistics", at=call_site())
             try:
                 results[name] = statistic.result(self._merge(name))
             except UnfitError as error:
-                raise DataError(with_call_site(f"`fit`: column {name!r} {error}")) from error
+                raise DataError(f"`fit`: column {name!r} {error}", at=call_site()) from error
         return results
 
     def to_json(self) -> dict[str, object]:
@@ -352,14 +348,13 @@ class ColumnSummaries:
         try:
             merged: Summary = summary_type.merged(self._parts[name])
         except UnfitError as error:
-            raise DataError(with_call_site(f"`fit`: column {name!r} {error}")) from error
+            raise DataError(f"`fit`: column {name!r} {error}", at=call_site()) from error
         if merged.nbytes > MAX_BYTES:
             raise LimitError(
-                with_call_site(
-                    f"`fit`: the distinct values of column {name!r} take more than {MAX_BYTES >> 20} MiB after "
-                    f"{self.rows} rows; a column that identifies rows has no vocabulary, and `.with_columns` can make "
-                    "fewer values of it, such as prefixes"
-                )
+                f"`fit`: the distinct values of column {name!r} take more than {MAX_BYTES >> 20} MiB after "
+                f"{self.rows} rows; a column that identifies rows has no vocabulary, and `.with_columns` can make "
+                "fewer values of it, such as prefixes",
+                at=call_site(),
             )
         self._parts[name] = [merged]
         return merged

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.checks import check_bool, check_int
 from ..core.progress_bar import ProgressBar
 from ..core.rows import Rows
-from ..errors import DataError, RowError, UnfitError, with_call_site
+from ..errors import DataError, RowError, UnfitError, call_site
 from ..loader import Loader
 from ..ops._shared import as_rows
 from ..pipe import Pipe, check_pipe
@@ -98,7 +98,7 @@ def _outlines(pipe: Pipe[Any], *, progress: bool) -> Iterator[tuple[int, dict[st
                 yield part
         except RowError as error:
             if isinstance(error.__cause__, UnfitError):
-                raise DataError(with_call_site(f"`profile`: {error.__cause__}")) from error.__cause__
+                raise DataError(f"`profile`: {error.__cause__}", at=call_site()) from error.__cause__
             raise
 
 

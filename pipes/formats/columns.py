@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
 
 from ..core.arrow import number_dtype, numpy_array
 from ..core.rows import Column, Rows
-from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError
 from .text import MAX_RECORD_BYTES
 
 if TYPE_CHECKING:
@@ -179,9 +179,7 @@ def check_schema(value: object, argument: str = "schema") -> dict[str, pa.DataTy
     if isinstance(value, pa.Schema):
         return dict(zip(value.names, value.types, strict=True))
     if not isinstance(value, Mapping):
-        raise ArgumentTypeError(
-            with_call_site(f"`{argument}` must map names to types, or be a pyarrow schema, but got: {value!r}")
-        )
+        raise ArgumentTypeError(f"`{argument}` must map names to types, or be a pyarrow schema, but got: {value!r}")
     return {name: _check_type(argument, name, kind) for name, kind in value.items()}
 
 
@@ -190,12 +188,12 @@ def check_names(argument: str, value: object) -> list[str] | None:
     if value is None:
         return None
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(name, str) for name in value):
-        raise ArgumentTypeError(with_call_site(f"`{argument}` must be a list of names but got: {value!r}"))
+        raise ArgumentTypeError(f"`{argument}` must be a list of names but got: {value!r}")
     names = list[str](value)
     if not names:
-        raise ArgumentError(with_call_site(f"`{argument}` must name at least one column but got: []"))
+        raise ArgumentError(f"`{argument}` must name at least one column but got: []")
     if name := first_duplicate(names):
-        raise ArgumentError(with_call_site(f"`{argument}` must name each column once but got {name!r} twice"))
+        raise ArgumentError(f"`{argument}` must name each column once but got {name!r} twice")
     return names
 
 
@@ -302,7 +300,7 @@ def _check_type(argument: str, name: object, kind: Any) -> pa.DataType:
     import pyarrow as pa
 
     if not isinstance(name, str):
-        raise ArgumentTypeError(with_call_site(f"`{argument}` must map names to types but got the name: {name!r}"))
+        raise ArgumentTypeError(f"`{argument}` must map names to types but got the name: {name!r}")
     if isinstance(kind, pa.DataType):
         return kind
     try:
@@ -311,9 +309,7 @@ def _check_type(argument: str, name: object, kind: Any) -> pa.DataType:
         there = f"there are {format_names(_FREQUENT_TYPES)}"
         hint = suggest_name(kind, _FREQUENT_TYPES) if isinstance(kind, str) else there
         raise ArgumentError(
-            with_call_site(
-                f"`{argument}` must give column {name!r} a type of Arrow, or its name, but got: {kind!r}; {hint}"
-            )
+            f"`{argument}` must give column {name!r} a type of Arrow, or its name, but got: {kind!r}; {hint}"
         ) from None
 
 

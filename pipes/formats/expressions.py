@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..core.arrow import arrow_scalar, numpy_array
 from ..core.cursor import Json
-from ..errors import ArgumentError, with_call_site
+from ..errors import ArgumentError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,9 +31,7 @@ def check_expression(argument: str, expression: Any) -> None:
     """Check that an expression names its columns."""
     if "FieldPath(" in str(expression):
         raise ArgumentError(
-            with_call_site(
-                f"`{argument}` must name its columns but got an expression with a column by number: {expression}"
-            )
+            f"`{argument}` must name its columns but got an expression with a column by number: {expression}"
         )
 
 

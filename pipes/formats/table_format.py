@@ -17,7 +17,7 @@ from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.cursor import Json
 from ..core.rows import Column, Rows, column_names
-from ..errors import ArgumentError, ArgumentTypeError, DataError, redacted, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, redacted
 from .columns import (
     FlatHead,
     Schema,
@@ -553,11 +553,9 @@ class Lineage(NamedTuple):
         """Check the user's arguments."""
         for argument, name in self._asdict().items():
             if name is not None and not isinstance(name, str):
-                raise ArgumentTypeError(with_call_site(f"`{argument}` must be the name of a column but got: {name!r}"))
+                raise ArgumentTypeError(f"`{argument}` must be the name of a column but got: {name!r}")
         if self.path_column is not None and self.path_column == self.row_column:
-            raise ArgumentError(
-                with_call_site(f"`path_column` and `row_column` must differ but got: {self.path_column!r} for both")
-            )
+            raise ArgumentError(f"`path_column` and `row_column` must differ but got: {self.path_column!r} for both")
 
     def check_free(self, names: Container[str], source: str) -> None:
         """Raise a `DataError` if the rows of `source` already have a column with one of these names."""

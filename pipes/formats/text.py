@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import numpy as np
 
 from ..core.rows import BlockRows, part_of
-from ..errors import ArgumentError, DataError, FeedpipeError, Origin, shown_path, with_call_site
+from ..errors import ArgumentError, DataError, FeedpipeError, Origin, shown_path
 from .streams import ChunkSize, StreamWindow, stream_error
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def check_encoding(encoding: str) -> None:
         "\n".encode(encoding)
         codecs.getincrementaldecoder(encoding)
     except (LookupError, TypeError, ValueError):
-        raise ArgumentError(with_call_site(f"`encoding` must be a text encoding but got: {encoding!r}")) from None
+        raise ArgumentError(f"`encoding` must be a text encoding but got: {encoding!r}") from None
 
 
 def is_utf8(encoding: str) -> bool:

@@ -33,7 +33,6 @@ from ..errors import (
     StateError,
     raise_interrupt,
     shown_traceback,
-    with_call_site,
 )
 from ..plan.plan import Plan, Position
 from ..services.base import Session, ShardEnd, Step
@@ -627,10 +626,8 @@ def check_kept(step: int, kept: range) -> None:
     if step not in kept:
         steps = f"from {kept[0]} to {kept[-1]}" if len(kept) > 1 else f"{kept[0]}"
         raise ArgumentError(
-            with_call_site(
-                f"`step` must be {steps} but got: {step}; a loader keeps the last {KEPT_STEPS} steps that it has given "
-                "in an epoch"
-            )
+            f"`step` must be {steps} but got: {step}; a loader keeps the last {KEPT_STEPS} steps that it has given "
+            "in an epoch"
         )
 
 

@@ -18,7 +18,7 @@ from ..core.process import available_cpus, element_memory
 from ..core.times import CONSUMER, LoaderTimes, StepTimes, Table, joined, worker_name
 from ..engine.skips import LostLog, code_without_policy
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, LoaderError, PlanError, with_call_site
+from ..errors import ArgumentError, LoaderError, PlanError
 from ..plan.findings import read_again
 from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
@@ -105,7 +105,7 @@ class Epochs:
                     f"`{node_code(node)}` cannot run with `{service}`, because threads share the global generators; "
                     "give `rng=True`, for a generator of its own in each call, or use `MultiProcess`"
                 )
-                raise PlanError(with_call_site(message, node.call_site))
+                raise PlanError(message, at=node.call_site)
 
     def check_ranks(self) -> None:
         """Checks the ranks early, without reading anything if they can run the pipe.
@@ -389,11 +389,9 @@ def _reads_in_plan(op: Operator) -> bool:
 
 def _one_view_error(node: Node, reason: str) -> PlanError:
     return PlanError(
-        with_call_site(
-            f"all ranks must run what the first of them finds for `{node_code(node)}`, {reason}; initialise a process "
-            f"group with the same pipe on all ranks, or {_one_view_repair(node.op)}",
-            node.call_site,
-        )
+        f"all ranks must run what the first of them finds for `{node_code(node)}`, {reason}; initialise a process "
+        f"group with the same pipe on all ranks, or {_one_view_repair(node.op)}",
+        at=node.call_site,
     )
 
 

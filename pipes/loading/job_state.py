@@ -17,7 +17,7 @@ from ..core.cursor import Json
 from ..engine.run import check_cursor
 from ..engine.skips import share_of_lost
 from ..engine.stage import Stage
-from ..errors import ArgumentError, FeedpipeError, LoaderError, StateError, with_call_site
+from ..errors import ArgumentError, FeedpipeError, LoaderError, StateError
 from ..plan.divide import OpenRun, Redivision, runs_ended, runs_left
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.redividing import redivide
@@ -75,9 +75,7 @@ def gather(state: State, ranks: RankSource, group: Group | None, receiver: int |
     """
     rank = ranks.ask()
     if receiver is not None and receiver >= rank.world_size:
-        raise ArgumentError(
-            with_call_site(f"`rank` must be below the world size of {rank.world_size} but got: {receiver}")
-        )
+        raise ArgumentError(f"`rank` must be below the world size of {rank.world_size} but got: {receiver}")
     if rank.world_size == 1:
         return state
     side = group_of_job(ranks, group, "gather_state", "give `load_state_dict` the states of all ranks as a list")

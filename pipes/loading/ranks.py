@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from ..core.checks import check_int
 from ..core.process import differences_in_words, ranks_in_words
-from ..errors import ArgumentError, FeedpipeError, PlanError, PlanWarning, RankError, text_of, warn, with_call_site
+from ..errors import ArgumentError, FeedpipeError, PlanError, PlanWarning, RankError, text_of, warn
 from ..plan.fingerprint import differences
 
 if TYPE_CHECKING:
@@ -54,14 +54,10 @@ class RankSource:
 
     def __init__(self, rank: int | None, world_size: int | None, group: Group | None) -> None:
         if (rank is None) != (world_size is None):
-            raise ArgumentError(
-                with_call_site(f"`rank` and `world_size` must be given together but got: {rank!r} and {world_size!r}")
-            )
+            raise ArgumentError(f"`rank` and `world_size` must be given together but got: {rank!r} and {world_size!r}")
         if rank is not None and group is not None:
             raise ArgumentError(
-                with_call_site(
-                    "`group` and `rank` must not be given together, because `group` has a rank; leave out one of them"
-                )
+                "`group` and `rank` must not be given together, because `group` has a rank; leave out one of them"
             )
         self._arguments: Rank | None = None
         if rank is not None and world_size is not None:
@@ -127,7 +123,7 @@ class RankSource:
 
 def _checked(number: int, world_size: int) -> Rank:
     if number >= world_size:
-        raise ArgumentError(with_call_site(f"`rank` must be below the world size of {world_size} but got: {number}"))
+        raise ArgumentError(f"`rank` must be below the world size of {world_size} but got: {number}")
     return Rank(number, world_size)
 
 
@@ -152,10 +148,8 @@ def _from_environment() -> Rank:
         return Rank(0, 1)
     if not (rank and world_size and rank.isdecimal() and world_size.isdecimal()):
         raise ArgumentError(
-            with_call_site(
-                f"`RANK` and `WORLD_SIZE` must both be whole numbers but are: {rank!r} and {world_size!r}; set "
-                "both, or give `rank=` and `world_size=`"
-            )
+            f"`RANK` and `WORLD_SIZE` must both be whole numbers but are: {rank!r} and {world_size!r}; set "
+            "both, or give `rank=` and `world_size=`"
         )
     return _checked(int(rank), int(world_size))
 

@@ -28,9 +28,9 @@ from ..errors import (
     RowError,
     StateError,
     StateWarning,
+    call_site,
     shown_traceback,
     warn,
-    with_call_site,
 )
 from ..plan.divide import Redivision
 from ..plan.fingerprint import Fingerprint
@@ -79,7 +79,7 @@ def replay(pipe: Pipe[T], /, cursor: Mapping[str, object]) -> T:
         feedpipe.errors.RowError: `.map(<lambda>)` failed with ZeroDivisionError: division by zero...
     """
     if not isinstance(cursor, Mapping):
-        raise ArgumentTypeError(with_call_site(f"`cursor` must be an `info.cursor` but got: {cursor!r:.80}"))
+        raise ArgumentTypeError(f"`cursor` must be an `info.cursor` but got: {cursor!r:.80}")
     values = cast("ElementCursor", cursor)
     try:
         plan = _plan_of(pipe, values)
@@ -89,7 +89,7 @@ def replay(pipe: Pipe[T], /, cursor: Mapping[str, object]) -> T:
     except FeedpipeError:
         raise
     except Exception as error:
-        raise StateError(with_call_site(f"`cursor` does not fit this pipe: {error!r}")) from error
+        raise StateError(f"`cursor` does not fit this pipe: {error!r}", at=call_site()) from error
     return cast("T", present(next(iter(block.rows))))
 
 
@@ -108,7 +108,7 @@ def _plan_of(pipe: Pipe[object], cursor: ElementCursor) -> Plan:
         shards=shards or None,
     )
     if plan.indexed != ("element" in cursor):
-        raise StateError(with_call_site("`cursor` is of another pipe: only one of both is indexed"))
+        raise StateError("`cursor` is of another pipe: only one of both is indexed", at=call_site())
     if cursor["pipe"] != _digest(Fingerprint(plan.root).pipe):
         warn("`cursor` is of another pipe, or of this one before a change; it may give another element", StateWarning)
     return plan
@@ -123,7 +123,7 @@ def _block_at(plan: Plan, cursor: ElementCursor, *, origins: bool) -> Block:
     with closing(context):
         block = next(blocks, None)
     if block is None:
-        raise StateError(with_call_site("`cursor` does not fit this pipe, which has no element there"))
+        raise StateError("`cursor` does not fit this pipe, which has no element there", at=call_site())
     return block
 
 
@@ -158,7 +158,7 @@ def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Curso
     ended = {int(s): ShardState(None, True, leftover) for s, leftover in leftovers.items()}
     tail = plan.tail(Position(0, ended, redivision=redivision))
     if tail is None:
-        raise StateError(with_call_site("`cursor` does not fit this pipe, which leaves no rows over"))
+        raise StateError("`cursor` does not fit this pipe, which leaves no rows over", at=call_site())
     return tail.stage, at
 
 

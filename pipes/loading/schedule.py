@@ -15,7 +15,7 @@ from ..core.process import raised_by_signal_handler, ranks_in_words
 from ..core.skips import Skipped
 from ..engine.run import position_count, unknown_length_reason, unknown_length_stage
 from ..engine.stage import Stage
-from ..errors import LoaderError, PlanError, PlanWarning, warn, with_call_site
+from ..errors import LoaderError, PlanError, PlanWarning, warn
 from ..plan.divide import Redivision
 from ..plan.plan import Plan
 from ..services.base import ShardEnd, Step
@@ -277,7 +277,7 @@ def unknown_length_error(stage: Stage, ranks: int) -> PlanError:
         "be made even without a process group; call `init_process_group` before the first element, or "
         "give `steps=`, or `even=None` if your training loop accepts ranks of different length"
     )
-    return PlanError(message if unknown is None else with_call_site(message, unknown.call_site))
+    return PlanError(message, at=None if unknown is None else unknown.call_site)
 
 
 # The agreement of ranks on the end of an epoch of unknown length

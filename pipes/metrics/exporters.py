@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core.checks import Package
-from ..errors import ArgumentTypeError, with_call_site
+from ..errors import ArgumentTypeError
 from ..loader import Loader
 
 if TYPE_CHECKING:
@@ -149,4 +149,4 @@ def _metrics_of_prometheus(report: Report) -> Iterator[Metric]:
 
 def _check(loader: object) -> None:
     if not isinstance(loader, Loader):
-        raise ArgumentTypeError(with_call_site(f"`loader` must be a Loader but got: {loader!r:.200}"))
+        raise ArgumentTypeError(f"`loader` must be a Loader but got: {loader!r:.200}")

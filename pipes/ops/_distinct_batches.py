@@ -19,7 +19,7 @@ from ..core.findings import Finding
 from ..core.operator import Grouping, Input, Operator, StageView
 from ..core.rows import BlockRows, Indices, concat
 from ..engine.calls import map_until_error
-from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, Origin
 from ._keys import check_hashable, check_key, check_named_key, keys_of
 from ._shared import data_error
 
@@ -47,18 +47,14 @@ class DistinctBatch(Grouping):
         check_bool("drop_last", self.drop_last)
         checked = check_key("distinct", self.distinct)
         if not checked:
-            raise ArgumentTypeError(
-                with_call_site(f"`distinct` must be a column, columns or a function but got: {self.distinct!r}")
-            )
+            raise ArgumentTypeError(f"`distinct` must be a column, columns or a function but got: {self.distinct!r}")
         object.__setattr__(self, "distinct", self.distinct if isinstance(self.distinct, str) else checked)
         if self.window is not None:
             object.__setattr__(self, "window", check_int("window", self.window, least=1))
             if self.reach < self.size:
                 raise ArgumentError(
-                    with_call_site(
-                        f"`window` must be >= `size`, because a batch is made of its rows, but got: {self.window} and "
-                        f"{self.size}"
-                    )
+                    f"`window` must be >= `size`, because a batch is made of its rows, but got: {self.window} and "
+                    f"{self.size}"
                 )
 
     @property

@@ -25,7 +25,7 @@ from ..core.cursor import START
 from ..core.operator import Input, Operator, StageView
 from ..core.rows import BlockRows, Column, Rows, column_names, scalars, select_columns, take
 from ..engine.calls import map_until_error
-from ..errors import ArgumentTypeError, UnfitError, with_call_site
+from ..errors import ArgumentTypeError, UnfitError
 from ..formats.columns import check_names
 from ._shared import as_mapping, convert_until_error, data_error, existing_columns, plan_error
 
@@ -39,9 +39,7 @@ def check_key(argument: str, key: object) -> tuple[str, ...] | Callable[[Any], H
         return cast("Callable[[Any], Hashable] | None", key)
     if not isinstance(key, (str, Sequence)):
         raise ArgumentTypeError(
-            with_call_site(
-                f"`{argument}` must be the name of a column, names, or a function of the row but got: {key!r}"
-            )
+            f"`{argument}` must be the name of a column, names, or a function of the row but got: {key!r}"
         )
     return tuple(check_names(argument, [key] if isinstance(key, str) else key) or ())
 

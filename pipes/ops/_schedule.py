@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..core.checks import check_int
 from ..core.rows import Indices, index_array
-from ..errors import ArgumentError, with_call_site
+from ..errors import ArgumentError
 from ._turns import MAX_TOTAL, Ints, check_weights, whole_weights
 
 MAX_STAGES = 2**16
@@ -26,10 +26,8 @@ def check_schedule(weights: Mapping[Any, Sequence[float]], count: int) -> dict[i
     """Check the weights of `count` pipes by the row from which on they hold; return them in the order of the rows."""
     if len(weights) > MAX_STAGES:
         raise ArgumentError(
-            with_call_site(
-                f"`weights` must have at most {MAX_STAGES:,} stages but has {len(weights):,}; a ramp may change them "
-                "every few rows"
-            )
+            f"`weights` must have at most {MAX_STAGES:,} stages but has {len(weights):,}; a ramp may change them "
+            "every few rows"
         )
     stages = {
         check_int("weights.keys()", row, least=0): check_weights(values, count, f"weights[{row}]")
@@ -37,10 +35,8 @@ def check_schedule(weights: Mapping[Any, Sequence[float]], count: int) -> dict[i
     }
     if 0 not in stages:
         raise ArgumentError(
-            with_call_site(
-                "`weights` must have the key 0, because its keys are the rows from which on weights hold, but has "
-                f"{_listed(sorted(stages))}"
-            )
+            "`weights` must have the key 0, because its keys are the rows from which on weights hold, but has "
+            f"{_listed(sorted(stages))}"
         )
     return {row: stages[row] for row in sorted(stages)}
 

@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import CursorOfInput, Input, Operator, StageView, Weights, each_row
 from ..core.rows import Array, BlockRows, Column, Indices, Rows, grid, index_array, infer_array, is_grid, read_only
-from ..errors import DataError, PlanError, RowError, UnfitError, with_call_site
+from ..errors import DataError, PlanError, RowError, UnfitError
 from ..formats.columns import suggest_name
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _error(convert: Callable[[Rows], object], rows: Rows) -> Exception | None:
 
 def plan_error(op: Operator, stage: StageView, error: UnfitError) -> PlanError:
     """Return the error of an operator that does not fit the columns of its input, which are known without a run."""
-    return PlanError(with_call_site(f"`{step_code(op, source=False)}`: {error}", stage.call_site))
+    return PlanError(f"`{step_code(op, source=False)}`: {error}", at=stage.call_site)
 
 
 def as_mapping(row: object) -> Mapping[str, object]:

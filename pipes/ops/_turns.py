@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..core.context import Generators, Key
 from ..core.rows import Indices, index_array, stable_order
-from ..errors import ArgumentError, ArgumentTypeError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError
 
 Ints = npt.NDArray[np.int64]
 
@@ -296,19 +296,15 @@ def check_weights(weights: object, count: int, name: str = "weights") -> tuple[f
         numbers = tuple(value if isinstance(value, int) else float(value) for value in values)
     except (TypeError, ValueError):
         raise ArgumentTypeError(
-            with_call_site(
-                f"`{name}` must be numbers, one for each pipe, but got: {weights!r:.80}; weights that change are a "
-                "dict by row, or a function of the epoch"
-            )
+            f"`{name}` must be numbers, one for each pipe, but got: {weights!r:.80}; weights that change are a "
+            "dict by row, or a function of the epoch"
         ) from None
     if len(numbers) != count:
         raise ArgumentError(
-            with_call_site(
-                f"`{name}` must have a number for each of the {count} pipes, this one first, but has {len(numbers)}"
-            )
+            f"`{name}` must have a number for each of the {count} pipes, this one first, but has {len(numbers)}"
         )
     if not all(math.isfinite(number) and number >= 0 for number in numbers) or not sum(numbers):
-        raise ArgumentError(with_call_site(f"`{name}` must be >= 0, and one of them > 0, but got: {list(numbers)}"))
+        raise ArgumentError(f"`{name}` must be >= 0, and one of them > 0, but got: {list(numbers)}")
     return numbers
 
 

@@ -15,7 +15,7 @@ from ..core.cursor import Cursor
 from ..core.operator import Amount, Grouping, Input, Order, StageView, TokenOfInput, amount_of_inputs
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.skips import Skipped, Skips
-from ..errors import ArgumentError, DataError, Origin, with_call_site
+from ..errors import ArgumentError, DataError, Origin
 from ._distinct_batches import DistinctBatch
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ def batch(
         return pipe.then(DistinctBatch(size, drop_last, distinct=distinct, window=window))
     if window is not None:
         raise ArgumentError(
-            with_call_site(
-                f"`window` needs `distinct`, whose rows it limits, but got: {window!r}; give both, or leave it out"
-            )
+            f"`window` needs `distinct`, whose rows it limits, but got: {window!r}; give both, or leave it out"
         )
     return pipe.then(Batch(size, drop_last))
 
@@ -192,11 +190,9 @@ def _shorter_batch(stage: StageView, rows: BlockRows) -> object:
     skips = _skips_of(parts.skipped.values())
     if not parts.places:
         raise DataError(
-            with_call_site(
-                f"all {parts.total} rows of a batch were skipped, the last one because of {skips[-1].error}; larger "
-                "batches hide fewer good rows, and if every row fails, the function is wrong",
-                stage.call_site,
-            )
+            f"all {parts.total} rows of a batch were skipped, the last one because of {skips[-1].error}; larger "
+            "batches hide fewer good rows, and if every row fails, the function is wrong",
+            at=stage.call_site,
         )
     return Skipped(skips, parts.values[:], is_row=False)
 

@@ -19,7 +19,7 @@ from ..core.cursor import Cursor, Json
 from ..core.operator import Grouping, Operator, StageView, TokenOfInput
 from ..core.rows import BlockRows, Column, Rows, concat, take
 from ..engine.calls import map_until_error
-from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
 from ._shared import data_error
 from .group_by import Groups, grouped, segment_blocks, slice_apart
 
@@ -90,9 +90,7 @@ class BatchBySize(TokenOfInput, Grouping):
         check_measure("size_of", self.size_of)
         if self.drop_last and self.window is not None:
             raise ArgumentError(
-                with_call_site(
-                    "`drop_last` must be left out with a `window`, whose batches are all as full as they can be"
-                )
+                "`drop_last` must be left out with a `window`, whose batches are all as full as they can be"
             )
 
     def lookback(self) -> int:
@@ -240,9 +238,9 @@ def _rising(boundaries: Sequence[float] | None) -> tuple[float, ...] | None:
     except (TypeError, ValueError):
         values = np.zeros((0, 0))
     if values.ndim != 1:
-        raise ArgumentTypeError(with_call_site(f"`boundaries` must be a list of numbers but got: {boundaries!r:.80}"))
+        raise ArgumentTypeError(f"`boundaries` must be a list of numbers but got: {boundaries!r:.80}")
     if not (np.diff(values) > 0).all():
-        raise ArgumentError(with_call_site(f"`boundaries` must rise but got: {boundaries!r:.80}"))
+        raise ArgumentError(f"`boundaries` must rise but got: {boundaries!r:.80}")
     return tuple(boundaries)
 
 
@@ -255,9 +253,7 @@ Sizes: TypeAlias = "npt.NDArray[np.int64 | np.float64]"
 
 def check_measure(name: str, value: object) -> None:
     if not isinstance(value, str) and not isinstance(value, Callable):  # type: ignore[arg-type]
-        raise ArgumentTypeError(
-            with_call_site(f"`{name}` must be the name of a column or a function of a row but got: {value!r}")
-        )
+        raise ArgumentTypeError(f"`{name}` must be the name of a column or a function of a row but got: {value!r}")
 
 
 def sizes_of(

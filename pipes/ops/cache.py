@@ -20,7 +20,7 @@ from ..core.operator import Amount, Input, Operator, Order, StageView, Trait
 from ..core.process import PerProcess, bytes_text
 from ..core.rows import BlockRows, Indices
 from ..engine.stage import Stage
-from ..errors import ArgumentError, ArgumentTypeError, DataError, PlanError, SourceError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, PlanError, SourceError
 from ..files.open_files import at_call_site
 from ..files.units import ParseUnits
 from ..formats.row_buffers import StoredRows
@@ -95,29 +95,25 @@ def cache(
         ([0, 1, 4], [0, 1, 4])
     """
     if path is not None and not isinstance(path, (str, os.PathLike)):
-        raise ArgumentTypeError(with_call_site(f"`path` must be the path of a folder but got: {path!r}"))
+        raise ArgumentTypeError(f"`path` must be the path of a folder but got: {path!r}")
     folder = None if path is None else os.fspath(path)
     if folder is not None and (not folder or "://" in folder):
-        raise ArgumentError(with_call_site(f"`path` must be the path of a local folder but got: {folder!r}"))
+        raise ArgumentError(f"`path` must be the path of a local folder but got: {folder!r}")
     if not isinstance(version, str):
-        raise ArgumentTypeError(with_call_site(f"`version` must be a str but got: {version!r}"))
+        raise ArgumentTypeError(f"`version` must be a str but got: {version!r}")
     check_bytes("limit", limit)
     check_bool("freeze", freeze)
     if any(node.op.trait is Trait.SHARD for node in walk(pipe)):
         raise PlanError(
-            with_call_site(
-                "`cache()` must come before `shard_by_rank()`, because it keeps rows for all ranks and a shard has "
-                "only its part of them; swap the two"
-            )
+            "`cache()` must come before `shard_by_rank()`, because it keeps rows for all ranks and a shard has "
+            "only its part of them; swap the two"
         )
     draw = find_draw(pipe)
     if draw is not None and not freeze:
         raise PlanError(
-            with_call_site(
-                f"`cache()` must not follow `{node_code(draw).lstrip('.')}`, which draws at random, because "
-                "it would keep the rows of one seed and epoch; put it before, or give `freeze=True` to have the same "
-                "draws in all epochs"
-            )
+            f"`cache()` must not follow `{node_code(draw).lstrip('.')}`, which draws at random, because "
+            "it would keep the rows of one seed and epoch; put it before, or give `freeze=True` to have the same "
+            "draws in all epochs"
         )
     by_units = not pipe.indexed and draw is None and parses_files(pipe)
     return pipe.then(
@@ -167,11 +163,9 @@ class Cache(SameRows):
         if renumbering is not None:
             code = node_code(renumbering.node).lstrip(".")
             raise PlanError(
-                with_call_site(
-                    f"`cache` must come before `{code}`, because it keeps rows of a stream by their number, which "
-                    f"`{renumbering.op.kind}` changes if a row fails at one time and not at another; swap the two",
-                    stage.call_site,
-                )
+                f"`cache` must come before `{code}`, because it keeps rows of a stream by their number, which "
+                f"`{renumbering.op.kind}` changes if a row fails at one time and not at another; swap the two",
+                at=stage.call_site,
             )
         if self.folder is not None:
             return self

@@ -12,7 +12,7 @@ import numpy as np
 from ..core.arrow import arrow_array, numpy_array
 from ..core.operator import StageView
 from ..core.rows import Column, Rows, grid, is_grid, read_only, select_columns
-from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ..formats.columns import Schema, check_names, check_schema, first_duplicate, to_column
 from ._column_operator import ColumnOperator
 from ._shared import as_mapping, as_rows, existing_columns
@@ -52,7 +52,7 @@ def cast(pipe: Pipe[T], /, schema: Schema) -> Pipe[T]:
     """
     types = check_schema(schema)
     if not types:
-        raise ArgumentError(with_call_site("`schema` must name at least one column but names none"))
+        raise ArgumentError("`schema` must name at least one column but names none")
     return pipe.then(Cast(types))
 
 
@@ -156,7 +156,7 @@ def unnest(
         [(0, 'a', 1), (1, 'b', 2)]
     """
     if not isinstance(separator, str):
-        raise ArgumentTypeError(with_call_site(f"`separator` must be a string but got: {separator!r}"))
+        raise ArgumentTypeError(f"`separator` must be a string but got: {separator!r}")
     names = check_names("columns", columns)
     return pipe.then(Unnest(None if names is None else tuple(names), separator))
 

@@ -13,7 +13,7 @@ from ..core.arrow import arrow_array
 from ..core.checks import check_int
 from ..core.process import PerProcess
 from ..core.rows import Column, is_grid, read_only, to_arrow
-from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ..stats.statistics import Quantiles
 from ._column_operator import ColumnConversion, map_numbers, missing_mask, numbers_and_nulls, type_name
 
@@ -72,7 +72,7 @@ class IndexOf(ColumnConversion):
 def check_column_name(value: object) -> None:
     """Check the argument `column`: a name."""
     if not isinstance(value, str):
-        raise ArgumentTypeError(with_call_site(f"`column` must be the name of a column but got: {value!r}"))
+        raise ArgumentTypeError(f"`column` must be the name of a column but got: {value!r}")
 
 
 def one_hot(pipe: Pipe[T], /, column: str, *, values: Sequence[Hashable]) -> Pipe[T]:
@@ -173,15 +173,13 @@ def check_boundaries(value: object) -> tuple[float, ...]:
     if isinstance(value, Quantiles):
         value = sorted({*value.values.values()})  # of frequent values there are several
     if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, np.ndarray)):
-        raise ArgumentTypeError(with_call_site(f"`boundaries` must be a list of numbers but got: {value!r:.200}"))
+        raise ArgumentTypeError(f"`boundaries` must be a list of numbers but got: {value!r:.200}")
     try:
         numbers = np.array(value, np.float64)
     except (ValueError, TypeError):
-        raise ArgumentTypeError(
-            with_call_site(f"`boundaries` must be a list of numbers but got: {value!r:.200}")
-        ) from None
+        raise ArgumentTypeError(f"`boundaries` must be a list of numbers but got: {value!r:.200}") from None
     if numbers.ndim != 1 or not len(numbers) or not (numbers[1:] > numbers[:-1]).all() or np.isnan(numbers).any():
-        raise ArgumentError(with_call_site(f"`boundaries` must be numbers that rise but got: {value!r:.200}"))
+        raise ArgumentError(f"`boundaries` must be numbers that rise but got: {value!r:.200}")
     return tuple(numbers.tolist())
 
 
@@ -238,10 +236,10 @@ class ValueNumbers:
 def check_values(value: object) -> tuple[Hashable, ...]:
     """Check the argument `values`: at least one, all different and of one type."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
-        raise ArgumentTypeError(with_call_site(f"`values` must be a list of values but got: {value!r:.200}"))
+        raise ArgumentTypeError(f"`values` must be a list of values but got: {value!r:.200}")
     values: tuple[Any, ...] = tuple(item.item() if isinstance(item, np.generic) else item for item in value)
     if not values:
-        raise ArgumentError(with_call_site("`values` must have at least one value but got: []"))
+        raise ArgumentError("`values` must have at least one value but got: []")
     import pyarrow as pa
 
     try:
@@ -252,9 +250,9 @@ def check_values(value: object) -> tuple[Hashable, ...]:
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         is_mixed, repeated = True, None
     if is_mixed or None in values:
-        raise ArgumentTypeError(with_call_site(f"`values` must be of one type, without None, but got: {value!r:.200}"))
+        raise ArgumentTypeError(f"`values` must be of one type, without None, but got: {value!r:.200}")
     if repeated is not None:
-        raise ArgumentError(with_call_site(f"`values` must be different but has {repeated!r} twice"))
+        raise ArgumentError(f"`values` must be different but has {repeated!r} twice")
     return values
 
 

@@ -18,7 +18,7 @@ from ..core.code import value_code
 from ..core.operator import ElementForm
 from ..core.records import fields_of, record_of
 from ..core.rows import Array, Column, JaggedData, Rows, Stack, TensorData, concat, to_arrow
-from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ..formats.columns import suggest_name
 from ._collate_columns import (
     REPAIR,
@@ -204,17 +204,13 @@ class Collate(BatchMap, ElementForm):  # pyright: ignore[reportIncompatibleVaria
         if self.function is not None and self._changes:
             name, value = next(iter(self._changes.items()))
             raise ArgumentError(
-                with_call_site(
-                    f"`{name}` must be left out if `function` is given but got: {value!r}; "
-                    "`function` itself decides what becomes of a batch"
-                )
+                f"`{name}` must be left out if `function` is given but got: {value!r}; "
+                "`function` itself decides what becomes of a batch"
             )
         if self.format == "numpy" and self.rules_ragged:
             raise ArgumentError(
-                with_call_site(
-                    '`ragged="nested"` needs `format="torch"`, because NumPy has no nested arrays; `.pad_batch()` '
-                    "makes rows equally long"
-                )
+                '`ragged="nested"` needs `format="torch"`, because NumPy has no nested arrays; `.pad_batch()` '
+                "makes rows equally long"
             )
         if self.function is None and self.format == "torch":
             check_torch("`collate` makes tensors", ', and `format="numpy"` needs no torch')
@@ -225,7 +221,7 @@ class Collate(BatchMap, ElementForm):  # pyright: ignore[reportIncompatibleVaria
             return
         for name, value in self.ragged.items():
             if not isinstance(name, str):
-                raise ArgumentTypeError(with_call_site(f"`ragged` must have names of fields but has: {name!r}"))
+                raise ArgumentTypeError(f"`ragged` must have names of fields but has: {name!r}")
             check_choice(f"ragged[{name!r}]", value, ("error", "nested"))
 
     @property

@@ -16,7 +16,7 @@ from ..core.code import call_code, value_code
 from ..core.cursor import Json
 from ..core.operator import Operator
 from ..core.skips import OnError
-from ..errors import ArgumentError, ArgumentTypeError, text_of, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, text_of
 from ..files.tar import KEY
 from ..formats.npy import decode_npy
 from ..media.audio import PACKAGE as AUDIO
@@ -158,20 +158,16 @@ class Decoder:
         check_bool("fast", self.fast)
         if self.fast and self.resize is None:
             raise ArgumentError(
-                with_call_site(
-                    "`fast` needs `resize`, the size at which a JPEG is decoded; give both, or leave out `fast`"
-                )
+                "`fast` needs `resize`, the size at which a JPEG is decoded; give both, or leave out `fast`"
             )
         if self.decoders is not None and not isinstance(self.decoders, Mapping):
             raise ArgumentTypeError(
-                with_call_site(f'`decoders` must be a dict such as {{"tiff": function}} but got: {self.decoders!r}')
+                f'`decoders` must be a dict such as {{"tiff": function}} but got: {self.decoders!r}'
             )
         for extension, function in cast("Mapping[object, object]", self.decoders or {}).items():
             if not isinstance(extension, str) or extension != extension.lower().lstrip("."):
                 raise ArgumentTypeError(
-                    with_call_site(
-                        f'`decoders` must have extensions in lower case, such as "jpg", but got: {extension!r}'
-                    )
+                    f'`decoders` must have extensions in lower case, such as "jpg", but got: {extension!r}'
                 )
             check_callable(f"decoders[{extension!r}]", function)
 
@@ -239,9 +235,7 @@ def _check_size(value: object) -> int | tuple[int, int] | None:
     if value is None or isinstance(value, int):
         return value if value is None else check_int("resize", value, least=1)
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise ArgumentTypeError(
-            with_call_site(f"`resize` must be an int, or a pair of height and width, but got: {value!r}")
-        )
+        raise ArgumentTypeError(f"`resize` must be an int, or a pair of height and width, but got: {value!r}")
     height, width = (check_int(f"resize[{number}]", side, least=1) for number, side in enumerate(value))
     return height, width
 

@@ -17,7 +17,7 @@ from ..core.cursor import Cursor, Json, check_numbers
 from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..core.skips import Skipped, SkippedRow
-from ..errors import PlanError, with_call_site
+from ..errors import PlanError
 from ._keys import Ints, Key, check_hashable, check_key, check_named_key, keys_of, long_checksum, read_key_digests
 from ._row_set import RowSet
 from ._shared import Rearranged, SameRows, data_error
@@ -69,17 +69,13 @@ def distinct(pipe: Pipe[T], /, key: Key | None = None, *, last: int | None = Non
     place = place_before_shuffles(pipe, same_rows=True)
     if not place.source.indexed:
         raise PlanError(
-            with_call_site(
-                "`distinct` without `last` must follow an indexed pipe, because it compares all rows, and this pipe is "
-                "streamed; give `last=`, put `.load()` before it, or remove duplicates when you write the data"
-            )
+            "`distinct` without `last` must follow an indexed pipe, because it compares all rows, and this pipe is "
+            "streamed; give `last=`, put `.load()` before it, or remove duplicates when you write the data"
         )
     if (moving := moving_positions(place.source)) is not None:
         raise PlanError(
-            with_call_site(
-                f"`distinct` must come before `{moving}`, because the first row of a key changes there; swap the two, "
-                "or give `last=`"
-            )
+            f"`distinct` must come before `{moving}`, because the first row of a key changes there; swap the two, "
+            "or give `last=`"
         )
     return place.followed(cast("Pipe[T]", place.source).then(DistinctRows(key)))
 

@@ -19,7 +19,7 @@ from ..core.operator import StageView, Trait
 from ..core.skips import OnError, Retry, check_on_error, check_retry
 from ..engine.calls import extend_until_error, map_until_error, stop_iteration_error
 from ..engine.retrying import retrying
-from ..errors import ArgumentError, with_call_site
+from ..errors import ArgumentError
 from ..files.parquet import Parquet
 from ..files.units import Parse, Units
 from ..formats.expressions import is_expression
@@ -71,7 +71,7 @@ def filter(
     """
     if is_expression(predicate):
         if retry:
-            raise ArgumentError(with_call_site("`retry` needs a function, because an expression fails again each time"))
+            raise ArgumentError("`retry` needs a function, because an expression fails again each time")
         return with_later_filter(pipe, predicate).then(ExpressionFilter(predicate, on_error=on_error))
     return pipe.then(Filter(cast("Callable[[T], object]", predicate), on_error=on_error, retry=retry))
 

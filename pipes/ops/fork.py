@@ -23,7 +23,7 @@ from ..core.rows import BlockRows, Indices
 from ..core.times import Clock
 from ..engine.calls import map_until_error
 from ..engine.stage import Stage
-from ..errors import LimitError, UnfitError, with_call_site
+from ..errors import LimitError, UnfitError
 from ._filter_rows import FilterResult, FilterRows
 from ._shared import PassThrough, data_error
 from .map import Map
@@ -95,12 +95,10 @@ class ForkBranch(PassThrough):
         except LagError as error:
             branch, rows, size = error.lag
             raise LimitError(
-                with_call_site(
-                    f"`{call_code(self)}`: branch {branch} is {rows} rows behind branch {self.branch}, and these rows "
-                    f"take {bytes_text(size)}; read both at one pace, such as with `zip`, raise `limit=`, or let each "
-                    "read the input by itself, without `fork`",
-                    stage.call_site,
-                )
+                f"`{call_code(self)}`: branch {branch} is {rows} rows behind branch {self.branch}, and these rows "
+                f"take {bytes_text(size)}; read both at one pace, such as with `zip`, raise `limit=`, or let each "
+                "read the input by itself, without `fork`",
+                at=stage.call_site,
             ) from None
 
     def _runs(self, stage: StageView, context: Context) -> SharedRuns | None:

@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.graph import Node
 from ..core.operator import Columns, Input, Operator, Order, StageView
-from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, Origin
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -77,10 +77,8 @@ def operator(
     """
     if lookback is not None and segment is not None:
         raise ArgumentError(
-            with_call_site(
-                "`lookback` and `segment` must not be given together, because a segment begins without rows before it; "
-                "leave one out"
-            )
+            "`lookback` and `segment` must not be given together, because a segment begins without rows before it; "
+            "leave one out"
         )
     lookback = None if lookback is None else check_int("lookback", lookback, least=1)
     segment = None if segment is None else check_int("segment", segment, least=1)
@@ -94,7 +92,7 @@ def operator(
         @functools.wraps(function)
         def chained(pipe: Pipe[Any], /, *args: Any, **kwargs: Any) -> Pipe[Any]:
             if not isinstance(pipe, Node):
-                raise ArgumentTypeError(with_call_site(f"the first argument must be a pipe but got: {pipe!r:.80}"))
+                raise ArgumentTypeError(f"the first argument must be a pipe but got: {pipe!r:.80}")
             signature.bind(None, *args, **kwargs)  # a wrong argument is an error here, not in the run
             return pipe.then(kind(function, args, kwargs, window=lookback, segment=segment))
 

@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Grouping, StageView, TokenOfInput
 from ..core.rows import BlockRows, take
-from ..errors import ArgumentError, ArgumentTypeError, Origin, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, Origin
 from ._keys import check_key, check_named_key, key_numbers
 from ._shared import data_error
 
@@ -63,7 +63,7 @@ def group_by(
     """
     checked = check_key("key", key)
     if not checked:
-        raise ArgumentTypeError(with_call_site(f"`key` must be a column, columns or a function but got: {key!r}"))
+        raise ArgumentTypeError(f"`key` must be a column, columns or a function but got: {key!r}")
     return pipe.then(GroupBy(key if isinstance(key, str) else checked, size, window, drop_last))
 
 
@@ -82,7 +82,7 @@ class GroupBy(TokenOfInput, Grouping):
             object.__setattr__(self, "size", check_int("size", self.size, least=1))
         object.__setattr__(self, "window", check_int("window", self.window, least=1))
         if self.drop_last and self.size is None:
-            raise ArgumentError(with_call_site("`drop_last` needs a `size`, which says when a group is incomplete"))
+            raise ArgumentError("`drop_last` needs a `size`, which says when a group is incomplete")
 
     @property
     def _key(self) -> tuple[str, ...] | Callable[..., Hashable]:

@@ -23,7 +23,7 @@ from ..core.rows import BlockRows, Column, Indices, Rows, column_names, concat, 
 from ..core.shared_rows import SharedRows
 from ..engine.calls import map_until_error
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, ArgumentTypeError, DataError, LimitError, PlanError, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, LimitError, PlanError, UnfitError
 from ..formats.columns import check_names, to_column, to_rows
 from ._keys import keys_of
 from ._shared import as_mapping, data_error, existing_columns, plan_error
@@ -98,26 +98,22 @@ def join(
     check_choice("how", how, ("inner", "left", "error"))
     check_choice("multiple", multiple, ("error", "first", "all"))
     if not isinstance(suffix, str):
-        raise ArgumentTypeError(with_call_site(f"`suffix` must be a string but got: {suffix!r}"))
+        raise ArgumentTypeError(f"`suffix` must be a string but got: {suffix!r}")
     own = check_names("on", [on] if isinstance(on, str) else on) or []
     others = own if other_on is None else check_names("other_on", [other_on] if isinstance(other_on, str) else other_on)
     if not own or len(own) != len(others or ()):
-        raise ArgumentError(
-            with_call_site(f"`on` and `other_on` must name as many columns but got: {on!r}, {other_on!r}")
-        )
+        raise ArgumentError(f"`on` and `other_on` must name as many columns but got: {on!r}, {other_on!r}")
     if isinstance(other, Node) and find_remote(other) is not None:
         raise PlanError(
-            with_call_site(
-                "`remote()` must not be in the other side of `join()`, because each process that runs `join()` "
-                "reads that side by itself; leave it out"
-            )
+            "`remote()` must not be in the other side of `join()`, because each process that runs `join()` "
+            "reads that side by itself; leave it out"
         )
     if callable(other) and not isinstance(other, type) and not hasattr(other, "__arrow_c_stream__"):
         source = JoinSource(None, tuple(others or ()))
         return pipe.then(Join(source, on=tuple(own), how=how, multiple=multiple, suffix=suffix, function=other))
     is_dict = isinstance(other, Mapping)
     if is_dict and other_on is not None:
-        raise ArgumentError(with_call_site("`other_on` names columns of a table, and the keys of a dict have no name"))
+        raise ArgumentError("`other_on` names columns of a table, and the keys of a dict have no name")
     source = _join_source(other, () if is_dict else tuple(others or ()))
     return pipe.then(Join(source, on=tuple(own), how=how, multiple=multiple, suffix=suffix))
 
@@ -256,11 +252,9 @@ class Join(TokenOfInput):
 
     def _other_columns(self, stage: StageView, epoch: int, before: object, now: object) -> DataError:
         return DataError(
-            with_call_site(
-                f"the other side of `{self.kind}`: in epoch {epoch} its columns are {now}, and were {before} before; "
-                "return the same columns, of the same types, in each epoch",
-                stage.call_site,
-            )
+            f"the other side of `{self.kind}`: in epoch {epoch} its columns are {now}, and were {before} before; "
+            "return the same columns, of the same types, in each epoch",
+            at=stage.call_site,
         )
 
 
@@ -363,9 +357,7 @@ class JoinSource:
             return _join_source(result, self.key)
         except ArgumentTypeError as error:
             message = str(error).splitlines()[0]
-            raise DataError(
-                with_call_site(f"the other side of `join`: in epoch {epoch}, {message}", stage.call_site)
-            ) from None
+            raise DataError(f"the other side of `join`: in epoch {epoch}, {message}", at=stage.call_site) from None
 
     def check_key(self, key: tuple[str, ...], schema: pa.Schema, other: pa.Schema | None) -> None:
         """Raise an `UnfitError` if a column of the key is missing, or no two values can be equal."""
@@ -407,7 +399,7 @@ class JoinSource:
                 side.check_one_row_each()
         except (UnfitError, LimitError) as error:
             kind = DataError if isinstance(error, UnfitError) else LimitError
-            raise kind(with_call_site(f"the other side of `{op.kind}`: {error}", stage.call_site)) from None
+            raise kind(f"the other side of `{op.kind}`: {error}", at=stage.call_site) from None
         return side
 
     def _read(self, *, nulls: bool) -> OtherSide:
@@ -431,10 +423,8 @@ def _join_source(other: object, key: tuple[str, ...]) -> JoinSource:
         return JoinSource(other, key)
     if not hasattr(other, "__arrow_c_stream__") or isinstance(other, type):
         raise ArgumentTypeError(
-            with_call_site(
-                "`other` must be a pipe, a data frame or Arrow table, or a dict of rows by key, but got: "
-                f"{type(other).__name__}"
-            )
+            "`other` must be a pipe, a data frame or Arrow table, or a dict of rows by key, but got: "
+            f"{type(other).__name__}"
         )
     import pyarrow as pa
 

@@ -21,7 +21,7 @@ from ..core.process import PerProcess
 from ..core.progress_bar import ProgressBar
 from ..core.rows import BlockRows, Indices, gather, signature
 from ..core.shared_rows import SharedRows
-from ..errors import LimitError, Origin, PlanError, with_call_site
+from ..errors import LimitError, Origin, PlanError
 from ._shared import SameRows
 
 if TYPE_CHECKING:
@@ -55,17 +55,13 @@ def load(pipe: Pipe[T], /, limit: int | str = "1GiB", *, progress: bool = False)
     """
     if any(node.op.trait is Trait.SHARD for node in walk(pipe)):
         raise PlanError(
-            with_call_site(
-                "`load()` must come before `shard_by_rank()`, because it loads all rows and a shard has only its "
-                "part of them; swap the two"
-            )
+            "`load()` must come before `shard_by_rank()`, because it loads all rows and a shard has only its "
+            "part of them; swap the two"
         )
     if find_remote(pipe) is not None:
         raise PlanError(
-            with_call_site(
-                "`load()` must come before `remote()`, because it reads all rows when the plan is made, and workers "
-                "run after that; swap the two"
-            )
+            "`load()` must come before `remote()`, because it reads all rows when the plan is made, and workers "
+            "run after that; swap the two"
         )
     return pipe.then(Load(limit, progress))
 
@@ -122,11 +118,9 @@ class Load(SameRows, Source):
                 used += nbytes(block.rows)
                 if used > limit:
                     raise LimitError(
-                        with_call_site(
-                            f"`load(limit={self.limit!r})` is full after {sum(map(len, blocks))} rows; give a larger "
-                            "`limit`, or use `.shuffle(window=...)`, which keeps fewer rows in memory",
-                            stage.call_site,
-                        )
+                        f"`load(limit={self.limit!r})` is full after {sum(map(len, blocks))} rows; give a larger "
+                        "`limit`, or use `.shuffle(window=...)`, which keeps fewer rows in memory",
+                        at=stage.call_site,
                     )
                 blocks.append(block.rows)
         if len({signature(block) for block in blocks}) > 1:

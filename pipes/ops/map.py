@@ -23,7 +23,7 @@ from ..engine.ahead import CALLS_AHEAD, Limit, in_order
 from ..engine.calls import CallPool, PendingCall, begun_calls, done, map_until_error
 from ..engine.retrying import retrying, shared_call_pool
 from ..engine.seeds import global_generators
-from ..errors import ArgumentError, RowError, with_call_site
+from ..errors import ArgumentError, RowError
 from ._shared import data_error
 
 if TYPE_CHECKING:
@@ -302,17 +302,13 @@ class ConcurrentMap(Map):
         check_on_error(self.on_error)
         if check_retry(self.retry).timeout is not None and not is_coroutine_function(self.function):
             raise ArgumentError(
-                with_call_site(
-                    "`timeout` needs a coroutine function, because Python cannot end the call of another one; the "
-                    "clients of servers have a timeout of their own"
-                )
+                "`timeout` needs a coroutine function, because Python cannot end the call of another one; the "
+                "clients of servers have a timeout of their own"
             )
         if self.rng == "global" and self.calls_ahead:
             raise ArgumentError(
-                with_call_site(
-                    '`rng="global"` needs `concurrency=1` and no coroutine, because all threads share the global '
-                    "generators; `rng=True` gives each call a generator of its own"
-                )
+                '`rng="global"` needs `concurrency=1` and no coroutine, because all threads share the global '
+                "generators; `rng=True` gives each call a generator of its own"
             )
 
     @property

@@ -24,7 +24,7 @@ from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.operator import Amount, Input, Operator, Order, StageView, Trait, Weights, each_row
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError
 from ._schedule import NEVER, RowNumbers, WeightSchedule, check_schedule, schedule_code
 from ._turns import (
     EqualTurns,
@@ -123,10 +123,8 @@ def mix(
         shares = check_weights(weights, len(inputs))
     if counted and callable(shares):
         raise ArgumentError(
-            with_call_site(
-                f"`weights` must be numbers with `stop={stop!r}`, because the length would depend on them and change "
-                'with the epoch; give a dict by row, or `stop="longest"`, or `.repeat()` the inputs'
-            )
+            f"`weights` must be numbers with `stop={stop!r}`, because the length would depend on them and change "
+            'with the epoch; give a dict by row, or `stop="longest"`, or `.repeat()` the inputs'
         )
     return pipe.then((CountedMix if counted else Mix)(stop, shares=shares, random=random, name=name), *others)
 
@@ -309,7 +307,7 @@ class Mixture(Operator, ABC):
             if stop >= NEVER:
                 edge = int(turns.edges[-1])
                 waiting = turns.idle[(turns.counts(edge) <= left)[turns.idle]]
-                raise PlanError(with_call_site(self.idle_input(int(sources[waiting[0]]), edge), stage.call_site))
+                raise PlanError(self.idle_input(int(sources[waiting[0]]), edge), at=stage.call_site)
             segment = MixtureSegment(start, start + stop, sources, offsets, turns)
             ended = int(sources[turns.at(range(stop, stop + 1))[0][0]])
             start, first, offsets, rounds = segment.stop, ended + 1, segment.offsets_after(), rounds.copy()
@@ -321,7 +319,7 @@ class Mixture(Operator, ABC):
     def _check_not_empty(self, stage: StageView, lengths: Sequence[int], sources: Ints) -> None:
         for number in sources.tolist():
             if not lengths[number]:
-                raise PlanError(with_call_site(self.empty_input(number), stage.call_site))
+                raise PlanError(self.empty_input(number), at=stage.call_site)
 
     def empty_input(self, number: int) -> str:
         """The message for an input without rows that has to begin again."""
@@ -421,7 +419,7 @@ class Mix(Mixture):
             try:
                 return whole_weights(check_weights(self.shares(epoch), count))
             except (ArgumentError, ArgumentTypeError) as error:
-                raise type(error)(with_call_site(f"in epoch {epoch}, {error}", stage.call_site)) from None
+                raise type(error)(f"in epoch {epoch}, {error}", at=stage.call_site) from None
 
         return stage.memo(("weights", epoch if callable(self.shares) else None), make)
 
@@ -757,7 +755,7 @@ class MixtureRun:
         if self._rounds[sources].all():
             return False
         if self._readers[ended].is_empty:
-            raise DataError(with_call_site(self._op.empty_input(ended), self._stage.call_site))
+            raise DataError(self._op.empty_input(ended), at=self._stage.call_site)
         self._readers[ended] = self._reader(ended)
         return True
 
@@ -809,7 +807,7 @@ class MixtureRun:
         """Check that inputs that have no turn from here on have ended before."""
         waiting = sources[self._rounds[sources] == 0]
         if len(waiting):
-            raise DataError(with_call_site(self._op.idle_input(int(waiting[0]), self._row), self._stage.call_site))
+            raise DataError(self._op.idle_input(int(waiting[0]), self._row), at=self._stage.call_site)
 
     def _mixed(self, at: Cursor, sources: Ints, stretch: Stretch) -> Block:
         """The rows of the next turns, which are at hand."""

@@ -14,7 +14,7 @@ from ..core.context import Context
 from ..core.operator import Operator, StageView
 from ..core.rows import BlockRows, Column, Rows, column_names, is_grid, read_only, scalars, select_columns
 from ..engine.calls import map_until_error
-from ..errors import ArgumentTypeError, UnfitError, with_call_site
+from ..errors import ArgumentTypeError, UnfitError
 from ..formats.columns import to_column
 from ._column_operator import (
     ColumnConversion,
@@ -136,15 +136,13 @@ class FillNull(ColumnConversion):
             and all(isinstance(name, str) for name in self.values)
         ):
             raise ArgumentTypeError(
-                with_call_site(
-                    f'`values` must map names of columns to values, such as {{"x": 0}}, but got: {self.values!r}'
-                )
+                f'`values` must map names of columns to values, such as {{"x": 0}}, but got: {self.values!r}'
             )
         values = dict(self.values)
         for name, value in values.items():
             values[name] = value.item() if isinstance(value, np.generic) else value
             if value is None or value != value:
-                raise ArgumentTypeError(with_call_site(f"the value for {name!r} must not be missing but got: {value}"))
+                raise ArgumentTypeError(f"the value for {name!r} must not be missing but got: {value}")
         object.__setattr__(self, "values", values)
 
     def converted(self) -> Sequence[str]:

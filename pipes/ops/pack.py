@@ -21,7 +21,7 @@ from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.operator import Columns, Grouping, Input, StageView
 from ..core.rows import Array, BlockRows, Column, Rows, grid, is_grid, is_plain_number, read_only, take
 from ..engine.calls import map_until_error
-from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
 from ._shared import data_error
 from .group_by import Groups, segment_blocks
 from .pad_batch import NUMBERS, Fill, UnfitRowError, check_fill, described, fill_of, filled, list_values
@@ -119,29 +119,25 @@ class Pack(Grouping):
             object.__setattr__(self, "size", check_int("length", self.size, least=1))
         object.__setattr__(self, "window", check_int("window", self.window, least=1))
         if self.column is not None and not isinstance(self.column, str):
-            raise ArgumentTypeError(with_call_site(f"`column` must be a name but got: {self.column!r}"))
+            raise ArgumentTypeError(f"`column` must be a name but got: {self.column!r}")
         check_choice("strategy", self.strategy, ("cut", "fit"))
         for value in self.pad.values() if isinstance(self.pad, Mapping) else [self.pad]:
             check_fill("pad", value)
         if self.drop_last and self.strategy == "fit":
-            raise ArgumentError(
-                with_call_site('`drop_last` must be left out with `strategy="fit"`, because each pack may be padded')
-            )
+            raise ArgumentError('`drop_last` must be left out with `strategy="fit"`, because each pack may be padded')
 
     def _check_lengths(self, lengths: Mapping[str, int]) -> dict[str, int]:
         if not lengths:
-            raise ArgumentError(with_call_site("`length` must name at least one column but got: {}"))
+            raise ArgumentError("`length` must name at least one column but got: {}")
         if self.strategy == "cut":
             raise ArgumentError(
-                with_call_site(
-                    '`length` by column needs `strategy="fit"`, because "cut" would part the columns of a document'
-                )
+                '`length` by column needs `strategy="fit"`, because "cut" would part the columns of a document'
             )
         if self.column is not None:
-            raise ArgumentError(with_call_site("`column` must be left out if `length` names columns"))
+            raise ArgumentError("`column` must be left out if `length` names columns")
         for name in lengths:
             if not isinstance(name, str):
-                raise ArgumentTypeError(with_call_site(f"`length` must have names of columns but has: {name!r}"))
+                raise ArgumentTypeError(f"`length` must have names of columns but has: {name!r}")
         return {name: check_int(f"length[{name!r}]", length, least=1) for name, length in lengths.items()}
 
     def lookback(self) -> int:

@@ -13,7 +13,7 @@ from ..core.arrow import numpy_array
 from ..core.checks import check_int
 from ..core.code import value_code
 from ..core.rows import Array, Column, Rows, grid, is_grid, read_only
-from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ._shared import not_a_batch
 from .map import BatchMap
 
@@ -73,7 +73,7 @@ def pad_batch(
                 [ 4, -1, -1]]), 'n': tensor([3, 1])}
     """
     if isinstance(columns, str) or (columns is not None and not all(isinstance(name, str) for name in columns)):
-        raise ArgumentTypeError(with_call_site(f"`columns` must be a list of names but got: {columns!r}"))
+        raise ArgumentTypeError(f"`columns` must be a list of names but got: {columns!r}")
     names = None if columns is None else tuple(columns)
     return pipe.then(PadBatch(value=value, names=names, to=to, multiple_of=multiple_of, lengths=lengths))
 
@@ -215,12 +215,10 @@ class PadBatch(BatchMap):
                 object.__setattr__(self, name, check_int(name, getattr(self, name), least=1))
         if self.to is not None and self.multiple_of is not None:
             raise ArgumentError(
-                with_call_site(
-                    "`multiple_of` must be left out if `to` is given, which alone says how long the rows become"
-                )
+                "`multiple_of` must be left out if `to` is given, which alone says how long the rows become"
             )
         if self.lengths is not None and not isinstance(self.lengths, str):
-            raise ArgumentTypeError(with_call_site(f"`lengths` must be a name but got: {self.lengths!r}"))
+            raise ArgumentTypeError(f"`lengths` must be a name but got: {self.lengths!r}")
 
     @property
     def row_function(self) -> Callable[..., object]:
@@ -287,7 +285,7 @@ def _is_nested(column: Column) -> bool:
 
 def check_fill(name: str, value: object) -> None:
     if not isinstance(value, (bool, int, float, np.number, np.bool_)):
-        raise ArgumentTypeError(with_call_site(f"`{name}` must be a number but got: {value!r}"))
+        raise ArgumentTypeError(f"`{name}` must be a number but got: {value!r}")
 
 
 def fill_of(fill: Fill, field: str) -> float:

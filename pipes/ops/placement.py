@@ -13,7 +13,7 @@ from ..core.cursor import Cursor
 from ..core.graph import Node, find_remote, walk
 from ..core.operator import CursorOfInput, Operator, Order, StageView, Trait
 from ..core.skips import OnError, check_on_error
-from ..errors import PlanError, with_call_site
+from ..errors import PlanError
 from ._shared import PassThrough, SameRows
 
 if TYPE_CHECKING:
@@ -86,10 +86,8 @@ def remote(pipe: Pipe[T], /) -> Pipe[T]:
     """
     if find_remote(pipe) is not None:
         raise PlanError(
-            with_call_site(
-                "`remote()` must not come twice on one path, because what comes after the first one runs in the "
-                "training process; remove one of the two"
-            )
+            "`remote()` must not come twice on one path, because what comes after the first one runs in the "
+            "training process; remove one of the two"
         )
     return pipe.then(Remote())
 
@@ -130,10 +128,8 @@ def dispatch(pipe: Pipe[T], /) -> Pipe[T]:
     """
     if find_remote(pipe) is not None:
         raise PlanError(
-            with_call_site(
-                "`dispatch()` must come before `remote()`, because what comes after that runs in the training process "
-                "alone; swap the two, or leave out `dispatch()`"
-            )
+            "`dispatch()` must come before `remote()`, because what comes after that runs in the training process "
+            "alone; swap the two, or leave out `dispatch()`"
         )
     return pipe.then(Dispatch())
 
@@ -179,10 +175,8 @@ def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
     """
     if any(node.op.trait is Trait.SHARD for node in walk(pipe)):
         raise PlanError(
-            with_call_site(
-                "`shard_by_rank()` must not come twice on one path, because rows can be sharded only once; remove one "
-                "of the two"
-            )
+            "`shard_by_rank()` must not come twice on one path, because rows can be sharded only once; remove one "
+            "of the two"
         )
     return pipe.then(ShardByRank())
 

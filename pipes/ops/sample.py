@@ -18,7 +18,7 @@ from ..core.cursor import Cursor, Json
 from ..core.operator import Operator, Order, StageView, TokenOfInput
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..engine.seeds import Permutation
-from ..errors import ArgumentError, ArgumentTypeError, DataError, PlanError, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, PlanError, UnfitError
 from ._keys import Key, check_key, check_named_key, key_numbers, keys_of
 from ._shared import Rearranged, SameRows, data_error
 
@@ -78,10 +78,8 @@ def sample(
     """
     if not pipe.indexed:
         raise PlanError(
-            with_call_site(
-                "`sample` must follow an indexed pipe, because it reads rows in any order, and this pipe is streamed; "
-                "put `.load()` before it, or use `resample`"
-            )
+            "`sample` must follow an indexed pipe, because it reads rows in any order, and this pipe is streamed; "
+            "put `.load()` before it, or use `resample`"
         )
     return pipe.then(
         DrawRows(size, row_weights=weights, replacement=replacement, seed=seed, each_epoch=each_epoch, name=name)
@@ -115,15 +113,11 @@ class DrawRows(Rearranged):
     def _check_function(self) -> None:
         if self.size is None and not self.replacement:
             raise ArgumentError(
-                with_call_site(
-                    "`size` must be given if `weights` is a function, because the number of rows with a weight may "
-                    "change with the epoch"
-                )
+                "`size` must be given if `weights` is a function, because the number of rows with a weight may "
+                "change with the epoch"
             )
         if self.each_epoch is False:
-            raise ArgumentError(
-                with_call_site("`each_epoch` must be left out if `weights` is a function of the epoch but got: False")
-            )
+            raise ArgumentError("`each_epoch` must be left out if `weights` is a function of the epoch but got: False")
 
     def call(self) -> str:
         return call_code(self).replace("row_weights=", "weights=")
@@ -187,13 +181,13 @@ class DrawRows(Rearranged):
                 weights = _check_weights(row_weights(epoch))
                 self._length(stage, rows, weights)
             except (ArgumentError, ArgumentTypeError, PlanError) as error:
-                raise DataError(with_call_site(f"in epoch {epoch}, {_first_line(error)}", stage.call_site)) from None
+                raise DataError(f"in epoch {epoch}, {_first_line(error)}", at=stage.call_site) from None
             return weights
 
         return stage.memo(("weights", epoch if callable(row_weights) else None), make)
 
     def _plan_error(self, stage: StageView, problem: str) -> PlanError:
-        return PlanError(with_call_site(f"`{self.call()}`: {problem}", stage.call_site))
+        return PlanError(f"`{self.call()}`: {problem}", at=stage.call_site)
 
 
 def _weighted_order(weights: Floats, numbers: Floats) -> npt.NDArray[np.int64]:
@@ -225,16 +219,14 @@ def _check_weights(weights: object) -> Floats:
         array = np.zeros((0, 0))
     if array.ndim != 1:
         raise ArgumentTypeError(
-            with_call_site(f"`weights` must be a list or an array with a number for each row but got: {weights!r:.80}")
+            f"`weights` must be a list or an array with a number for each row but got: {weights!r:.80}"
         )
     wrong = np.flatnonzero(~(array >= 0) | np.isinf(array))
     if len(wrong):
         place = int(wrong[0])
-        raise ArgumentError(
-            with_call_site(f"`weights` must be finite numbers >= 0 but that of row {place + 1} is: {array[place]}")
-        )
+        raise ArgumentError(f"`weights` must be finite numbers >= 0 but that of row {place + 1} is: {array[place]}")
     if len(array) and not array.any():
-        raise ArgumentError(with_call_site("`weights` must not all be 0, because no row could be drawn"))
+        raise ArgumentError("`weights` must not all be 0, because no row could be drawn")
     array.flags.writeable = False
     return array
 
@@ -293,15 +285,11 @@ class Resample(TokenOfInput, SameRows):
     def __post_init__(self) -> None:
         key = check_key("key", self.key)
         if key is None:
-            raise ArgumentTypeError(
-                with_call_site("`key` must be the name of a column, names, or a function, not None")
-            )
+            raise ArgumentTypeError("`key` must be the name of a column, names, or a function, not None")
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "limit", check_int("limit", self.limit, least=1))
         if isinstance(self.target, str) and self.target != "uniform":
-            raise ArgumentError(
-                with_call_site(f"`target` must be 'uniform' or shares by class but got: {self.target!r}")
-            )
+            raise ArgumentError(f"`target` must be 'uniform' or shares by class but got: {self.target!r}")
         self.copies()
 
     def copies(self) -> dict[Hashable, float]:
@@ -360,16 +348,12 @@ def _check_shares(argument: str, value: object) -> dict[Hashable, float]:
     numbers = {name: share for name, share in shares.items() if _is_number(share)}
     if not shares or len(numbers) < len(shares):
         raise ArgumentTypeError(
-            with_call_site(
-                f'`{argument}` must map classes to shares, such as {{"a": 0.9, "b": 0.1}}, but got: {value!r}'
-            )
+            f'`{argument}` must map classes to shares, such as {{"a": 0.9, "b": 0.1}}, but got: {value!r}'
         )
     floats = {name: float(cast("float", share)) for name, share in numbers.items()}
     total = math.fsum(floats.values())
     if any(not 0 <= share < math.inf for share in floats.values()) or not total:
-        raise ArgumentError(
-            with_call_site(f"the shares in `{argument}` must be finite, >= 0 and not all 0 but got: {value!r}")
-        )
+        raise ArgumentError(f"the shares in `{argument}` must be finite, >= 0 and not all 0 but got: {value!r}")
     return {name: share / total for name, share in floats.items()}
 
 
@@ -391,24 +375,18 @@ def _copies_of_classes(
     if unlike := [name for name in {**source, **target} if (name in source) != (name in target)]:
         lacks = "source" if unlike[0] in target else "target"
         raise ArgumentError(
-            with_call_site(
-                f"`source` and `target` must name the same classes, but `{lacks}` lacks {unlike[0]!r}; a share of 0 in "
-                "`target` leaves a class out"
-            )
+            f"`source` and `target` must name the same classes, but `{lacks}` lacks {unlike[0]!r}; a share of 0 in "
+            "`target` leaves a class out"
         )
     copies: dict[Hashable, float] = {}
     for name, share in target.items():
         if share and name not in present:
-            raise ArgumentError(
-                with_call_site(f"class {name!r} has a share in `target` but none in `source`, so no row of it comes")
-            )
+            raise ArgumentError(f"class {name!r} has a share in `target` but none in `source`, so no row of it comes")
         copies[name] = share / source[name] if share else 0.0
         if copies[name] > limit:
             raise ArgumentError(
-                with_call_site(
-                    f"rows of class {name!r} would come {copies[name]:.4g} times on average, and `limit` is {limit:g}; "
-                    "raise the limit, or lower its share in `target`"
-                )
+                f"rows of class {name!r} would come {copies[name]:.4g} times on average, and `limit` is {limit:g}; "
+                "raise the limit, or lower its share in `target`"
             )
     return copies
 

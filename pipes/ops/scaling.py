@@ -15,7 +15,7 @@ from ..core.findings import Finding
 from ..core.graph import Node, node_code, walk
 from ..core.operator import Operator, StageView
 from ..core.rows import Array, Column
-from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ..stats.statistics import MeanStd, MinMax, spread
 from ..stats.stats import Stats
 from ._column_operator import ColumnConversion, check_column_names, map_numbers
@@ -138,9 +138,9 @@ def scale(
     """
     for name, bound in (("low", low), ("high", high)):
         if isinstance(bound, bool) or not isinstance(bound, (int, float)):
-            raise ArgumentTypeError(with_call_site(f"`{name}` must be a number but got: {bound!r}"))
+            raise ArgumentTypeError(f"`{name}` must be a number but got: {bound!r}")
     if not low < high:
-        raise ArgumentError(with_call_site(f"`low` must be < `high` but got: {low} and {high}"))
+        raise ArgumentError(f"`low` must be < `high` but got: {low} and {high}")
     fitted = _fitted_columns(stats, columns, MinMax, "min_max")
     width = float(high - low)
     lines = {
@@ -196,15 +196,15 @@ class Clip(ColumnConversion):
         bounds: dict[str, Any] = {"low": self.low, "high": self.high}
         for name, bound in bounds.items():
             if isinstance(bound, bool) or not isinstance(bound, (int, float, np.number, type(None))):
-                raise ArgumentTypeError(with_call_site(f"`{name}` must be a number but got: {bound!r}"))
+                raise ArgumentTypeError(f"`{name}` must be a number but got: {bound!r}")
             if bound is not None and math.isnan(bound):
-                raise ArgumentError(with_call_site(f"`{name}` must be a number but got: nan"))
+                raise ArgumentError(f"`{name}` must be a number but got: nan")
             if isinstance(bound, np.number):
                 object.__setattr__(self, name, bound.item())
         if self.low is None and self.high is None:
-            raise ArgumentError(with_call_site("`clip` must have `low` or `high` but got neither"))
+            raise ArgumentError("`clip` must have `low` or `high` but got neither")
         if self.low is not None and self.high is not None and self.low > self.high:
-            raise ArgumentError(with_call_site(f"`low` must be <= `high` but got: {self.low} and {self.high}"))
+            raise ArgumentError(f"`low` must be <= `high` but got: {self.low} and {self.high}")
 
     def converted(self) -> Sequence[str]:
         return self.names
@@ -243,14 +243,14 @@ def _fitted_columns(stats: object, columns: str | Sequence[str] | None, kind: ty
         function: the function of `fp.stats` that asks for it.
     """
     if not isinstance(stats, Stats):
-        raise ArgumentTypeError(with_call_site(f"`stats` must be a result of `fp.fit` but got: {stats!r:.200}"))
+        raise ArgumentTypeError(f"`stats` must be a result of `fp.fit` but got: {stats!r:.200}")
     names = (
         [name for name in stats if isinstance(stats[name], kind)] if columns is None else check_column_names(columns)
     )
     wrong = [name for name in names if not isinstance(dict(stats).get(name), kind)]
     if wrong or not names:
         lacking = f"none of column {wrong[0]!r}" if wrong else "none of any column"
-        raise ArgumentError(with_call_site(f"`stats` must have `fp.stats.{function}()` but has {lacking}: {stats!r}"))
+        raise ArgumentError(f"`stats` must have `fp.stats.{function}()` but has {lacking}: {stats!r}")
     return {name: stats[name] for name in names}
 
 

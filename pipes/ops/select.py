@@ -11,7 +11,7 @@ from ..core.cursor import Json
 from ..core.graph import Node
 from ..core.operator import StageView, Trait
 from ..core.rows import Rows, column_names, select_columns
-from ..errors import ArgumentTypeError, UnfitError, with_call_site
+from ..errors import ArgumentTypeError, UnfitError
 from ..files.parquet import LaterChoice, Parquet
 from ..files.units import Parse, Units
 from ..formats.columns import check_names, first_duplicate
@@ -191,5 +191,5 @@ def check_renames(value: object) -> dict[str, str]:
     """New names by old ones."""
     names = dict(cast("Mapping[object, object]", value)) if isinstance(value, Mapping) else None
     if not names or not all(isinstance(name, str) for pair in names.items() for name in pair):
-        raise ArgumentTypeError(with_call_site(f"`names` must map names of columns to new names but got: {value!r}"))
+        raise ArgumentTypeError(f"`names` must map names of columns to new names but got: {value!r}")
     return cast("dict[str, str]", names)

@@ -19,7 +19,7 @@ from ..core.operator import Amount, Input, Order, StageView
 from ..core.process import bytes_text, large_windows, memory_budget
 from ..core.rows import BlockRows, Indices, have_one_signature, take_joined
 from ..engine.seeds import Permutation
-from ..errors import Origin, PlanError, with_call_site
+from ..errors import Origin, PlanError
 from ._shared import Rearranged
 
 if TYPE_CHECKING:
@@ -78,10 +78,8 @@ def shuffle(
     """
     if window is None and not pipe.indexed:
         raise PlanError(
-            with_call_site(
-                "`shuffle()` without a `window` must follow an indexed pipe, because it reads rows in any order, and "
-                "this pipe is streamed; give `window=10_000`, or put `.load()` before it to keep the rows in memory"
-            )
+            "`shuffle()` without a `window` must follow an indexed pipe, because it reads rows in any order, and "
+            "this pipe is streamed; give `window=10_000`, or put `.load()` before it to keep the rows in memory"
         )
     op = Shuffle(window, seed, name, each_epoch=each_epoch)
     return pipe if op.window == 1 else pipe.then(op)

@@ -19,7 +19,7 @@ from ..core.findings import Finding
 from ..core.operator import Input, Operator, Order, StageView
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.shared_rows import copier_of, shared
-from ..errors import PlanError, with_call_site
+from ..errors import PlanError
 from ._keys import Ints, Key, KeyNumbers, RowKey, check_key, check_named_key, key_numbers
 from ._shared import data_error
 
@@ -228,11 +228,9 @@ class SeriesWindows(Sliding):
             for block in stage.input.blocks(START, context):
                 if parted(block.rows).skipped:
                     raise PlanError(
-                        with_call_site(
-                            f"`{call_code(self)}` makes a row of several rows, and some of them were skipped, so it "
-                            "has no row at their place; put it before the operator that skips rows",
-                            stage.call_site,
-                        )
+                        f"`{call_code(self)}` makes a row of several rows, and some of them were skipped, so it "
+                        "has no row at their place; put it before the operator that skips rows",
+                        at=stage.call_site,
                     )
                 own, error = numbers.of(block.rows)
                 if error is not None:

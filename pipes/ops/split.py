@@ -25,7 +25,7 @@ from ..core.operator import Operator, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..core.skips import Skipped, SkippedRow
 from ..engine.seeds import Permutation
-from ..errors import ArgumentError, ArgumentTypeError, PlanError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, PlanError
 from ._filter_rows import FilterResult, FilterRows
 from ._keys import (
     Digests,
@@ -171,17 +171,13 @@ def split(
     indexed = place.source.indexed and (names is None or moving is None or by_size is not None)
     if by_size and not indexed:
         raise PlanError(
-            with_call_site(
-                f"`split` with {by_size} must follow an indexed pipe, because it must know all rows before the first, "
-                "and this pipe is streamed; give shares alone, or put `.load()` before it"
-            )
+            f"`split` with {by_size} must follow an indexed pipe, because it must know all rows before the first, "
+            "and this pipe is streamed; give shares alone, or put `.load()` before it"
         )
     if indexed and moving is not None:
         raise PlanError(
-            with_call_site(
-                f"`split` must come before `{moving}`, because it divides rows by their position, which changes "
-                "there; swap the two, or give shares and `key=`, by which rows keep their part anywhere"
-            )
+            f"`split` must come before `{moving}`, because it divides rows by their position, which changes "
+            "there; swap the two, or give shares and `key=`, by which rows keep their part anywhere"
         )
     if not indexed:
         place = Place(pipe, [])
@@ -215,22 +211,17 @@ def _check_parts(parts: Mapping[K, float]) -> dict[K, float]:
     values: list[object] = list(sizes.values())
     if not values or any(isinstance(size, bool) or not isinstance(size, (int, float)) for size in values):
         raise ArgumentTypeError(
-            with_call_site(
-                f'`parts` must map names to shares, such as {{"train": 0.9, "val": 0.1}}, or be a number of parts, but '
-                f"got: {parts!r}"
-            )
+            f'`parts` must map names to shares, such as {{"train": 0.9, "val": 0.1}}, or be a number of parts, but '
+            f"got: {parts!r}"
         )
     if any(not 0 <= size < math.inf for size in sizes.values()):
-        raise ArgumentError(with_call_site(f"each share in `parts` must be >= 0 but got: {parts!r}"))
+        raise ArgumentError(f"each share in `parts` must be >= 0 but got: {parts!r}")
     if all(isinstance(size, int) for size in sizes.values()):
         return sizes
     total = math.fsum(sizes.values())
     if abs(total - 1) > 1e-6:
         raise ArgumentError(
-            with_call_site(
-                f"the shares in `parts` must sum to 1, because each row is in one part, but sum to {total:.7g}: "
-                f"{parts!r}"
-            )
+            f"the shares in `parts` must sum to 1, because each row is in one part, but sum to {total:.7g}: {parts!r}"
         )
     return {name: float(size) for name, size in sizes.items()}
 
@@ -288,10 +279,8 @@ def _check_no_groups(pipe: Node) -> None:
     if node.inputs and node.op.order is Order.REGROUPS:
         code = node_code(node).lstrip(".")
         raise PlanError(
-            with_call_site(
-                f"`split` must come before `{code}`, because it divides rows, and after it come groups of rows; swap "
-                "the two"
-            )
+            f"`split` must come before `{code}`, because it divides rows, and after it come groups of rows; swap "
+            "the two"
         )
 
 
@@ -551,12 +540,10 @@ class IndexedSplitPart(Rearranged, SplitPart):
         groups = put_into_parts(digests, classes, goals, self.seed)
         if len(groups.digests) < np.count_nonzero(goals):
             raise PlanError(
-                with_call_site(
-                    f"`{call_code(self)}` must have a group for each of its {np.count_nonzero(goals)} parts, because "
-                    f"groups stay whole, but there are {len(groups.digests)}, by {_described(self.key)}; divide into "
-                    "fewer parts",
-                    stage.call_site,
-                )
+                f"`{call_code(self)}` must have a group for each of its {np.count_nonzero(goals)} parts, because "
+                f"groups stay whole, but there are {len(groups.digests)}, by {_described(self.key)}; divide into "
+                "fewer parts",
+                at=stage.call_site,
             )
         self._warn_of_large_group(stage, digests, groups, goals / goals.sum() * len(digests))
         return groups.parts_of(digests), skipped, groups
@@ -595,10 +582,8 @@ class IndexedSplitPart(Rearranged, SplitPart):
             return np.array(self.sizes, np.int64)
         if isinstance(self.parts, int) and rows < self.parts:
             raise PlanError(
-                with_call_site(
-                    f"`{call_code(self)}` must have a row for each part but has {rows}; divide into fewer parts",
-                    stage.call_site,
-                )
+                f"`{call_code(self)}` must have a row for each part but has {rows}; divide into fewer parts",
+                at=stage.call_site,
             )
         return _whole(rows, np.array(self.sizes))
 
@@ -606,11 +591,9 @@ class IndexedSplitPart(Rearranged, SplitPart):
         total = sum(cast("Mapping[Any, int]", self.parts).values())
         if total != rows:
             raise PlanError(
-                with_call_site(
-                    f"`{call_code(self)}`: the sizes of the parts must sum to the number of rows, {rows}, because each "
-                    f"row is in one part, but sum to {total}; shares such as 0.9 and 0.1 fit any number of rows",
-                    stage.call_site,
-                )
+                f"`{call_code(self)}`: the sizes of the parts must sum to the number of rows, {rows}, because each "
+                f"row is in one part, but sum to {total}; shares such as 0.9 and 0.1 fit any number of rows",
+                at=stage.call_site,
             )
 
 

@@ -11,7 +11,7 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import StageView
 from ..core.rows import Array, BlockRows, Indices, Rows, column_names, select_columns, take
-from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ..formats.columns import to_column
 from ..formats.expressions import (
     check_expression,
@@ -72,16 +72,14 @@ class WithColumns(ColumnOperator):
 
     def __post_init__(self) -> None:
         if not self.computed:
-            raise ArgumentError(with_call_site("`with_columns` must name at least one column but names none"))
+            raise ArgumentError("`with_columns` must name at least one column but names none")
         for name, value in self.computed.items():
             if is_expression(value):
                 check_expression(name, value)
             elif not callable(value):
                 raise ArgumentTypeError(
-                    with_call_site(
-                        f"`{name}` must be an expression of `pyarrow.compute`, or a function of columns, but got: "
-                        f"{value!r:.80}; a column of one value is `pc.scalar(...)`"
-                    )
+                    f"`{name}` must be an expression of `pyarrow.compute`, or a function of columns, but got: "
+                    f"{value!r:.80}; a column of one value is `pc.scalar(...)`"
                 )
 
     @property

@@ -13,7 +13,7 @@ from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.operator import Columns, Input, Operator, Order, StageView
-from ..errors import ArgumentTypeError, Origin, UnfitError, with_call_site
+from ..errors import ArgumentTypeError, Origin, UnfitError
 from ._keys import check_hashable, check_key, check_named_key, keys_of
 from ._shared import data_error
 
@@ -68,7 +68,7 @@ def zip_by_key(
     """
     own, others = check_key("key", key), check_key("other_key", other_key)
     if not own:
-        raise ArgumentTypeError(with_call_site(f"`key` must be a column, columns or a function but got: {key!r}"))
+        raise ArgumentTypeError(f"`key` must be a column, columns or a function but got: {key!r}")
     return pipe.then(ZipByKey(key=own, other_key=others or None, window=window, unmatched=unmatched), other)
 
 

@@ -13,7 +13,7 @@ from ..core.cursor import Cursor
 from ..core.graph import Node, walk
 from ..core.operator import Grouping, Operator, Order, StageView, Trait
 from ..engine.stage import Stage, bind, check_row_count
-from ..errors import CallSite, PlanError, with_call_site
+from ..errors import CallSite, PlanError
 from .divide import Line, Numbers, OpenRun, Redivision, Span
 from .sharding import DividedStream, Sharding, expanded_units, shuffled_after
 
@@ -118,11 +118,9 @@ class Lengths:
         units = max((stage.length or 0 for stage in indexed), default=0)
         if times * units > MAX_UNITS_COUNTED:
             raise PlanError(
-                with_call_site(
-                    f"`{node.op.kind}` divides {units} units again in each of {times} rounds, so computing the "
-                    "lengths of the ranks would take too long; give the loader `steps=`, and `repeat()` no number",
-                    node.call_site,
-                )
+                f"`{node.op.kind}` divides {units} units again in each of {times} rounds, so computing the "
+                "lengths of the ranks would take too long; give the loader `steps=`, and `repeat()` no number",
+                at=node.call_site,
             )
 
     def rounds_of(self, node: Node) -> int | None:

@@ -22,7 +22,7 @@ from ..core.rows import BlockRows, Indices
 from ..core.times import CONSUMER
 from ..engine.run import elements
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, CallSite, text_of, with_call_site
+from ..errors import ArgumentError, CallSite, text_of
 from ..ops._shared import PassThrough
 from ..ops.slice import Take
 from ..pictures.graph import EXPLORER_STYLE, SCRIPT, Box, Graph
@@ -72,7 +72,7 @@ class Drawing:
         """
         suffix = Path(path).suffix
         if suffix not in (".svg", ".html"):
-            raise ArgumentError(with_call_site(f"`path` must end in .html or .svg but got: {os.fspath(path)!r}"))
+            raise ArgumentError(f"`path` must end in .html or .svg but got: {os.fspath(path)!r}")
         write_text(path, str(self._graph.svg()) if suffix == ".svg" else self._page())
 
     def _page(self) -> str:

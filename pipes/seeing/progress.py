@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from ..core.block import row_count
 from ..core.ending import Ending
 from ..core.progress_bar import ProgressBar, showing
-from ..errors import ArgumentTypeError, with_call_site
+from ..errors import ArgumentTypeError
 from ..loader import Loader
 from ..pipe import Pipe
 
@@ -43,9 +43,9 @@ def progress(source: Loader[T_co] | Pipe[T_co], *, title: str | None = None) -> 
         [1, 5, 9]
     """
     if not isinstance(source, (Loader, Pipe)):
-        raise ArgumentTypeError(with_call_site(f"`source` must be a Loader or a Pipe but got: {source!r:.200}"))
+        raise ArgumentTypeError(f"`source` must be a Loader or a Pipe but got: {source!r:.200}")
     if title is not None and not isinstance(title, str):
-        raise ArgumentTypeError(with_call_site(f"`title` must be a string but got: {title!r:.200}"))
+        raise ArgumentTypeError(f"`title` must be a string but got: {title!r:.200}")
     return ProgressIterator(source, title)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import ArgumentError, ArgumentTypeError, DataError, LoaderError, SourceError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, LoaderError, SourceError, call_site
 from ..plan.fingerprint import code_differences, differences
 from .order_digest import digest_of
 from .report import Report
@@ -41,10 +41,10 @@ class Recorder:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         if not isinstance(folder, (str, os.PathLike)):
-            raise ArgumentTypeError(with_call_site(f"`record` must be the path of a folder but got: {folder!r}"))
+            raise ArgumentTypeError(f"`record` must be the path of a folder but got: {folder!r}")
         self._folder = Path(folder)
         if self._folder.exists() and not self._folder.is_dir():
-            raise ArgumentError(with_call_site(f"`record` must be a folder, and {self._folder} is a file"))
+            raise ArgumentError(f"`record` must be a folder, and {self._folder} is a file")
         self._rank: int | None = None  # once it has begun
         self._lines: list[str] = []
         self._due = 0.0
@@ -71,7 +71,7 @@ class Recorder:
                 path.write_text(f"{json.dumps(header)}\n", encoding="utf-8")
         except OSError as error:
             raise SourceError(
-                with_call_site(f"`record`: {self._folder} cannot be written: {error.strerror or error}")
+                f"`record`: {self._folder} cannot be written: {error.strerror or error}", at=call_site()
             ) from error
         self._rank, self._due = rank, time.monotonic() + SECONDS
 
@@ -113,9 +113,7 @@ class Recorder:
             lines = ["this one begins at the first step, which the record has"]
         if lines:
             raise ArgumentError(
-                with_call_site(
-                    f"`record`: {self._folder} has the record of another run: {'; '.join(lines)}; give another folder"
-                )
+                f"`record`: {self._folder} has the record of another run: {'; '.join(lines)}; give another folder"
             )
 
 

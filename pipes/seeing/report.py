@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.checks import check_int
 from ..core.flight import Fill, SlowWork
 from ..core.times import SlotTimes, StepTimes, Table, TimeSpan
-from ..errors import ArgumentError, CallSite, DataError, with_call_site
+from ..errors import ArgumentError, CallSite, DataError
 from .verdict import Bottleneck, KnownOperator, OperatorWork, RankTimes, RankView, Verdict, verdict_of
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Report:
         elif target.suffix == ".json":
             text = json.dumps({"feedpipe_report": VERSION, "ranks": [_plain_rank(rank) for rank in self.ranks]})
         else:
-            raise ArgumentError(with_call_site(f"`path` must end in .html or .json but got: {os.fspath(path)!r}"))
+            raise ArgumentError(f"`path` must end in .html or .json but got: {os.fspath(path)!r}")
         part = target.with_name(f"{target.name}.part")
         part.write_text(text, encoding="utf-8")
         part.replace(target)

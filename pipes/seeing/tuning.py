@@ -15,7 +15,7 @@ from ..core.findings import with_short_code
 from ..core.graph import Node, names, node_code, walk
 from ..core.process import available_cpus, bytes_text, memory_budget
 from ..engine.stage import resolve
-from ..errors import FeedpipeError, PlanError, text_of, with_call_site
+from ..errors import FeedpipeError, PlanError, text_of
 from ..loader import Loader
 from ..pipe import Pipe, check_pipe
 from ..plan.plan import Plan
@@ -249,7 +249,7 @@ class _Search:
                     if time.monotonic() >= end and (steps > MIN_STEPS or time.monotonic() >= end + LONGEST_TRIAL):
                         break
                 if steps == before:
-                    raise PlanError(with_call_site("`tune` needs a pipe with elements, and this one has none"))
+                    raise PlanError("`tune` needs a pipe with elements, and this one has none")
             return loader.report()
 
     # The explanation

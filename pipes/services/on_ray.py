@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core.checks import check_int, methods_explain_wrong_arguments
 from ..core.process import element_memory
-from ..errors import ArgumentError, ArgumentTypeError, WorkerError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, WorkerError
 from ..plan.plan import Plan, Position
 from .base import PlanService, ServiceRun, check_arguments
 
@@ -66,13 +66,13 @@ class Ray:
     def __post_init__(self) -> None:
         check_int("actors", self.actors, least=1)
         if isinstance(self.cpus, bool) or not isinstance(self.cpus, (int, float)):
-            raise ArgumentTypeError(with_call_site(f"`cpus` must be a number but got: {self.cpus!r}"))
+            raise ArgumentTypeError(f"`cpus` must be a number but got: {self.cpus!r}")
         if not 0 <= self.cpus < float("inf"):
-            raise ArgumentError(with_call_site(f"`cpus` must be >= 0 but got: {self.cpus!r}"))
+            raise ArgumentError(f"`cpus` must be >= 0 but got: {self.cpus!r}")
         for name in ("resources", "runtime_env"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
-                raise ArgumentTypeError(with_call_site(f"`{name}` must be a mapping but got: {value!r}"))
+                raise ArgumentTypeError(f"`{name}` must be a mapping but got: {value!r}")
         check_arguments(prefetch=self.prefetch, memory=self.memory, init=self.init, timeout=self.timeout)
 
     @property

@@ -21,7 +21,7 @@ from ..core.operator import Ahead, Columns, Operator, Source, StageView
 from ..core.process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Rows, concat, gather, index_array, index_list, read_only
 from ..engine.ahead import REQUESTS
-from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError
 from ..files.open_files import OpenTask, at_call_site, changed_error
 from ..storage.mapping import room_for_mappings
 from .from_arrays import arrays_schema, rows_at
@@ -186,13 +186,13 @@ def check_columns(argument: str, paths: object) -> None:
     """Check an argument that gives something for each column, by names."""
     if not isinstance(paths, Mapping):
         raise ArgumentTypeError(
-            with_call_site(f"`{argument}` must be a dict by names of columns, such as {{'x': ...}}, but got: {paths!r}")
+            f"`{argument}` must be a dict by names of columns, such as {{'x': ...}}, but got: {paths!r}"
         )
     if not paths:
-        raise ArgumentError(with_call_site(f"`{argument}` must hold at least one column but got: {{}}"))
+        raise ArgumentError(f"`{argument}` must hold at least one column but got: {{}}")
     for name in cast("Mapping[object, object]", paths):
         if not isinstance(name, str) or not name:
-            raise ArgumentTypeError(with_call_site(f"`{argument}` must have names of columns but got: {name!r}"))
+            raise ArgumentTypeError(f"`{argument}` must have names of columns but got: {name!r}")
 
 
 def _check_lengths(columns: Mapping[str, ArrayColumn]) -> None:

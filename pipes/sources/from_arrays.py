@@ -15,7 +15,7 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Source, StageView
 from ..core.rows import Array, BlockRows, Indices, Row, Rows, read_only, take
-from ..errors import ArgumentError, ArgumentTypeError, CallSite, DataError, Origin, SourceError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, CallSite, DataError, Origin, SourceError
 from ..pipe import Pipe
 from .from_sequence import check_right_source
 
@@ -54,19 +54,17 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
     check_right_source("from_arrays", arrays)
     if not isinstance(arrays, Mapping):
         raise ArgumentTypeError(
-            with_call_site(f'`arrays` must be a dict of arrays, such as {{"x": X}}, but got: {type(arrays).__name__}')
+            f'`arrays` must be a dict of arrays, such as {{"x": X}}, but got: {type(arrays).__name__}'
         )
     if not arrays:
-        raise ArgumentError(with_call_site("`arrays` must hold at least one array but got: {}"))
+        raise ArgumentError("`arrays` must hold at least one array but got: {}")
     columns = {_name(name): _column(name, value) for name, value in arrays.items()}
     first, *others = columns
     for name in others:
         if len(columns[name]) != len(columns[first]):
             raise ArgumentError(
-                with_call_site(
-                    f"`arrays` must be of one length but `{first}` has {len(columns[first])} rows and `{name}` "
-                    f"{len(columns[name])}"
-                )
+                f"`arrays` must be of one length but `{first}` has {len(columns[first])} rows and `{name}` "
+                f"{len(columns[name])}"
             )
     return cast("Pipe[Row]", Pipe.source(FromArrays(columns)))
 
@@ -105,32 +103,26 @@ def _restored(parts: dict[str, PickledArray]) -> FromArrays:
 
 def _name(name: object) -> str:
     if not isinstance(name, str):
-        raise ArgumentTypeError(with_call_site(f"the names of `arrays` must be of type str but got: {name!r}"))
+        raise ArgumentTypeError(f"the names of `arrays` must be of type str but got: {name!r}")
     return name
 
 
 def _column(name: str, value: object) -> Array:
     if isinstance(value, np.ma.MaskedArray):
-        raise ArgumentTypeError(
-            with_call_site(f"`{name}` is a masked array, and a column has no mask; fill it with `.filled(...)`")
-        )
+        raise ArgumentTypeError(f"`{name}` is a masked array, and a column has no mask; fill it with `.filled(...)`")
     if not isinstance(value, np.ndarray):
         if not type(value).__module__.startswith("torch") or not hasattr(value, "numpy"):
             raise ArgumentTypeError(
-                with_call_site(
-                    f"`{name}` must be a NumPy array or a tensor but got: {type(value).__name__}; convert it with "
-                    "`np.asarray`, or give data frames and Arrow tables to `from_table`"
-                )
+                f"`{name}` must be a NumPy array or a tensor but got: {type(value).__name__}; convert it with "
+                "`np.asarray`, or give data frames and Arrow tables to `from_table`"
             )
         value = _tensor_memory(name, cast("torch.Tensor", value))
     if value.ndim == 0:
-        raise ArgumentError(with_call_site(f"`{name}` must have at least one axis, for the rows, but has none"))
+        raise ArgumentError(f"`{name}` must have at least one axis, for the rows, but has none")
     if value.dtype.kind not in "biufcSU":
         raise ArgumentTypeError(
-            with_call_site(
-                f"`{name}` has dtype {value.dtype}, and a column holds numbers, bools, text or bytes of fixed width; "
-                f"{_REPAIRS.get(value.dtype.kind, 'give its fields one by one')}"
-            )
+            f"`{name}` has dtype {value.dtype}, and a column holds numbers, bools, text or bytes of fixed width; "
+            f"{_REPAIRS.get(value.dtype.kind, 'give its fields one by one')}"
         )
     return read_only(value)
 
@@ -146,7 +138,7 @@ def _tensor_memory(name: str, tensor: torch.Tensor) -> Array:
     """The memory of a tensor as an array."""
     if tensor.device.type != "cpu":
         raise ArgumentTypeError(
-            with_call_site(f"`{name}` is on {tensor.device}, and rows are read from CPU memory; give `{name}.cpu()`")
+            f"`{name}` is on {tensor.device}, and rows are read from CPU memory; give `{name}.cpu()`"
         )
     try:
         return tensor.detach().numpy()
@@ -156,9 +148,7 @@ def _tensor_memory(name: str, tensor: torch.Tensor) -> Array:
         else:
             repair = f"give `{name}.to_dense()`"
         raise ArgumentTypeError(
-            with_call_site(
-                f"`{name}` is a tensor of {tensor.dtype} and {tensor.layout}, which NumPy cannot read; {repair}"
-            )
+            f"`{name}` is a tensor of {tensor.dtype} and {tensor.layout}, which NumPy cannot read; {repair}"
         ) from error
 
 
@@ -262,13 +252,11 @@ class WriteGuard:
         last = self._last
         if last is not None and self._sample(last[0]) != last[1]:
             raise DataError(
-                with_call_site(
-                    f"the arrays of `from_arrays` have changed while the pipe reads them: row {last[0] + 1} has other "
-                    "values than before. A tensor that `torch.from_numpy` makes of a row shares the memory of the "
-                    'array; make a copy with `torch.tensor(row["x"])` before you write into it, and make a new pipe '
-                    "if you change the arrays yourself",
-                    call_site,
-                )
+                f"the arrays of `from_arrays` have changed while the pipe reads them: row {last[0] + 1} has other "
+                "values than before. A tensor that `torch.from_numpy` makes of a row shares the memory of the "
+                'array; make a copy with `torch.tensor(row["x"])` before you write into it, and make a new pipe '
+                "if you change the arrays yourself",
+                at=call_site,
             )
         views = isinstance(indices, range) and len(indices) > 0
         self._last = (int(indices[0]), self._sample(int(indices[0]))) if views else None

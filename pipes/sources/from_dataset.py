@@ -17,7 +17,7 @@ from ..core.cursor import START, Cursor, Json
 from ..core.operator import Operator, Source, StageView
 from ..core.rows import BlockRows, Indices
 from ..engine.calls import extend_until_error, map_until_error
-from ..errors import ArgumentTypeError, Origin, PlanWarning, StateError, warn, with_call_site
+from ..errors import ArgumentTypeError, Origin, PlanWarning, StateError, warn
 from ..pipe import Pipe
 from .from_sequence import check_right_source
 
@@ -66,7 +66,7 @@ def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
     check_right_source("from_dataset", value)
     if isinstance(value, (Mapping, type)):
         repair = 'choose a split, such as `dataset["train"]`' if isinstance(value, Mapping) else "call it"
-        raise ArgumentTypeError(with_call_site(f"`dataset` must be one dataset but got: {value!r:.80}; {repair}"))
+        raise ArgumentTypeError(f"`dataset` must be one dataset but got: {value!r:.80}; {repair}")
     # torch's iterable datasets inherit a `__getitem__` that only raises, and may have a length.
     streamed = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
     if not streamed and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
@@ -75,10 +75,8 @@ def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
         _warn_if_split(dataset)
         return Pipe.source(FromStream(dataset))
     raise ArgumentTypeError(
-        with_call_site(
-            "`dataset` must have `__getitem__` and `__len__`, or be iterable again and again, but got: "
-            f"{type(dataset).__name__}"
-        )
+        "`dataset` must have `__getitem__` and `__len__`, or be iterable again and again, but got: "
+        f"{type(dataset).__name__}"
     )
 
 
@@ -231,11 +229,9 @@ def _state(stage: StageView, dataset: Any) -> Json:
     except (TypeError, ValueError) as error:
         reason = f"cannot be written as JSON: {error}"
     raise StateError(
-        with_call_site(
-            f"`from_dataset` resumes a {type(dataset).__name__} by its `state_dict()`, and that {reason}; give it a "
-            "state of plain lists, dicts, numbers and text, or no `state_dict`: then a resume replays it",
-            stage.call_site,
-        )
+        f"`from_dataset` resumes a {type(dataset).__name__} by its `state_dict()`, and that {reason}; give it a "
+        "state of plain lists, dicts, numbers and text, or no `state_dict`: then a resume replays it",
+        at=stage.call_site,
     )
 
 

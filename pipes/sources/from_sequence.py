@@ -20,7 +20,7 @@ from ..core.operator import Operator, Source, StageView
 from ..core.rows import BlockRows, Indices, index_list
 from ..core.shared_rows import shared
 from ..engine.calls import extend_until_error, map_until_error
-from ..errors import ArgumentTypeError, Origin, with_call_site
+from ..errors import ArgumentTypeError, Origin
 from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -58,10 +58,8 @@ class FromSequence(Source):
     def __post_init__(self) -> None:
         if not (hasattr(self.sequence, "__len__") and hasattr(self.sequence, "__getitem__")):
             raise ArgumentTypeError(
-                with_call_site(
-                    f"`sequence` must have a length and an index but got: {self.sequence!r}; "
-                    "`from_iterable` takes anything that can only be iterated"
-                )
+                f"`sequence` must have a length and an index but got: {self.sequence!r}; "
+                "`from_iterable` takes anything that can only be iterated"
             )
 
     def length(self, stage: StageView) -> int:
@@ -129,15 +127,11 @@ class FromIterable(Operator):
     def __post_init__(self) -> None:
         if isinstance(self.iterable, Iterator):
             raise ArgumentTypeError(
-                with_call_site(
-                    f"`iterable` must give its items again in each epoch but got the iterator: {self.iterable!r}, "
-                    "which can be read only once; give the function that makes it, without calling it"
-                )
+                f"`iterable` must give its items again in each epoch but got the iterator: {self.iterable!r}, "
+                "which can be read only once; give the function that makes it, without calling it"
             )
         if not (callable(self.iterable) or isinstance(self.iterable, Iterable)):
-            raise ArgumentTypeError(
-                with_call_site(f"`iterable` must be an iterable or a function but got: {self.iterable!r}")
-            )
+            raise ArgumentTypeError(f"`iterable` must be an iterable or a function but got: {self.iterable!r}")
 
     def length(self, stage: StageView) -> int | None:
         # A function may give another number of items each time.
@@ -182,7 +176,7 @@ def check_right_source(source: str, value: object) -> None:
         name = f"{kind.__module__.partition('.')[0].lstrip('_')}.{kind.__name__}"
         way = _WAYS.get(name)
         if way is not None and way.source != source:
-            raise ArgumentTypeError(with_call_site(f"`{source}` does not take a `{name}`; {way.repair}"))
+            raise ArgumentTypeError(f"`{source}` does not take a `{name}`; {way.repair}")
 
 
 class _Way(NamedTuple):

@@ -13,7 +13,7 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Columns, Operator, Source, StageView
 from ..core.rows import BlockRows, Indices, Row
-from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, with_call_site
+from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError
 from ..pipe import Pipe
 from .from_sequence import check_right_source
 
@@ -53,16 +53,12 @@ def from_table(table: ArrowStream) -> Pipe[Row]:
     if _is_hugging_face(table):
         if getattr(table, "_format_type", None) == "custom":
             raise ArgumentTypeError(
-                with_call_site(
-                    "`table` has a transform, which its Arrow table does not have; `from_dataset` applies it"
-                )
+                "`table` has a transform, which its Arrow table does not have; `from_dataset` applies it"
             )
     elif not hasattr(table, "__arrow_c_stream__") or isinstance(table, type):
         raise ArgumentTypeError(
-            with_call_site(
-                "`table` must be a data frame, an Arrow table, or anything else with `__arrow_c_stream__` but got: "
-                f"{type(table).__name__}; `from_arrays` takes arrays, and `from_sequence` a list of dicts"
-            )
+            "`table` must be a data frame, an Arrow table, or anything else with `__arrow_c_stream__` but got: "
+            f"{type(table).__name__}; `from_arrays` takes arrays, and `from_sequence` a list of dicts"
         )
     return cast("Pipe[Row]", Pipe.source(FromTable(table)))
 
@@ -160,9 +156,7 @@ class FromTable(Source):
                     double = sorted({name for name in names if names.count(name) > 1})
                     if double:
                         raise DataError(
-                            with_call_site(
-                                f"`from_table` needs one column of each name but got several of: {double}", where
-                            )
+                            f"`from_table` needs one column of each name but got several of: {double}", at=where
                         )
                     loaded.positions = _positions(self.table)
                     loaded.chunks = ChunkedTable.from_table(loaded.table)
@@ -170,9 +164,7 @@ class FromTable(Source):
                     raise
                 except Exception as error:
                     kind = type(self.table).__name__
-                    raise SourceError(
-                        with_call_site(f"`from_table` could not read the {kind}: {error}", where)
-                    ) from error
+                    raise SourceError(f"`from_table` could not read the {kind}: {error}", at=where) from error
         return loaded
 
     def __reduce__(self) -> tuple[object, ...]:

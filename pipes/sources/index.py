@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from ..core.arrow import arrow_array, arrow_scalar, numpy_array
-from ..errors import ArgumentError, SourceError, shown_path, with_call_site
+from ..errors import ArgumentError, SourceError, shown_path
 from ..files.arrow import ArrowIpc
 from ..files.footers import CountedFormat
 from ..files.orc import Orc
@@ -132,10 +132,8 @@ def _kind(listing: Listing, footers: Footers) -> _Kind | None:
             return kind
     if footers is True:
         raise ArgumentError(
-            with_call_site(
-                "`footers=True` needs files that all end with .parquet, with .arrow or with .orc, and one of the files "
-                f"is {shown_path(listing.path(0))}; give a `pattern`, or an index for each kind"
-            )
+            "`footers=True` needs files that all end with .parquet, with .arrow or with .orc, and one of the files "
+            f"is {shown_path(listing.path(0))}; give a `pattern`, or an index for each kind"
         )
     return None
 
@@ -217,10 +215,8 @@ class _Work:
         """The types of the columns whose bounds are kept."""
         if not isinstance(form, Parquet):
             raise ArgumentError(
-                with_call_site(
-                    "`statistics` are kept of Parquet files, and not all files are such, or `footers` is False; leave "
-                    "it out, or give a `pattern`"
-                )
+                "`statistics` are kept of Parquet files, and not all files are such, or `footers` is False; leave "
+                "it out, or give a `pattern`"
             )
         if before is not None and before.schemas:
             schema = before.schemas[0]
@@ -230,18 +226,13 @@ class _Work:
         for name in statistics:
             if name not in schema.names:
                 raise ArgumentError(
-                    with_call_site(
-                        f"`statistics` names {name!r}, and the files have no such column; there are "
-                        f"{format_names(schema.names)}"
-                    )
+                    f"`statistics` names {name!r}, and the files have no such column; there are "
+                    f"{format_names(schema.names)}"
                 )
             kind = schema.field(name).type
             if not has_bounds(kind):
                 raise ArgumentError(
-                    with_call_site(
-                        f"`statistics` takes columns of numbers, text, dates and times, and {name!r} has the "
-                        f"type {kind}"
-                    )
+                    f"`statistics` takes columns of numbers, text, dates and times, and {name!r} has the type {kind}"
                 )
             types[name] = kind
         return types

@@ -26,7 +26,6 @@ from ..errors import (
     SourceError,
     StateError,
     shown_path,
-    with_call_site,
 )
 from ..files.open_files import at_call_site
 from ..pipe import Pipe
@@ -95,10 +94,8 @@ def list_files(
     """
     if isinstance(paths, Pipe):
         raise ArgumentTypeError(
-            with_call_site(
-                "`paths` must be paths but got a pipe, whose paths are known only when it runs; chain the reader "
-                "after it, as in `pipe.open_files().parse_csv()`"
-            )
+            "`paths` must be paths but got a pipe, whose paths are known only when it runs; chain the reader "
+            "after it, as in `pipe.open_files().parse_csv()`"
         )
     selection = Selection(
         cast("str", paths), pattern, bool(recursive), filesystem, cast("str | None", manifest), version
@@ -106,9 +103,7 @@ def list_files(
     if version is not None:
         check_int("version", version, least=1)
         if selection.manifest is None or not is_index(selection.manifest):
-            raise ArgumentError(
-                with_call_site(f"`version` is that of an index, so `manifest` must be its path but is: {manifest!r}")
-            )
+            raise ArgumentError(f"`version` is that of an index, so `manifest` must be its path but is: {manifest!r}")
     return cast("Pipe[str]", Pipe.source(ListFiles(selection)))
 
 

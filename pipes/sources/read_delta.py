@@ -19,7 +19,7 @@ from ..core.cursor import Json
 from ..core.operator import Columns, Operator, StageView, UnitSource, Weights
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, index_list
-from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, text_of, with_call_site
+from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, text_of
 from ..files.open_files import at_call_site
 from ..files.parquet import Parquet
 from ..files.parquet_footer import ColumnBounds, may_match
@@ -93,7 +93,7 @@ def read_delta(
     """
     PACKAGE.check()
     if not isinstance(uri, (str, os.PathLike)):
-        raise ArgumentTypeError(with_call_site(f"`uri` must be a path or URL but got: {uri!r}"))
+        raise ArgumentTypeError(f"`uri` must be a path or URL but got: {uri!r}")
     number = None if version is None else check_int("version", version, least=0)
     form = DeltaFormat(columns=columns, filter=filter)
     files = DeltaFiles(str(os.fspath(uri)), form, number)

@@ -13,7 +13,7 @@ from ..core.checks import Package
 from ..core.code import value_code
 from ..core.ending import Ending
 from ..core.rows import Row
-from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, redacted, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, redacted
 from ..files.open_files import changed_error, listed_files
 from ..formats.columns import suggest_name
 from ..pipe import Pipe
@@ -69,15 +69,15 @@ def read_hdf5(
     PACKAGE.check()
     named: object = datasets
     if isinstance(datasets, str) or not isinstance(datasets, (Mapping, Sequence)):
-        raise ArgumentTypeError(with_call_site(f"`datasets` must be a list of names, or a dict, but got: {datasets!r}"))
+        raise ArgumentTypeError(f"`datasets` must be a list of names, or a dict, but got: {datasets!r}")
     if not isinstance(datasets, Mapping):
         if len({*datasets}) < len(datasets):
-            raise ArgumentError(with_call_site(f"`datasets` must name each dataset once but got: {datasets!r}"))
+            raise ArgumentError(f"`datasets` must name each dataset once but got: {datasets!r}")
         named = {name: name for name in datasets}
     check_columns("datasets", named)
     for name in cast("Mapping[str, object]", named).values():
         if not isinstance(name, str):
-            raise ArgumentTypeError(with_call_site(f"`datasets` must hold names of datasets but got: {name!r}"))
+            raise ArgumentTypeError(f"`datasets` must hold names of datasets but got: {name!r}")
     selection = Selection(cast("str", paths), filesystem=filesystem)
     return cast("Pipe[Row]", Pipe.source(ReadHdf5(selection, cast("Mapping[str, str]", named), cache=cache)))
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..core.code import value_code
 from ..core.cursor import Json
 from ..core.rows import Array, Row
-from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError
 from ..formats.npy import ArrayHeader
 from ..pipe import Pipe
 from ..storage.file import File
@@ -50,15 +50,13 @@ def read_idx(files: Mapping[str, str | os.PathLike[str]]) -> Pipe[Row]:
     """
     if not isinstance(files, Mapping):
         raise ArgumentTypeError(
-            with_call_site(
-                f'`files` must be a dict of paths, such as {{"image": path}}, but got: {type(files).__name__}'
-            )
+            f'`files` must be a dict of paths, such as {{"image": path}}, but got: {type(files).__name__}'
         )
     if not files:
-        raise ArgumentError(with_call_site("`files` must hold at least one path but got: {}"))
+        raise ArgumentError("`files` must hold at least one path but got: {}")
     for name, path in cast("Mapping[object, object]", files).items():
         if not isinstance(name, str) or not isinstance(path, (str, os.PathLike)):
-            raise ArgumentTypeError(with_call_site(f"`files` must hold paths by name but got: {name!r}: {path!r}"))
+            raise ArgumentTypeError(f"`files` must hold paths by name but got: {name!r}: {path!r}")
     return cast("Pipe[Row]", Pipe.source(ReadIdx({name: os.fspath(path) for name, path in files.items()})))
 
 

@@ -20,7 +20,7 @@ from ..core.skips import OnError, check_on_error
 from ..engine.ahead import CALLS_AHEAD, REQUESTS
 from ..engine.calls import CallPool, begun_calls
 from ..engine.retrying import shared_call_pool
-from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, with_call_site
+from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted
 from ..files.open_files import OpenTask, at_call_site, listed_files, read_whole_files
 from ..ops import decode as images
 from ..ops.decode import Mode
@@ -83,7 +83,7 @@ def read_images(
         ((3, 4, 3), 1, 'dog', 'pets/dog/1.png')
     """
     if not isinstance(root, (str, os.PathLike)):
-        raise ArgumentTypeError(with_call_site(f"`root` must be the path of a folder but got: {root!r}"))
+        raise ArgumentTypeError(f"`root` must be the path of a folder but got: {root!r}")
     op = ReadImages(os.fspath(root), label, mode, filesystem, concurrency=concurrency, cache=cache, on_error=on_error)
     return cast("Pipe[Row]", Pipe.source(op))
 

@@ -14,7 +14,7 @@ from ..core.cursor import Json
 from ..core.operator import Columns, Operator, Source, StageView
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, index_array
-from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, redacted, with_call_site
+from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError, redacted
 from ..files.open_files import at_call_site
 from ..formats.columns import check_names, plain_types, suggest_name, to_rows
 from ..pipe import Pipe
@@ -56,7 +56,7 @@ def read_lance(
     """
     _PACKAGE.check()
     if not isinstance(uri, (str, os.PathLike)):
-        raise ArgumentTypeError(with_call_site(f"`uri` must be a path or URL but got: {uri!r}"))
+        raise ArgumentTypeError(f"`uri` must be a path or URL but got: {uri!r}")
     names = check_names("columns", columns)
     number = None if version is None else check_int("version", version, least=0)
     return cast("Pipe[Row]", Pipe.source(ReadLance(str(os.fspath(uri)), names, number)))

@@ -23,7 +23,7 @@ from ..databases.connection import QueryPlan, RangeUnit, check_key_type, check_k
 from ..databases.database import Connected, Database, LostConnectionError, Snapshot, exported_snapshot
 from ..databases.driver import Key, SqlDriver, SqlQuery
 from ..engine.prefetch import in_thread
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError
 from ..files.open_files import at_call_site
 from ..files.units import ParseUnits, Place, Section, UnitReader
 from ..formats.columns import decoded_type, first_duplicate, suggest_name, to_column, widens_to
@@ -90,20 +90,18 @@ def read_sql(
         (3, [{'id': tensor([1, 2]), 'x': tensor([0.5000, 1.5000], dtype=torch.float64)}])
     """
     if not isinstance(query, str):
-        raise ArgumentTypeError(with_call_site(f"`query` must be a string but got: {query!r:.80}"))
+        raise ArgumentTypeError(f"`query` must be a string but got: {query!r:.80}")
     text = query.strip().rstrip(";").rstrip()
     if not text:
-        raise ArgumentError(with_call_site(f"`query` must be a SELECT but got: {query!r}"))
+        raise ArgumentError(f"`query` must be a SELECT but got: {query!r}")
     if partition_on is not None and not isinstance(partition_on, str):
-        raise ArgumentTypeError(with_call_site(f"`partition_on` must name a column but got: {partition_on!r:.80}"))
+        raise ArgumentTypeError(f"`partition_on` must name a column but got: {partition_on!r:.80}")
     if partitions is not None:
         check_int("partitions", partitions, least=1)
         if partition_on is None:
-            raise ArgumentError(
-                with_call_site("`partitions` needs `partition_on`, the column by which rows are divided")
-            )
+            raise ArgumentError("`partitions` needs `partition_on`, the column by which rows are divided")
     if isinstance(parameters, str) or not (parameters is None or isinstance(parameters, Sequence)):
-        raise ArgumentTypeError(with_call_site("`parameters` must be a list of values"))
+        raise ArgumentTypeError("`parameters` must be a list of values")
     check_choice("snapshot", snapshot, ("auto", "require", None))
     ranges = KeyRanges(
         text,

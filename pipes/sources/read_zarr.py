@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 from ..core.checks import Package
 from ..core.code import value_code
 from ..core.rows import Row
-from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, redacted, shown_path, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, redacted, shown_path
 from ..pipe import Pipe
 from ..storage.tasks import in_threads
 from ._arrays import ArrayColumn, ChunkedPart, Memory, ReadArrays, check_columns
@@ -55,9 +55,9 @@ def read_zarr(
     for name, value in cast("Mapping[str, object]", paths).items():
         some = [value] if isinstance(value, (str, os.PathLike)) or not isinstance(value, Iterable) else [*value]
         if not some:
-            raise ArgumentError(with_call_site(f"`paths` must hold an array for column {name!r} but got: {value!r}"))
+            raise ArgumentError(f"`paths` must hold an array for column {name!r} but got: {value!r}")
         if not all(isinstance(path, (str, os.PathLike)) for path in some):
-            raise ArgumentTypeError(with_call_site(f"`paths` must hold paths of arrays but got: {value!r}"))
+            raise ArgumentTypeError(f"`paths` must hold paths of arrays but got: {value!r}")
         lists[name] = tuple(os.fspath(cast("str", path)) for path in some)
     return cast("Pipe[Row]", Pipe.source(ReadZarr(lists)))
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ..core.arrow import numpy_array
 from ..core.rows import Column, grid, is_grid
-from ..errors import ArgumentError, ArgumentTypeError, UnfitError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 
 S = TypeVar("S", bound="Summary")
 
@@ -45,10 +45,10 @@ def quantiles(q: Sequence[float] = (0.01, 0.25, 0.5, 0.75, 0.99)) -> Statistic[A
         q: the shares, which rise, from 0 to 1.
     """
     if isinstance(q, (str, bytes)) or not isinstance(q, (Sequence, np.ndarray)):
-        raise ArgumentTypeError(with_call_site(f"`q` must be a list of shares but got: {q!r}"))
+        raise ArgumentTypeError(f"`q` must be a list of shares but got: {q!r}")
     shares = tuple(map(float, q))
     if not shares or any(not 0 <= share <= 1 for share in shares) or sorted(set(shares)) != list(shares):
-        raise ArgumentError(with_call_site(f"`q` must be shares between 0 and 1 that rise but got: {q!r}"))
+        raise ArgumentError(f"`q` must be shares between 0 and 1 that rise but got: {q!r}")
     return QuantilesStatistic(shares)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingError, call_site
 from .distinct_values import Counts, Vocabulary
 from .statistics import Fitted, MeanStd, MinMax, Missing, Quantiles
 
@@ -89,9 +89,9 @@ class Stats(Mapping[str, Any]):
         try:
             return Stats.from_json(json.loads(Path(path).read_text(encoding="utf-8")))
         except FileNotFoundError:
-            raise MissingError(with_call_site(f"there is no file {os.fspath(path)}")) from None
+            raise MissingError(f"there is no file {os.fspath(path)}", at=call_site()) from None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(with_call_site(f"{os.fspath(path)} has no statistics that `save` wrote")) from error
+            raise DataError(f"{os.fspath(path)} has no statistics that `save` wrote", at=call_site()) from error
 
     @staticmethod
     def from_json(values: Any) -> Stats:
@@ -112,16 +112,12 @@ class Stats(Mapping[str, Any]):
             ArgumentError: the statistics of a column have no inverse.
         """
         if not isinstance(columns, Mapping):
-            raise ArgumentTypeError(
-                with_call_site(f"`columns` must map names of columns to arrays but got: {type(columns).__name__}")
-            )
+            raise ArgumentTypeError(f"`columns` must map names of columns to arrays but got: {type(columns).__name__}")
         inverted: dict[str, Any] = {}
         for name, values in columns.items():
             fitted: Any = self._columns.get(name)
             if fitted is not None and not hasattr(fitted, "inverse"):
-                raise ArgumentError(
-                    with_call_site(f"column {name!r} has the statistics `{fitted.kind}`, which have no inverse")
-                )
+                raise ArgumentError(f"column {name!r} has the statistics `{fitted.kind}`, which have no inverse")
             inverted[name] = values if fitted is None else fitted.inverse(values)
         return inverted
 

@@ -19,7 +19,7 @@ from zlib import crc32
 from ..core.checks import check_bytes
 from ..core.code import constructor_code
 from ..core.process import PerProcess
-from ..errors import ArgumentError, ArgumentTypeError, SourceError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, SourceError
 from .filesystem import Cancellation, Location, describe, file_infos
 from .remote import RemoteFile
 
@@ -66,10 +66,10 @@ class FileCache:
 
     def __post_init__(self) -> None:
         if not isinstance(self.folder, (str, os.PathLike)):
-            raise ArgumentTypeError(with_call_site(f"`folder` must be a path but got: {self.folder!r}"))
+            raise ArgumentTypeError(f"`folder` must be a path but got: {self.folder!r}")
         folder = os.fspath(self.folder)
         if not folder or "://" in folder:
-            raise ArgumentError(with_call_site(f"`folder` must be the path of a local folder but got: {folder!r}"))
+            raise ArgumentError(f"`folder` must be the path of a local folder but got: {folder!r}")
         object.__setattr__(self, "folder", folder)
         check_bytes("limit", self.limit)
 
@@ -95,9 +95,7 @@ class FileCache:
 def check_file_cache(value: object) -> None:
     """Raise an `ArgumentTypeError` unless `value` is None or a `FileCache`."""
     if value is not None and not isinstance(value, FileCache):
-        raise ArgumentTypeError(
-            with_call_site(f"`cache` must be a `FileCache`, such as `fp.FileCache(folder)`, but got: {value!r}")
-        )
+        raise ArgumentTypeError(f"`cache` must be a `FileCache`, such as `fp.FileCache(folder)`, but got: {value!r}")
 
 
 BLOCK_BYTES = 2**16

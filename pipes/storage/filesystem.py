@@ -26,11 +26,11 @@ from urllib.parse import unquote
 from ..errors import (
     ArgumentTypeError,
     SourceError,
+    call_site,
     redacted_url,
     shown,
     shown_cause,
     shown_path,
-    with_call_site,
 )
 
 if TYPE_CHECKING:
@@ -109,10 +109,8 @@ def check_filesystem(value: object) -> None:
 
     if not isinstance(value, (FileSystem, fsspec.AbstractFileSystem)):
         raise ArgumentTypeError(
-            with_call_site(
-                f"`filesystem` must be a file system of pyarrow or fsspec but got: {value!r}; "
-                "without one, `paths` are local paths or URLs"
-            )
+            f"`filesystem` must be a file system of pyarrow or fsspec but got: {value!r}; "
+            "without one, `paths` are local paths or URLs"
         )
 
 
@@ -126,17 +124,17 @@ def as_paths(paths: object) -> str | list[str]:
     if isinstance(paths, (str, os.PathLike)):
         return _as_path(paths)
     if not isinstance(paths, Iterable) or isinstance(paths, (bytes, bytearray)):
-        raise ArgumentTypeError(with_call_site(f"`paths` must be a path or a list of paths but got: {paths!r}"))
+        raise ArgumentTypeError(f"`paths` must be a path or a list of paths but got: {paths!r}")
     many = [_as_path(path) for path in paths]
     if not many:
-        raise SourceError(with_call_site("`paths` is an empty list: there is nothing to read"))
+        raise SourceError("`paths` is an empty list: there is nothing to read", at=call_site())
     return many
 
 
 def _as_path(path: object) -> str:
     text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text:
-        raise ArgumentTypeError(with_call_site(f"`paths` must hold paths but got: {path!r}"))
+        raise ArgumentTypeError(f"`paths` must hold paths but got: {path!r}")
     return text
 
 

@@ -27,7 +27,6 @@ from ..errors import (
     redacted,
     shown_cause,
     shown_path,
-    with_call_site,
 )
 from .filesystem import (
     Location,
@@ -161,18 +160,16 @@ class Selection:
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", as_paths(self.paths))
         if self.pattern is not None and not isinstance(self.pattern, str):
-            raise ArgumentTypeError(with_call_site(f"`pattern` must be a string but got: {self.pattern!r}"))
+            raise ArgumentTypeError(f"`pattern` must be a string but got: {self.pattern!r}")
         if self.pattern is not None and ("/" in self.pattern or not self.pattern):
             raise ArgumentError(
-                with_call_site(
-                    f"`pattern` must be a glob for a file's name, such as '*.csv', but got: {self.pattern!r}; "
-                    "folders go into `paths`"
-                )
+                f"`pattern` must be a glob for a file's name, such as '*.csv', but got: {self.pattern!r}; "
+                "folders go into `paths`"
             )
         check_filesystem(self.filesystem)
         if self.manifest is not None:
             if not isinstance(self.manifest, (str, os.PathLike)):
-                raise ArgumentTypeError(with_call_site(f"`manifest` must be a path but got: {self.manifest!r}"))
+                raise ArgumentTypeError(f"`manifest` must be a path but got: {self.manifest!r}")
             object.__setattr__(self, "manifest", os.fspath(self.manifest))
 
     def listing(self, *, times: bool = False) -> Listing:
@@ -686,9 +683,7 @@ def _counted(inner: str, path: str) -> list[str]:
 
 def _check_count(count: int, path: str) -> None:
     if count > MAX_PATHS:
-        raise ArgumentError(
-            with_call_site(f"the braces of {path!r} make {count} paths, but {MAX_PATHS} are allowed; use a glob")
-        )
+        raise ArgumentError(f"the braces of {path!r} make {count} paths, but {MAX_PATHS} are allowed; use a glob")
 
 
 def _first_group(path: str) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 import torch
 
 from ..core.records import fields_of, replaced
-from ..errors import ArgumentError, PlanWarning, warn, with_call_site
+from ..errors import ArgumentError, PlanWarning, warn
 from .tensors import jagged_parts, nested_of
 
 I = TypeVar("I")  # noqa: E741 - an item that carries an element
@@ -167,7 +167,7 @@ def checked_device(device: torch.device | str | int) -> torch.device:
     try:
         return torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise ArgumentError(with_call_site(f"`device` must be a device of torch but got: {device!r}")) from error
+        raise ArgumentError(f"`device` must be a device of torch but got: {device!r}") from error
 
 
 def backend_for(device: torch.device | str | int | None, *, pin_memory: bool) -> Backend:
@@ -176,9 +176,7 @@ def backend_for(device: torch.device | str | int | None, *, pin_memory: bool) ->
     if target is not None and target.type == "cuda":
         if not torch.cuda.is_available():
             raise ArgumentError(
-                with_call_site(
-                    f'`device` is {str(target)!r}, but torch finds no CUDA device; leave it out, or give "cpu"'
-                )
+                f'`device` is {str(target)!r}, but torch finds no CUDA device; leave it out, or give "cpu"'
             )
         return CudaBackend(target)
     if pin_memory and not torch.cuda.is_available():

@@ -19,7 +19,7 @@ from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 
 from ..core.process import differences_in_words, ranks_in_words
-from ..errors import ArgumentError, ArgumentTypeError, RankError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, RankError
 
 Group: TypeAlias = "ProcessGroup | DeviceMesh"
 _c10d: Any = distributed.distributed_c10d  # the members and meshes of groups have no public functions
@@ -46,9 +46,7 @@ def members(group: Group | None) -> Members:
     """
     if isinstance(group, DeviceMesh) and group.ndim != 1:
         raise ArgumentError(
-            with_call_site(
-                f'`group` must be a mesh of one dimension but has {group.ndim}; give one of them, such as `mesh["dp"]`'
-            )
+            f'`group` must be a mesh of one dimension but has {group.ndim}; give one of them, such as `mesh["dp"]`'
         )
     try:
         process_group = _process_group(group)
@@ -59,7 +57,7 @@ def members(group: Group | None) -> Members:
         raise
     except (ValueError, RuntimeError, KeyError) as error:
         raise ArgumentError(
-            with_call_site("`group` must be a group of this job, but torch does not know it any more: it was destroyed")
+            "`group` must be a group of this job, but torch does not know it any more: it was destroyed"
         ) from error
     if rank < 0:
         raise _no_member()
@@ -74,16 +72,14 @@ def _process_group(group: Group | None) -> ProcessGroup | None:
     if process_group == _c10d.GroupMember.NON_GROUP_MEMBER:  # what `new_group` gives to those who are left out
         return None
     if not isinstance(process_group, ProcessGroup):
-        raise ArgumentTypeError(with_call_site(f"`group` must be a process group or a device mesh but got: {group!r}"))
+        raise ArgumentTypeError(f"`group` must be a process group or a device mesh but got: {group!r}")
     return process_group
 
 
 def _no_member() -> ArgumentError:
     return ArgumentError(
-        with_call_site(
-            "`group` must have this process as a member, because the loader takes its rank from it; make the loader on "
-            "the members only, or give the group of this process"
-        )
+        "`group` must have this process as a member, because the loader takes its rank from it; make the loader on "
+        "the members only, or give the group of this process"
     )
 
 

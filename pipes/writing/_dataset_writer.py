@@ -17,7 +17,7 @@ from ..core.checks import check_bytes, check_int, digest
 from ..core.cursor import Json
 from ..core.graph import Node, walk
 from ..core.progress_bar import ProgressBar
-from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, call_site
 from ..sources.index import make_version
 from ..sources.list_files import ListFiles
 from ..storage.filesystem import Location, check_filesystem, describe, file_infos, locate
@@ -60,9 +60,7 @@ class Limits(NamedTuple):
         if rows_per_file is None:
             return Limits(None, check_bytes("file_size", file_size or FILE_SIZE))
         if file_size is not None:
-            raise ArgumentError(
-                with_call_site("`rows_per_file` and `file_size` both say when a file is full: give one")
-            )
+            raise ArgumentError("`rows_per_file` and `file_size` both say when a file is full: give one")
         return Limits(check_int("rows_per_file", rows_per_file, least=1), None)
 
 
@@ -225,7 +223,7 @@ class DatasetWriter:
 
     def __init__(self, run: ChunkedRun, sink: Sink[Any], folder: object, filesystem: object) -> None:
         if not isinstance(folder, (str, os.PathLike)):
-            raise ArgumentTypeError(with_call_site(f"`folder` must be a path but got: {folder!r}"))
+            raise ArgumentTypeError(f"`folder` must be a path but got: {folder!r}")
         check_filesystem(filesystem)
         self._folder = str(os.fspath(folder))
         self._filesystem = filesystem
@@ -256,10 +254,8 @@ class DatasetWriter:
         foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name.rpartition("/")[2])), None)
         if foreign is not None:
             raise ArgumentError(
-                with_call_site(
-                    f"`folder` must be empty, or hold an earlier run, but {self._folder} holds {foreign!r}; choose "
-                    "another folder"
-                )
+                f"`folder` must be empty, or hold an earlier run, but {self._folder} holds {foreign!r}; choose "
+                "another folder"
             )
         leftovers = [name for name in paths if name.endswith(TEMPORARY_SUFFIX)]  # of runs that were killed
         reason = ""
@@ -276,9 +272,7 @@ class DatasetWriter:
             if not overwrite and len(paths) > len(leftovers):
                 state = "a run that was not finished" if reason else "a run"
                 raise ArgumentError(
-                    with_call_site(
-                        f"{self._folder} holds {state}: `overwrite=True` removes it, or choose another folder{reason}"
-                    )
+                    f"{self._folder} holds {state}: `overwrite=True` removes it, or choose another folder{reason}"
                 )
             self._remove_run(paths, folders)
         self._place = self._place or (self.run.place(None), 0)
@@ -371,9 +365,7 @@ class DatasetWriter:
     def _remove_run(self, paths: Mapping[str, str], folders: Iterable[str]) -> None:
         if _reads_folder(self.run.root, self._folder, self._filesystem):
             raise ArgumentError(
-                with_call_site(
-                    f"{self._folder} holds files that the pipe reads, so it cannot be emptied; choose another folder"
-                )
+                f"{self._folder} holds files that the pipe reads, so it cannot be emptied; choose another folder"
             )
         # Remove these first: a folder with a manifest has all its files.
         self._remove(sorted(paths, key=lambda name: not name.startswith("_")), paths)
@@ -389,7 +381,7 @@ class DatasetWriter:
                 (filesystem.delete_dir if name == INDEX else filesystem.delete_file)(paths[name])
             except OSError as error:
                 message = f"{self._folder}/{name} cannot be removed: {describe(error)}"
-                raise SourceError(with_call_site(message)) from error
+                raise SourceError(message, at=call_site()) from error
 
     def _save(self) -> None:
         """Save the place that was noted.
@@ -458,7 +450,7 @@ def make_folder(folder: str, filesystem: object) -> Location:
     try:
         place.filesystem.create_dir(place.path)
     except OSError as error:
-        raise SourceError(with_call_site(f"{folder} cannot be written to: {describe(error)}")) from error
+        raise SourceError(f"{folder} cannot be written to: {describe(error)}", at=call_site()) from error
     return place
 
 
@@ -477,7 +469,7 @@ def _entries(place: Location, folder: str) -> tuple[dict[str, str], list[str]]:
         try:
             entries = place.filesystem.get_file_info(FileSelector(path))
         except OSError as error:
-            raise SourceError(with_call_site(f"{folder} cannot be written to: {describe(error)}")) from error
+            raise SourceError(f"{folder} cannot be written to: {describe(error)}", at=call_site()) from error
         for info in entries:
             if info.type == FileType.Directory and "=" in info.base_name:
                 waiting.append((info.path, f"{prefix}{info.base_name}/"))

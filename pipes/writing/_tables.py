@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.arrow import number_dtype
 from ..core.rows import ArrowArray, Rows, infer_array, scalars
-from ..errors import ArgumentError, DataError, with_call_site
+from ..errors import ArgumentError, DataError, call_site
 from ..formats.columns import decoded_type, format_names, suggest_name
 from ..formats.table_format import NULL
 from ._dataset_writer import DatasetWriter, Item, OutputFile, Sink
@@ -153,7 +153,7 @@ class BatchBuilder:
         import pyarrow as pa
 
         if not self._types:
-            raise DataError(with_call_site("the pipe gives no row, so its columns are not known; `schema=` names them"))
+            raise DataError("the pipe gives no row, so its columns are not known; `schema=` names them", at=call_site())
         return pa.schema(list(self._types.items()))
 
     def _columns(self, chunk: Sequence[object]) -> Mapping[str, Values]:
@@ -180,9 +180,7 @@ class BatchBuilder:
         for name in self._types:
             if name not in columns:
                 raise ArgumentError(
-                    with_call_site(
-                        f"`schema` has a column {name!r} that the rows do not have; {suggest_name(name, columns)}"
-                    )
+                    f"`schema` has a column {name!r} that the rows do not have; {suggest_name(name, columns)}"
                 )
 
     def _array(self, name: str, values: Values, kind: pa.DataType | None) -> ArrowArray:
@@ -526,21 +524,16 @@ def check_folder_columns(schema: pa.Schema, keys: Sequence[str]) -> None:
     for name in keys:
         if name not in schema.names:
             raise ArgumentError(
-                with_call_site(
-                    f"`partition_by` names a column {name!r} that the rows do not have; "
-                    f"{suggest_name(name, schema.names)}"
-                )
+                f"`partition_by` names a column {name!r} that the rows do not have; {suggest_name(name, schema.names)}"
             )
         kind: Any = schema.field(name).type
         if not any(is_plain(kind.value_type if types.is_dictionary(kind) else kind) for is_plain in plain):
             raise ArgumentError(
-                with_call_site(
-                    f"`partition_by` names {name!r}, a column of type {kind}, and names of folders can be text, "
-                    "integers, booleans and dates; make such a column of it"
-                )
+                f"`partition_by` names {name!r}, a column of type {kind}, and names of folders can be text, "
+                "integers, booleans and dates; make such a column of it"
             )
     if len(keys) == len(schema):
-        raise ArgumentError(with_call_site("`partition_by` names all columns, so files would have none; leave one out"))
+        raise ArgumentError("`partition_by` names all columns, so files would have none; leave one out")
 
 
 def split_by_folder(table: pa.Table, keys: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..core.checks import check_choice, check_int
 from ..core.rows import Rows
-from ..errors import ArgumentError, ArgumentTypeError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
 from ..pipe import Pipe
 from ..sources.from_table import from_table
@@ -84,18 +84,14 @@ def index(
     check_choice("footers", footers, ("infer", True, False))
     address = cast("str", selection.manifest)
     if not is_index(address):
-        raise ArgumentError(
-            with_call_site(f"`into` must be the path of a folder that ends with {SUFFIX!r} but got: {into!r}")
-        )
+        raise ArgumentError(f"`into` must be the path of a folder that ends with {SUFFIX!r} but got: {into!r}")
     check_int("workers", workers, least=0)
     return make_version(selection, footers, _names(statistics), partial(_in_workers, workers) if workers else None)
 
 
 def _names(statistics: Sequence[str]) -> tuple[str, ...]:
     if isinstance(statistics, str) or not all(isinstance(name, str) for name in statistics):
-        raise ArgumentTypeError(
-            with_call_site(f"`statistics` must be a list of names of columns but got: {statistics!r}")
-        )
+        raise ArgumentTypeError(f"`statistics` must be a list of names of columns but got: {statistics!r}")
     return tuple(dict.fromkeys(statistics))
 
 

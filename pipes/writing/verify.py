@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..core.checks import check_bool
 from ..core.progress_bar import ProgressBar
-from ..errors import ArgumentTypeError, DataError, FeedpipeError, SourceError, with_call_site
+from ..errors import ArgumentTypeError, DataError, FeedpipeError, SourceError, call_site
 from ..storage.file import File
 from ..storage.filesystem import check_filesystem, describe, file_infos, locate
 from ..storage.manifest import MANIFEST, Manifest, join_path, read_manifest
@@ -50,7 +50,7 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None, progr
         feedpipe.errors.DataError: 1 of 1 files are not as numbers/_manifest.jsonl says: numbers/part-00000.parquet ...
     """
     if not isinstance(manifest, (str, os.PathLike)):
-        raise ArgumentTypeError(with_call_site(f"`manifest` must be a path but got: {manifest!r}"))
+        raise ArgumentTypeError(f"`manifest` must be a path but got: {manifest!r}")
     check_filesystem(filesystem)
     check_bool("progress", progress)
     path = _manifest_of(os.fspath(manifest), filesystem)
@@ -65,7 +65,7 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None, progr
                 count += 1
     if first is not None:
         kind = SourceError if isinstance(first, SourceError) else DataError
-        raise kind(with_call_site(f"{count} of {len(expected.files)} files are not as {path} says: {first}")) from first
+        raise kind(f"{count} of {len(expected.files)} files are not as {path} says: {first}", at=call_site()) from first
 
 
 def _manifest_of(path: str, filesystem: object) -> str:

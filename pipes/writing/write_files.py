@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
 
 from ..core.checks import check_choice, check_int
-from ..errors import ArgumentError, DataError, with_call_site
+from ..errors import ArgumentError, DataError
 from ..files.tfrecord_examples import write_records
 from ..files.tfrecord_records import PACKAGE, index_line
 from ..formats.columns import Schema, check_names, check_schema
@@ -323,7 +323,7 @@ def write_tfrecord(
     check_choice("compression", compression, ("gzip", None))
     if index and compression is not None:
         raise ArgumentError(
-            with_call_site("`index` must be left out if `compression` is given: no record of such a file can be sought")
+            "`index` must be left out if `compression` is given: no record of such a file can be sought"
         )
     sink = TFRecordSink(Limits.of(rows_per_file, file_size), check_schema(schema), compression, index=bool(index))
     run = ChunkedRun(pipe, CHUNK_ROWS, workers)

@@ -12,7 +12,7 @@ from ..core.checks import check_choice, check_int
 from ..core.rows import Rows
 from ..databases.connection import TableConnection
 from ..databases.database import Connected, Database, LostConnectionError
-from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, with_call_site
+from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError
 from ..formats.columns import Schema, check_schema
 from ..pipe import Pipe
 from ._run import ChunkedRun, SavedRun
@@ -79,9 +79,9 @@ def write_sql(
         [{'id': 0, 'square': 0}, {'id': 1, 'square': 1}]
     """
     if not isinstance(table, str):
-        raise ArgumentTypeError(with_call_site(f"`table` must be the name of a table but got: {table!r:.80}"))
+        raise ArgumentTypeError(f"`table` must be the name of a table but got: {table!r:.80}")
     if not table:
-        raise ArgumentError(with_call_site("`table` must be the name of a table but got: ''"))
+        raise ArgumentError("`table` must be the name of a table but got: ''")
     check_choice("if_exists", if_exists, ("error", "append", "replace"))
     check_int("rows_per_transaction", rows_per_transaction, least=1)
     types = check_schema(schema)
@@ -132,10 +132,8 @@ def _earlier_run(run: ChunkedRun, writer: TableWriter, table: str, if_exists: If
         if last.is_finished or if_exists == "replace":
             return None
         raise ArgumentError(
-            with_call_site(
-                f"the table {table!r} has an unfinished write of another pipe, with {last.rows} rows; finish it with "
-                f"that pipe, drop them with `if_exists='replace'`, or delete its row in {NAME} to keep them: {error}"
-            )
+            f"the table {table!r} has an unfinished write of another pipe, with {last.rows} rows; finish it with "
+            f"that pipe, drop them with `if_exists='replace'`, or delete its row in {NAME} to keep them: {error}"
         ) from error
 
 
@@ -143,9 +141,7 @@ def _check_new(writer: TableWriter, table: str, if_exists: IfExists) -> None:
     if writer.has_table and if_exists == "error":
         rows = "" if writer.last is None else f", with {writer.last.rows} rows of another pipe"
         raise ArgumentError(
-            with_call_site(
-                f"the table {table!r} exists{rows}: `if_exists='append'` adds to it, and `if_exists='replace'` drops it"
-            )
+            f"the table {table!r} exists{rows}: `if_exists='append'` adds to it, and `if_exists='replace'` drops it"
         )
 
 

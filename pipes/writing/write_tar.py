@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from ..core.checks import check_callable
-from ..errors import ArgumentTypeError, DataError, with_call_site
+from ..errors import ArgumentTypeError, DataError
 from ..files.tar import KEY
 from ..pipe import Pipe, check_pipe
 from ._dataset_writer import Limits, OutputFile, Sink, write_dataset
@@ -192,13 +192,11 @@ def check_encoders(value: object) -> dict[str, Encode]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ArgumentTypeError(
-            with_call_site(f'`encoders` must be a dict such as {{"flac": function}} but got: {value!r}')
-        )
+        raise ArgumentTypeError(f'`encoders` must be a dict such as {{"flac": function}} but got: {value!r}')
     for extension, function in value.items():
         if not isinstance(extension, str) or extension != extension.lower().lstrip("."):
             raise ArgumentTypeError(
-                with_call_site(f'`encoders` must have extensions in lower case, such as "jpg", but got: {extension!r}')
+                f'`encoders` must have extensions in lower case, such as "jpg", but got: {extension!r}'
             )
         check_callable(f"encoders[{extension!r}]", function)
     return dict(value)

@@ -32,7 +32,7 @@ from ...core.code import value_code
 from ...core.graph import Node, node_code, walk
 from ...core.operator import Operator
 from ...core.rows import Array
-from ...errors import ArgumentTypeError, CallSite, WorkerWarning, warn, with_call_site
+from ...errors import ArgumentTypeError, CallSite, WorkerWarning, warn
 from ...plan.function_values import FunctionValues, closure, code_digest, defaults, global_names, global_reads
 from . import nesting
 from .memory import create_shared_file
@@ -554,11 +554,11 @@ def unpicklable_error(content: object, root: Node, error: Exception, pickle_erro
         part_error = None if part is root else pickle_error(part)
         if part_error is not None:
             return _error("init", _argument_problem("init", part, part_error, pickle_error), None)
-    return ArgumentTypeError(with_call_site(f"the pipe cannot be sent to a worker process: {_error_text(error)}"))
+    return ArgumentTypeError(f"the pipe cannot be sent to a worker process: {_error_text(error)}")
 
 
 def _error(culprit: str, problem: str, call_site: CallSite | None) -> ArgumentTypeError:
-    return ArgumentTypeError(with_call_site(f"`{culprit}` cannot be sent to a worker process: {problem}", call_site))
+    return ArgumentTypeError(f"`{culprit}` cannot be sent to a worker process: {problem}", at=call_site)
 
 
 def _operator_problem(op: Operator, error: Exception, pickle_error: PickleError) -> str:
