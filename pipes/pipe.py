@@ -29,6 +29,7 @@ from .core.checks import check_bytes, check_torch, methods_explain_wrong_argumen
 from .core.context import Context
 from .core.cursor import START
 from .core.graph import Node, chain_code, walk
+from .core.lazy import pa
 from .core.operator import Operator, check_depth
 from .core.rows import Rows
 from .engine.run import at_index, elements, known_length, length_of, position_count
@@ -53,8 +54,6 @@ from .ops.slice import Slice
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
-
-    import pyarrow as pa
 
     from .compat.datasets import PipeIterableDataset, PipeMapDataset
     from .seeing.check import Findings
@@ -433,8 +432,6 @@ def collect_table(blocks: Iterable[Block], schema: pa.Schema | None, limit: int)
         LimitError: they take more.
         DataError: a row is no dict, or the values of one name have several types.
     """
-    import pyarrow as pa
-
     tables: list[pa.Table] = []
     dicts: list[object] = []  # the rows after the last table
     count, used = 0, 0
@@ -463,8 +460,6 @@ def collect_table(blocks: Iterable[Block], schema: pa.Schema | None, limit: int)
 
 
 def _table(rows: object) -> pa.Table:
-    import pyarrow as pa
-
     if isinstance(rows, list) and any(isinstance(row, Rows) for row in rows):
         raise UnfitError("an element must be a row but is a batch of rows; `.unbatch()` gives its rows")
     return pa.Table.from_batches([as_rows(rows).arrow])

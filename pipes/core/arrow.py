@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence, Sized
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+from .lazy import pa
 
 Times = TypeVar("Times", bound=Any)
 
@@ -46,8 +44,6 @@ def arrow_array(
         pyarrow.ArrowNotImplementedError: Arrow has no type for the dtype.
         pyarrow.ArrowInvalid: a value does not fit `kind`.
     """
-    import pyarrow as pa
-
     if not isinstance(values, np.ndarray):
         return _of_objects(values if isinstance(values, list) else list(values), kind)
     if isinstance(values, np.ma.MaskedArray):
@@ -119,15 +115,11 @@ def number_dtype(kind: pa.DataType) -> np.dtype[Any] | None:
 
 @functools.cache
 def _number_dtypes() -> dict[int, np.dtype[Any]]:
-    import pyarrow as pa
-
     names = "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"
     return {pa.bool_().id: np.dtype(np.bool_), **{getattr(pa, name)().id: np.dtype(name) for name in names}}
 
 
 def _of_objects(values: list[Any], kind: pa.DataType | None) -> Any:
-    import pyarrow as pa
-
     types = set(map(type, values))
     if types <= {NoneType}:
         return pa.nulls(len(values), cast("Any", kind))
@@ -168,14 +160,10 @@ def _of_texts(kind: pa.DataType, data: bytes, values: Sequence[Sized], missing: 
 
 
 def _type_of(values: npt.NDArray[Any]) -> pa.DataType:
-    import pyarrow as pa
-
     return pa.from_numpy_dtype(values.dtype)
 
 
 def _of_buffers(kind: pa.DataType, length: int, missing: npt.NDArray[np.bool_] | None, *buffers: Any) -> Any:
-    import pyarrow as pa
-
     present = None if missing is None or not missing.any() else pa.py_buffer(cast("Any", _bits(~missing)))
     return pa.Array.from_buffers(kind, length, [present, *map(pa.py_buffer, buffers)])
 

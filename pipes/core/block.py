@@ -12,18 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
 from ..errors import Origin
 from .cursor import Cursor
+from .lazy import pa
 from .records import fields_of
 from .rows import SKIPPED, BlockRows, Indices, Rows, column_names, concat, take
 from .skips import Skipped
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(slots=True)
@@ -295,8 +293,6 @@ def row_width(schema: pa.Schema | None) -> int | None:
 
 
 def _bits(kind: pa.DataType) -> int | None:
-    import pyarrow as pa
-
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     if isinstance(kind, pa.FixedSizeListType):

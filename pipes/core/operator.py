@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar, cast
+from typing import ClassVar, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -19,12 +19,9 @@ from .block import Block
 from .code import call_code, step_code
 from .context import Context, Work
 from .cursor import START, Cursor, Json
+from .lazy import pa
 from .rows import BlockRows, Indices
 from .skips import OnError, Skipped
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 T = TypeVar("T")
 

@@ -11,18 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeGuard, Union, cast, overload
+from typing import Any, SupportsIndex, TypeAlias, TypeGuard, Union, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArgumentTypeError
 from .arrow import arrow_array, number_dtype, numpy_array
+from .lazy import pa
 from .skips import Skipped
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 Array: TypeAlias = npt.NDArray[np.generic]
 ArrowArray: TypeAlias = "pa.Array[Any]"
@@ -195,8 +192,6 @@ class Rows(Sequence[Row]):
     @property
     def arrow(self) -> pa.RecordBatch:
         """The columns as an Arrow record batch; arrays of more than one dimension become fixed-shape tensors."""
-        import pyarrow as pa
-
         arrays = [to_arrow(column) for column in self.columns.values()]
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 
@@ -591,8 +586,6 @@ def concat_columns(columns: Sequence[Column]) -> Column:
 def join_columns(columns: Sequence[Column]) -> Column:
     if are_arrays(columns):
         return np.concatenate(columns)
-    import pyarrow as pa
-
     return pa.concat_arrays([to_arrow(column) for column in columns])
 
 
@@ -616,8 +609,6 @@ def is_plain_number(column: ArrowArray) -> bool:
 
 
 def to_arrow(column: Column) -> ArrowArray:
-    import pyarrow as pa
-
     if not isinstance(column, np.ndarray):
         return column
     if column.ndim == 1:
@@ -635,8 +626,6 @@ def infer_array(values: Any) -> ArrowArray:
     Raises:
         Exception: as `pa.array` does.
     """
-    import pyarrow as pa
-
     array = pa.array(values)
     kind = array.type
     is_time = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)

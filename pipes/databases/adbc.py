@@ -7,13 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from threading import Lock, current_thread, main_thread
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from ..core.lazy import pa
 from .connection import TableConnection, empty_batch
 from .driver import DIALECTS, FLIGHT, POSTGRESQL, SQLITE, SqlDialect, SqlQuery, require, scheme_of, sqlite_uri
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -67,8 +65,6 @@ class AdbcConnection(TableConnection):
     def _batches(
         self, statement: str, parameters: Sequence[object], options: Mapping[str, str]
     ) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         with self._statement(statement, parameters, options) as prepared:
             handle, _ = interruptible(prepared.execute_query, prepared.cancel)
             with pa.RecordBatchReader.from_stream(handle) as reader:
@@ -80,8 +76,6 @@ class AdbcConnection(TableConnection):
                     yield from reader
 
     def describe(self, query: SqlQuery) -> pa.Schema:
-        import pyarrow as pa
-
         if self.dialect is SQLITE:
             return super().describe(query)
         with self._statement(self.dialect.head(query, 0), query.parameters, {}) as prepared:
@@ -101,8 +95,6 @@ class AdbcConnection(TableConnection):
         self._ingest(name, rows, "adbc.ingest.mode.append")
 
     def column_types(self, name: str) -> Mapping[str, pa.DataType]:
-        import pyarrow as pa
-
         if self.dialect is SQLITE:
             return {}
         # Rows are copied in binary form, which converts nothing.
@@ -124,8 +116,6 @@ class AdbcConnection(TableConnection):
     @contextmanager
     def _statement(self, text: str, parameters: Sequence[object], options: Mapping[str, str]) -> Generator[Any]:
         """A statement, which is closed at the end: the driver closes no connection that still has one."""
-        import pyarrow as pa
-
         with self._manager.AdbcStatement(self._connection) as statement:
             statement.set_options(**options)
             statement.set_sql_query(text)

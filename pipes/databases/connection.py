@@ -9,14 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from ..core.cursor import Json
+from ..core.lazy import pa, pc
 from ..errors import DataError
 from .driver import Key, KeyRange, SqlDialect, SqlQuery
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SAMPLE_ROWS = 1024
 """The rows that show the types of columns, if the database has none for columns."""
@@ -64,8 +62,6 @@ class StatementConnection(ABC):
 
     def describe(self, query: SqlQuery) -> pa.Schema:
         """Names and types by the first rows; of a column without values there, by a value further on."""
-        import pyarrow as pa
-
         sample = pa.Table.from_batches(list(self.execute(self.dialect.head(query, SAMPLE_ROWS), query.parameters)))
         fields: list[pa.Field[pa.DataType]] = []
         for column, field in zip(sample.columns, sample.schema, strict=True):
@@ -96,8 +92,6 @@ class StatementConnection(ABC):
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     """A batch without rows."""
-    import pyarrow as pa
-
     # Other ways, such as `from_pylist`, import pandas if it is installed.
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
@@ -264,8 +258,6 @@ def check_key_type(name: str, kind: pa.DataType) -> None:
     Raises:
         DataError: they do not.
     """
-    import pyarrow as pa
-
     types: Any = pa.types
     storage: Any = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     # A column without values may have no type.
@@ -281,8 +273,6 @@ def check_key_type(name: str, kind: pa.DataType) -> None:
 
 def key_values(column: Any) -> list[Key]:
     """The values of an Arrow column without nulls as keys."""
-    import pyarrow as pa
-
     if isinstance(column.type, pa.UuidType):
         return [str(value) for value in column.to_pylist()]
     column = getattr(column, "storage", column)
@@ -321,8 +311,6 @@ def check_keys(column: Any, name: str, before: Key | None) -> tuple[Key, Key]:
     Raises:
         DataError: a key is null, or two rows have the same key.
     """
-    import pyarrow.compute as pc
-
     if column.null_count:
         raise nulls_error(name, column.null_count)
     storage = getattr(column, "storage", column)
@@ -352,8 +340,6 @@ def nulls_error(name: str, count: int) -> DataError:
 
 
 def _is_bytes(kind: Any) -> bool:
-    import pyarrow as pa
-
     types: Any = pa.types
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
 
@@ -427,8 +413,6 @@ class QueryPlan:
         Raises:
             ValueError: it is no such text.
         """
-        import pyarrow as pa
-
         try:
             schema, entries = json.loads(zlib.decompress(base64.b85decode(text)))
             fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))

@@ -8,10 +8,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 from ..core.code import value_code
 from ..core.ending import Ending
+from ..core.lazy import pa
 from ..errors import ArgumentError, ArgumentTypeError, FeedpipeError, SourceError, text_of
 from .adbc import Adbc
 from .connection import StatementConnection, TableConnection
@@ -29,9 +30,6 @@ from .driver import (
     without_secrets,
 )
 from .duckdb import Connectorx, DuckDB
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Address: TypeAlias = str | Callable[[], object]
 """A URI, or a function that returns a URI or a DB-API connection."""

@@ -6,14 +6,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from ..core.lazy import pa
 from ..errors import DataError, SourceError
 from .connection import TableConnection
 from .driver import ANSI, DUCKDB, MYSQL, POSTGRESQL, SQLITE, Key, SqlDialect, SqlQuery, scheme_of, sqlite_uri
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BATCH_ROWS = 8192
 _MODULES = {
@@ -94,8 +92,6 @@ class DbApiConnection(TableConnection):
 
     def _accepted(self, column: Any) -> Sequence[Any]:
         """The values of a column as the module takes them."""
-        import pyarrow as pa
-
         types: Any = pa.types
         if self.dialect.name == SQLITE.name and (types.is_decimal(column.type) or types.is_temporal(column.type)):
             column = column.cast(pa.string())  # SQLite has no types for them
@@ -104,8 +100,6 @@ class DbApiConnection(TableConnection):
     def _batches(
         self, statement: str, parameters: Sequence[object], schema: pa.Schema | None
     ) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         with closing(self._connection.cursor()) as cursor:
             cursor.execute(statement, *([parameters] if parameters else []))
             if cursor.description is None:
@@ -121,8 +115,6 @@ class DbApiConnection(TableConnection):
 
 
 def _array(name: str, values: Sequence[Any], kind: pa.DataType | None) -> Any:
-    import pyarrow as pa
-
     try:
         array: Any = pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -197,8 +189,6 @@ def table_definition(dialect: SqlDialect, name: str, schema: pa.Schema) -> str:
 
 
 def _sql_type(dialect: SqlDialect, column: str, kind: Any) -> str:
-    import pyarrow as pa
-
     if pa.types.is_decimal(kind):
         return dialect.types.get("decimal", f"DECIMAL({kind.precision}, {kind.scale})")
     name = _type_name(kind)
@@ -211,8 +201,6 @@ def _sql_type(dialect: SqlDialect, column: str, kind: Any) -> str:
 
 
 def _type_name(kind: Any) -> str | None:
-    import pyarrow as pa
-
     types: Any = pa.types
     if types.is_boolean(kind):
         return "boolean"

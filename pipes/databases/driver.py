@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 from ..core.checks import Package
+from ..core.lazy import pa
 from ..errors import redacted_url
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Key: TypeAlias = int | str | bytes | Decimal
 """A value of the key column. Times and UUIDs are the text by which the database finds the same value again."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
+from ..core.lazy import pa
 from ..errors import SourceError
 from .connection import StatementConnection, TableConnection, empty_batch
 from .driver import ANSI, DIALECTS, DUCKDB, SqlDialect, SqlQuery, file_of, require, scheme_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 BATCH_ROWS = 8192
 _ROWS = "feedpipe_rows"

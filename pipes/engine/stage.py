@@ -18,6 +18,7 @@ from ..core.block import AdaptiveBlockSize, Block, skip_rows
 from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, node_code, walk
+from ..core.lazy import pa
 from ..core.operator import Ahead, Amount, Operator, Order, Source, Trait, Weights, fill_unknown
 from ..core.rows import BlockRows, Indices, concat
 from ..core.skips import Skipped, covers, skips
@@ -30,7 +31,6 @@ from .skips import blocks_around, code_without_policy, lost_of, parted_cursor, r
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.block import BlockSize
 from ..core.context import Context
+from ..core.lazy import pa
 from ..core.rows import Row
 from ..errors import DataError, FeedpipeError, Origin
 from ..formats.columns import read_error
@@ -26,8 +27,6 @@ from .open_files import OpenFileCache, OpenTask, check_fixed_order
 from .units import InputFiles, Place, RowOrigins, Section, Units, parse
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
     from .arrow_file import ArrowFile, ArrowRows
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from ..core.lazy import pa
 from ..core.rows import Indices, Rows, index_array
 from ..errors import DataError, FeedpipeError
 from ..formats.chunked import ChunkedTable, ColumnWindow, column_window, take_rows, with_takeable_types

@@ -9,16 +9,14 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias
+from typing import BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 
+from ..core.lazy import pa
 from ..errors import DataError, FeedpipeError
 from ..formats.columns import FlatHead, arrow_errors, read_error
 from ..formats.streams import read_tail, seal_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _MAGIC = b"ARROW1"
 _CONTINUATION = b"\xff\xff\xff\xff"
@@ -117,8 +115,6 @@ def read_arrow_head(stream: io.BufferedReader, name: str) -> ArrowHead:
 
 def open_stream(stream: io.BufferedReader) -> pa.RecordBatchStreamReader:
     """Open a reader of the batches of a stream, or of a file from its beginning, since a file holds a stream."""
-    import pyarrow as pa
-
     if stream.peek(8).startswith(_MAGIC):
         stream.read(8)
     return pa.ipc.open_stream(stream)
@@ -130,8 +126,6 @@ def ipc_errors() -> tuple[type[Exception], ...]:
 
 
 def _read_footer(stream: BinaryIO, name: str) -> ArrowFooter:
-    import pyarrow as pa
-
     size = stream.seek(0, io.SEEK_END)
     data = read_tail(stream, name, size, _TAIL_BYTES)
     if data[-len(_MAGIC) :] != _MAGIC:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias
 
 from ..core.checks import Package
 from ..core.cursor import Json
+from ..core.lazy import pa
 from ..core.skips import OnError
 from ..errors import DataError, FeedpipeError, Origin, redacted
 from ..formats.protobuf import read_varint, write_varint
@@ -504,8 +505,6 @@ def _error(path: str, at: int, problem: str) -> DataError:
 
 
 def _snappy(data: bytes) -> bytes:
-    import pyarrow as pa
-
     body = data[:-4]  # a checksum follows
     size, _ = read_varint(body, 0)
     _check_size(size)
@@ -516,8 +515,6 @@ def _snappy(data: bytes) -> bytes:
 
 
 def _zstandard(data: bytes) -> bytes:
-    import pyarrow as pa
-
     with pa.input_stream(cast("Any", pa.BufferReader(data)), compression="zstd") as stream:
         unpacked = stream.read(MAX_ROW_BYTES + 1)
     _check_size(len(unpacked))

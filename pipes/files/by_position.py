@@ -17,6 +17,7 @@ from ..core.arrow import arrow_array
 from ..core.block import Parted
 from ..core.context import Context
 from ..core.cursor import Json
+from ..core.lazy import pa
 from ..core.operator import Operator, Order, Source, StageView, Trait
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Rows, index_array, take
@@ -333,8 +334,6 @@ def extend_rows(
         rows: the columns of the files.
         locate: finds the paths of files, and of each row the index of its file among these, and its number there.
     """
-    import pyarrow as pa
-
     fixed, lineage = form.require_fixed_schema(""), form.lineage
     if not fixed.folder_types and lineage == (None, None):
         return rows

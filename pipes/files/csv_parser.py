@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import arrow_array, arrow_scalar
+from ..core.lazy import pa
 from ..errors import ArgumentError, DataError
 from ..formats.columns import BLOCK_BYTES, arrow_source, to_rows
 from ..formats.table_format import SampledHead
@@ -31,7 +32,6 @@ from ..formats.text import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.csv as pc
 
 log = logging.getLogger("feedpipe")
@@ -73,8 +73,6 @@ def infer_types(
 
     Malformed records do not count, whatever happens to them in a run.
     """
-    import pyarrow as pa
-
     types = {name: schema.get(name, pa.null()) for name in names}
     explicit = {name: kind for name, kind in schema.items() if name in selected}
     table: pa.Table | None = None
@@ -98,8 +96,6 @@ def _read_well_formed(
     dialect: Dialect, names: list[str], selected: Sequence[str], types: Mapping[str, pa.DataType], chunk: Chunk
 ) -> tuple[pa.Table | None, list[Chunk]]:
     """The table of the well-formed records, and these records; the columns in `types` have these types."""
-    import pyarrow as pa
-
     read = table_reader(dialect, names, selected, types)
     try:
         if not dialect.unclosed_quotes(chunk.data, last=False):
@@ -121,7 +117,6 @@ def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
     Raises:
         DataError: the record is malformed.
     """
-    import pyarrow as pa
     from pyarrow.csv import ConvertOptions, ReadOptions, read_csv
 
     max_values = record.count(dialect.delimiter) + 1
@@ -244,8 +239,6 @@ class CsvParser:
 
     def _explain(self, record: Chunk, problem: str | Fault | None) -> DataError:
         """The error of a record that cannot be read; `problem` is the part of it that is known."""
-        import pyarrow as pa
-
         place = self._reader.describe(record.at)
         if isinstance(problem, str):
             return DataError(f"{place}: {problem}")
@@ -278,8 +271,6 @@ class CsvParser:
 
     def _misfit(self, record: bytes) -> str | None:
         """The first column whose value does not have its type; None if all do."""
-        import pyarrow as pa
-
         columns = list(self._types)
 
         def read(count: int) -> None:
@@ -401,7 +392,6 @@ def table_reader(
     dialect: Dialect, names: list[str], selected: Sequence[str], types: Mapping[str, pa.DataType]
 ) -> Callable[[bytes], pa.Table]:
     """A function that reads the columns `selected` from bytes."""
-    import pyarrow as pa
     from pyarrow.csv import ConvertOptions
 
     if not selected:  # Arrow would read all; reading one counts the rows
@@ -562,7 +552,6 @@ def find_faults(
 
 def _uneven_records(dialect: Dialect, names: list[str], data: bytes) -> dict[int, int] | None:
     """The number of values of each record that has more or fewer than there are columns; records count from 1."""
-    import pyarrow as pa
     from pyarrow.csv import ConvertOptions
 
     widths: dict[int, int] = {}
@@ -585,7 +574,6 @@ def _uneven_records(dialect: Dialect, names: list[str], data: bytes) -> dict[int
 
 def _text_columns(dialect: Dialect, names: list[str], columns: list[str], data: bytes) -> dict[str, Any] | None:
     """The values of some columns, as bytes."""
-    import pyarrow as pa
     from pyarrow.csv import ConvertOptions
 
     if not columns:
@@ -604,7 +592,6 @@ def _unfit_values(columns: list[Any], kind: pa.DataType, nulls: Sequence[str]) -
     Args:
         columns: of bytes; the values of the later ones count on from those of the first.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow.csv import ConvertOptions, ParseOptions
 
@@ -666,8 +653,6 @@ def log_odd_values(table: pa.Table, nulls: Sequence[str], place: Callable[[int],
         nulls: texts that mean a missing value.
         place: the file and the line of a row.
     """
-    import pyarrow as pa
-
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_string(column.type) and (odd := odd_value(column, nulls)) is not None:
             noun, _ = _TYPES[odd.type]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.context import Context
+from ..core.lazy import pa
 from ..core.operator import Weights
 from ..errors import Origin
 from ..formats.columns import FlatHead
@@ -22,9 +23,6 @@ from ..storage.index.reader import Bounds, Index, IndexedUnits
 from ..storage.tasks import in_threads
 from .open_files import OpenFileCache, OpenFiles
 from .units import InputFiles, Place, UnitFormat, UnitReader, W
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 F = TypeVar("F", bound="CountedFormat")
 T = TypeVar("T")

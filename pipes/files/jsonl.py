@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeAlias, c
 
 import numpy as np
 
+from ..core.lazy import pa, pc
 from ..core.rows import Row, Rows
 from ..core.skips import OnError
 from ..errors import ArgumentError, DataError
@@ -44,8 +45,6 @@ from .ranges import TextFormat
 from .units import parse
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
     from ..storage.file import File
 
@@ -185,8 +184,6 @@ class _JsonlParser:
     """Parses the chunks of one file."""
 
     def __init__(self, form: Jsonl, fixed: FixedSchema, reader: ChunkReader) -> None:
-        import pyarrow as pa
-
         self._fixed = fixed
         self._form = form
         self._schema = pa.schema(list(fixed.file_types.items()))
@@ -307,8 +304,6 @@ class _JsonlParser:
 
     def _read_fields(self, value: dict[str, Any]) -> None:
         """Read an object of some of the columns, since a table of many columns takes long, even if it has one row."""
-        import pyarrow as pa
-
         schema = pa.schema([field for field in self._schema if field.name in value])
         _read_lines(json.dumps(value).encode() + b"\n", schema, self._unknown)
 
@@ -345,8 +340,6 @@ def _infer_types(data: bytes, explicit: dict[str, pa.DataType]) -> dict[str, pa.
     Lines that are no objects do not count, whatever happens to them in a run. If the values of a field have no common
     type, the lines before the one that does not fit count.
     """
-    import pyarrow as pa
-
     schema = pa.schema(list(explicit.items()))
 
     try:
@@ -399,7 +392,6 @@ class _LineError(ValueError):
 
 def _read_lines(data: bytes, schema: pa.Schema, unknown: _UnknownFields) -> pa.Table:
     """The table of some lines, each of which must hold one object."""
-    import pyarrow as pa
     from pyarrow.json import ParseOptions, ReadOptions, read_json
 
     if not data.isascii():
@@ -424,9 +416,6 @@ def _read_lines(data: bytes, schema: pa.Schema, unknown: _UnknownFields) -> pa.T
 
 def _has_infinity(column: Any) -> bool:
     """Whether a column of JSON, which has no such value, has one. Arrow makes it of a number that is too large."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     kind = column.type
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         return bool(pc.any(pc.is_inf(column)).as_py())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 
 from ..core.block import BlockSize
 from ..core.context import Context
+from ..core.lazy import pa
 from ..core.rows import Row
 from ..errors import DataError, FeedpipeError
 from ..formats.columns import FlatHead, arrow_errors, read_error
@@ -24,8 +25,6 @@ from .open_files import changed_error
 from .units import Place, RowOrigins, Section, parse
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 _MAGIC = b"ORC"
@@ -277,8 +276,6 @@ def _inflate(data: bytes, block_bytes: int) -> bytes:
 
 
 def _unpack_zstd(data: bytes, block_bytes: int) -> bytes:
-    import pyarrow as pa
-
     with pa.input_stream(cast("Any", pa.BufferReader(data)), compression="zstd") as stream:
         return stream.read(block_bytes)
 
@@ -312,8 +309,6 @@ def _lz4_length(data: bytes, at: int, length: int) -> tuple[int, int]:
 
 
 def _unpack(codec: str, data: bytes, size: int, block_bytes: int) -> bytes:
-    import pyarrow as pa
-
     if size > block_bytes:
         raise ValueError(f"a chunk of the footer has {size} bytes, and {block_bytes} are most")
     return pa.Codec(cast("Any", codec)).decompress(data, decompressed_size=size, asbytes=True)

@@ -16,6 +16,7 @@ from ..core.arrow import arrow_array
 from ..core.block import BlockSize, row_width
 from ..core.context import Context
 from ..core.cursor import Json
+from ..core.lazy import pa, pc
 from ..core.rows import Row, Rows, RowSignature, sharing
 from ..errors import DataError, FeedpipeError, SourceError
 from ..formats.columns import (
@@ -54,9 +55,6 @@ from .parquet_footer import (
 from .units import Place, RowOrigins, Section, parse
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -220,8 +218,6 @@ class Parquet(CountedFormat):
 
     def row_bytes(self) -> int | None:
         """The bytes of each row in the columns of a file; None if rows differ in size."""
-        import pyarrow as pa
-
         fixed = self.require_fixed_schema(self.kind)
         names = {*self.names_to_read(), *fixed.filter_columns}
         return row_width(pa.schema([(name, kind) for name, kind in fixed.file_types.items() if name in names]))
@@ -230,8 +226,6 @@ class Parquet(CountedFormat):
         schema = super().row_schema()
         if schema is None or self.used_names is None:
             return schema
-        import pyarrow as pa
-
         names = {*self.used_names, *self.lineage}
         return pa.schema([field for field in schema if field.name in names])
 
@@ -467,7 +461,6 @@ class ParquetFile:
         *,
         threads: bool,
     ) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
         from pyarrow import parquet
 
         try:
@@ -499,8 +492,6 @@ class ParquetFile:
         self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64] | range
     ) -> tuple[Rows, npt.NDArray[np.int64] | range]:
         """The rows of a batch that match the filter, and their numbers in the file, of those of all its rows."""
-        import pyarrow as pa
-
         fixed, length = self._fixed, batch.num_rows
         arrays: dict[str, Any] = {}
         for name, array in zip(batch.schema.names, batch.columns, strict=True):

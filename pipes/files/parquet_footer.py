@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ..core.arrow import arrow_array, arrow_scalar
 from ..core.cursor import Json
+from ..core.lazy import pa, pc
 from ..errors import ArgumentTypeError, DataError, FeedpipeError
 from ..formats.columns import arrow_errors, check_encoding_of_names, format_names, read_error
 from ..formats.expressions import check_expression, expression_identity, filter_problem, used_columns
@@ -26,7 +27,6 @@ from ..storage.index.reader import Bounds
 from ..storage.mapping import FileValues
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -124,8 +124,6 @@ class ParquetFooter:
 
     def _bounds(self, column: int, kind: pa.DataType) -> tuple[Any, Any] | None:
         """The bounds of a column in all row groups that have values; None if one of them does not tell."""
-        import pyarrow as pa
-
         if pa.types.is_timestamp(kind):
             unit = json.loads(self.metadata.schema.column(column).logical_type.to_json()).get("timeUnit")
             if _UNITS.get(unit) != kind.unit:
@@ -164,8 +162,6 @@ class ParquetFooter:
             types: the columns in it, with their types in the table that is filtered.
             constants: the values of those columns that the file does not have, if they are known.
         """
-        import pyarrow as pa
-
         inside = [name for name in types if name in self.schema.names]
         # If a column is cast, the filter compares other values than the statistics hold.
         if any(self.schema.field(name).type != types[name] for name in inside):
@@ -395,8 +391,6 @@ def check_filter(value: object) -> None:
     """Check that `filter=` is None or an expression over names."""
     if value is None:
         return
-    import pyarrow.compute as pc
-
     if not isinstance(value, pc.Expression):
         raise ArgumentTypeError(
             "`filter` must be an expression of `pyarrow.compute`, such as `pc.field('x') > 3`, but got: "
@@ -412,8 +406,6 @@ def filter_identity(expression: Any) -> Json:
 
 def constant_values(values: Mapping[str, Any]) -> Any:
     """The expression that is true of all rows of a file in which columns have these values."""
-    import pyarrow.compute as pc
-
     expression: Any = pc.scalar(True)
     for name, value in values.items():
         expression &= pc.field(name) == value if value.is_valid else pc.field(name).is_null()
@@ -434,8 +426,6 @@ class ColumnBounds(NamedTuple):
 
     def expression(self, name: str) -> Any:
         """The expression that is true of all rows."""
-        import pyarrow.compute as pc
-
         column: Any = pc.field(name)
         if self.low is None:
             return column.is_null()
@@ -459,7 +449,6 @@ def may_match(
         values: of columns that have one value in all rows.
         bounds: of other columns.
     """
-    import pyarrow as pa
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 
     form: Any = ParquetFileFormat()
@@ -483,8 +472,6 @@ def may_match(
 
 def has_bounds(kind: pa.DataType) -> bool:
     """Whether bounds of a column of this type can be kept."""
-    import pyarrow as pa
-
     types: Any = pa.types
     is_number = types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind)
     is_text = types.is_string(kind) or types.is_large_string(kind)
@@ -502,8 +489,6 @@ def matching_bounds(
         bounds: of some columns.
         count: the number of files.
     """
-    import pyarrow as pa
-
     usable = {name: bound for name, bound in bounds.items() if name in types and types[name] == bound.low.type}
     for name in [*usable]:
         # A null and NaN lie outside of bounds. If the filter may be true of one, those of this column tell nothing.
@@ -525,7 +510,6 @@ def matching_bounds(
 
 def _footer_of_bounds(bounds: Mapping[str, Bounds], places: npt.NDArray[np.int64]) -> ParquetFooter:
     """The footer of a file that has a row group for each of these places, with the bounds there as its rows."""
-    import pyarrow as pa
     from pyarrow import parquet
 
     count = len(next(iter(bounds.values())).low)
@@ -544,8 +528,6 @@ def nan_cases(floats: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def is_nan(name: str, kind: pa.DataType) -> Any:
     """The expression by which Arrow takes a column of floats for NaN."""
-    import pyarrow.compute as pc
-
     return pc.field(name) == arrow_scalar(float("nan"), kind)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias
 
 import numpy as np
 
+from ..core.lazy import pa
 from ..core.rows import BlockRows, Column, Row, Rows, concat
 from ..core.skips import OnError
 from ..errors import ArgumentError, DataError, FeedpipeError, MissingError, Origin
@@ -60,8 +61,6 @@ from .tfrecord_records import (
 from .units import InputFiles, Malformed, Place, Section, byte_origins, parse
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 Features: TypeAlias = "Sequence[str] | Schema"
@@ -246,8 +245,6 @@ def _sample_records(records: Iterable[Records], path: str) -> tuple[list[dict[st
 
 
 def _infer_types(records: Sequence[Mapping[str, Feature]], path: str) -> dict[str, pa.DataType]:
-    import pyarrow as pa
-
     kinds: dict[int, pa.DataType] = {BYTES: pa.binary(), FLOATS: pa.float32(), INTS: pa.int64()}
     types: dict[str, pa.DataType] = {}
     for name in sorted({name for record in records for name in record}):  # a map has no order

@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import arrow_array
+from ..core.lazy import pa
 from ..core.rows import scalars
 from ..errors import DataError
 from ..formats.protobuf import DELIMITED, FIXED64, read_fields, read_varint, write_field, write_varint
 from .tfrecord_records import crc32c, gather, masked
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Bytes = npt.NDArray[np.uint8]
 Places = npt.NDArray[np.int64]
@@ -212,8 +210,6 @@ class Entries:
         return b"".join([memory[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)])
 
     def _binary(self, starts: Places, ends: Places) -> pa.Array[Any]:
-        import pyarrow as pa
-
         offsets = np.zeros(len(starts) + 1, np.int64)
         np.cumsum(ends - starts, out=offsets[1:])
         buffers = [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(self._join(starts, ends))]
@@ -263,8 +259,6 @@ def collect_values(records: Sequence[Mapping[str, Feature]], name: str) -> Featu
     Raises:
         ValueError: they are of several kinds.
     """
-    import pyarrow as pa
-
     features = [record.get(name) for record in records]
     try:
         kind, _ = kinds_of(feature for feature in features if feature is not None)
@@ -280,8 +274,6 @@ def collect_values(records: Sequence[Mapping[str, Feature]], name: str) -> Featu
 
 
 def _cast(name: str, feature: FeatureValues, kind: pa.DataType) -> Any:
-    import pyarrow as pa
-
     values = feature.values if feature.kind == BYTES else arrow_array(feature.values)
     problem = f"feature {name!r} holds {KIND_NAMES[feature.kind]}, which do not fit {kind}"
     if not _are_alike(feature.kind, kind):  # Arrow would parse text as numbers
@@ -293,8 +285,6 @@ def _cast(name: str, feature: FeatureValues, kind: pa.DataType) -> Any:
 
 
 def _are_alike(feature: int, kind: Any) -> bool:
-    import pyarrow as pa
-
     types = pa.types
     if feature == BYTES:
         texts = (
@@ -473,8 +463,6 @@ def _record(data: bytes, checksum: Callable[[bytes], int]) -> bytes:
 
 def _features(name: str, column: Any) -> list[bytes | None]:
     """The feature of each row of a column; None for a missing value."""
-    import pyarrow as pa
-
     kind = column.type
     if isinstance(kind, pa.FixedShapeTensorType):
         column, kind = column.storage, kind.storage_type
@@ -490,8 +478,6 @@ def _features(name: str, column: Any) -> list[bytes | None]:
 
 def _kind_of(name: str, kind: Any) -> tuple[int, Callable[[Any], Any]]:
     """The kind of feature for values of a type, and the function that makes a value of it."""
-    import pyarrow as pa
-
     types = pa.types
     if types.is_integer(kind) and kind != pa.uint64():
         return INTS, int

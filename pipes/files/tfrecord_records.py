@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ..core.arrow import numpy_array
 from ..core.checks import Package
+from ..core.lazy import pa
 from ..errors import DataError, FeedpipeError, Origin
 from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize, StreamWindow
 from ..formats.text import TO_END
@@ -333,7 +334,6 @@ def read_bounds(data: bytes, name: str, size: int) -> Offsets:
     Raises:
         DataError: it is no index, or does not list all records of the file.
     """
-    import pyarrow as pa
     from pyarrow import csv
 
     if not data:

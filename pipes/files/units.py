@@ -17,6 +17,7 @@ from ..core.checks import digest
 from ..core.code import value_code
 from ..core.context import Context, ProcessContext, Work
 from ..core.cursor import START, Cursor, Json
+from ..core.lazy import pa
 from ..core.operator import Amount, Columns, Input, Operator, Order, Source, StageView, TokenOfInput, Trait, Weights
 from ..core.rows import BlockRows, Indices
 from ..core.skips import OnError, check_on_error
@@ -33,7 +34,6 @@ from .open_files import at_call_site, check_file, has_fixed_order
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
 
     from ..pipe import Pipe
 

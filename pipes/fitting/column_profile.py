@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..core.lazy import pa, pc
 from ..core.rows import Column, to_arrow
 from ..errors import UnfitError
 from ..stats.cardinality import Cardinality
@@ -201,8 +202,6 @@ DATE = r"^\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{4})([T ]\d{1,2}:\
 
 
 def _digest(array: Any) -> bytes:
-    import pyarrow as pa
-
     batch: Any = pa.record_batch([array], ["x"])
     return blake2b(batch.serialize(), digest_size=16).digest()
 
@@ -255,8 +254,6 @@ class ColumnOutline:
     @staticmethod
     def of(column: Column) -> ColumnOutline:
         """The outline of a column."""
-        import pyarrow as pa
-
         array: Any = to_arrow(column)
         if isinstance(array.type, pa.DictionaryType):
             array = array.dictionary_decode()
@@ -320,9 +317,6 @@ class ColumnOutline:
         return whole
 
     def _add_lengths(self, present: Any) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         kind = present.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             lengths: Any = pc.utf8_length(present)
@@ -336,8 +330,6 @@ class ColumnOutline:
         self.lengths = QuantileSketch.of(len(numbers), numbers)
 
     def _add_numbers(self, present: Any) -> None:
-        import pyarrow as pa
-
         kind = present.type
         if pa.types.is_decimal(kind):
             present = present.cast(pa.float64())
@@ -351,9 +343,6 @@ class ColumnOutline:
         self.sketch = QuantileSketch.of(len(finite), finite)
 
     def _add_text(self, present: Any) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if not (pa.types.is_string(present.type) or pa.types.is_large_string(present.type)):
             return
         is_number: Any = pc.match_substring_regex(present, NUMBER)
@@ -364,9 +353,6 @@ class ColumnOutline:
         self.no_number = others[0] if others else None
 
     def _add_span(self, present: Any) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         kind = present.type
         if len(present) and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
             bounds: Any = pc.min_max(present).as_py()

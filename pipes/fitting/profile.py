@@ -6,11 +6,12 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..core.checks import check_bool, check_int
+from ..core.lazy import pa
 from ..core.progress_bar import ProgressBar
 from ..core.rows import Rows
 from ..errors import DataError, RowError, UnfitError, call_site
@@ -19,10 +20,6 @@ from ..ops._shared import as_rows
 from ..pipe import Pipe, check_pipe
 from .column_profile import ColumnOutline, ColumnProfile, copies_of
 from .fit import PARTS, check_ends
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 CHUNK_ROWS = 2**13
 CELL_WIDTH = 24
@@ -103,8 +100,6 @@ def _outlines(pipe: Pipe[Any], *, progress: bool) -> Iterator[tuple[int, dict[st
 
 
 def _nothing(rows: int) -> ColumnOutline:
-    import pyarrow as pa
-
     return ColumnOutline.of(pa.nulls(rows))
 
 
@@ -131,8 +126,6 @@ class Profile(Mapping[str, ColumnProfile]):
     @property
     def table(self) -> pa.Table:
         """A row for each column, with its remarks; values of several types are text."""
-        import pyarrow as pa
-
         entries = self._columns.values()
         floats = {"mean": pa.float64(), "std": pa.float64()}
         counts = {"rows": pa.int64(), "missing": pa.int64(), "distinct": pa.int64()}

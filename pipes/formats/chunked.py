@@ -7,10 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..core.arrow import arrow_array
+from ..core.lazy import pa, pc
 from ..core.rows import Array, ArrowArray, Column, Indices, Rows, are_arrays, gather, index_array
 from .columns import to_column, with_fields
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast
+from typing import IO, Any, Literal, Protocol, TypeAlias, cast
 
 from ..core.arrow import number_dtype, numpy_array
+from ..core.lazy import pa
 from ..core.rows import Column, Rows
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError
 from .text import MAX_RECORD_BYTES
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 # pyarrow's stubs do not say which attributes belong to which type, hence `Any`.
@@ -21,8 +19,6 @@ def decoded_type(kind: Any) -> Any:
 
     Each file, even each row group, may have its own dictionary, and Arrow cannot take rows of the others.
     """
-    import pyarrow as pa
-
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return decoded_type(kind.value_type)
     if pa.types.is_string_view(kind):
@@ -35,15 +31,11 @@ def decoded_type(kind: Any) -> Any:
 
 def value_type(kind: Any) -> Any:
     """The type of the values, if it is one of dictionaries; else the type itself."""
-    import pyarrow as pa
-
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def is_text(kind: Any) -> bool:
     """Whether values are text or bytes of any length, or codes of such."""
-    import pyarrow as pa
-
     types: Any = pa.types
     tests = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
     return any(test(value_type(kind)) for test in tests)
@@ -51,15 +43,11 @@ def is_text(kind: Any) -> bool:
 
 def plain_values(array: Any) -> Any:
     """The values of an array of dictionaries; any other array as it is."""
-    import pyarrow as pa
-
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def with_codes(array: Any, kind: Any) -> Any:
     """Values of text as codes, of the type `kind`, which is one of dictionaries."""
-    import pyarrow as pa
-
     if not pa.types.is_dictionary(array.type):
         array = array.cast(kind.value_type).dictionary_encode()
     return pa.DictionaryArray.from_arrays(array.indices.cast(kind.index_type), array.dictionary.cast(kind.value_type))
@@ -67,8 +55,6 @@ def with_codes(array: Any, kind: Any) -> Any:
 
 def storage_type(kind: Any) -> Any:
     """The type without extensions of Python packages: a process that has not imported the package knows none."""
-    import pyarrow as pa
-
     if isinstance(kind, pa.ExtensionType):
         return storage_type(kind.storage_type)
     return with_fields(kind, lambda field: field.with_type(storage_type(field.type)))
@@ -76,8 +62,6 @@ def storage_type(kind: Any) -> Any:
 
 def with_fields(kind: Any, change: Callable[[Any], Any]) -> Any:
     """The type with each field of a struct or a list changed; any other type as it is."""
-    import pyarrow as pa
-
     if pa.types.is_struct(kind):
         return pa.struct([change(field) for field in kind])
     if pa.types.is_fixed_size_list(kind):
@@ -95,8 +79,6 @@ def widens_to(kind: Any, fixed: Any) -> bool:
     They do if the types are the same; if a column has only nulls; from narrower to wider integers or floats; between
     text or bytes with short or long offsets, views and dictionaries; and for lists and structs of such.
     """
-    import pyarrow as pa
-
     types: Any = pa.types
     texts = types.is_string, types.is_large_string, types.is_string_view
     blobs = types.is_binary, types.is_large_binary, types.is_binary_view
@@ -129,8 +111,6 @@ def widens_to(kind: Any, fixed: Any) -> bool:
 
 def common_type(one: Any, other: Any) -> Any:
     """The narrowest type for the values of both types; None if there is none. A value may still not fit."""
-    import pyarrow as pa
-
     if widens_to(other, one):
         return one
     if widens_to(one, other):
@@ -144,8 +124,6 @@ def common_type(one: Any, other: Any) -> Any:
 
 def text_for(what: Literal["null", "timestamp"], kind: Any) -> Any:
     """The type with nulls or timestamps replaced by text, also within lists and structs."""
-    import pyarrow as pa
-
     if pa.types.is_null(kind) if what == "null" else pa.types.is_timestamp(kind):
         return pa.string()
     return with_fields(kind, lambda field: field.with_type(text_for(what, field.type)))
@@ -174,8 +152,6 @@ def check_schema(value: object, argument: str = "schema") -> dict[str, pa.DataTy
     """The types that an argument gives, by name."""
     if value is None:
         return {}
-    import pyarrow as pa
-
     if isinstance(value, pa.Schema):
         return dict(zip(value.names, value.types, strict=True))
     if not isinstance(value, Mapping):
@@ -297,8 +273,6 @@ def unexpected_column_error(file: str, name: str, source: str, *, unified: bool)
 
 
 def _check_type(argument: str, name: object, kind: Any) -> pa.DataType:
-    import pyarrow as pa
-
     if not isinstance(name, str):
         raise ArgumentTypeError(f"`{argument}` must map names to types but got the name: {name!r}")
     if isinstance(kind, pa.DataType):
@@ -321,8 +295,6 @@ BLOCK_BYTES = 2 * MAX_RECORD_BYTES
 
 def arrow_source(data: bytes) -> IO[bytes]:
     """Wrap bytes for Arrow's readers, without a copy."""
-    import pyarrow as pa
-
     return cast("IO[bytes]", pa.BufferReader(data))
 
 
@@ -342,8 +314,6 @@ def to_column(array: Any) -> Column:
 
 def arrow_errors() -> tuple[type[Exception], ...]:
     """The exceptions that pyarrow raises for bytes that are damaged or cannot be read."""
-    import pyarrow as pa
-
     return pa.ArrowException, OSError, ValueError, MemoryError, KeyError, TypeError, IndexError, OverflowError
 
 
@@ -368,8 +338,6 @@ def _contiguous(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
 
 def check_encoding_of_names(types: Iterable[Any]) -> None:
     """Raise a `UnicodeDecodeError` if a name inside a type is not UTF-8, which rows would raise much later."""
-    import pyarrow as pa
-
     for kind in types:
         if isinstance(kind, pa.BaseExtensionType):  # whose class may give other attributes any meaning
             check_encoding_of_names([kind.storage_type])
@@ -414,6 +382,4 @@ class FlatHead:
         return [name for name in names if name in existing]
 
     def schema_of(self, columns: Sequence[str] | None) -> pa.Schema:
-        import pyarrow as pa
-
         return self.schema if columns is None else pa.schema([self.schema.field(name) for name in columns])

@@ -6,17 +6,15 @@ import hashlib
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import arrow_scalar, numpy_array
 from ..core.cursor import Json
+from ..core.lazy import pa
 from ..errors import ArgumentError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # pyarrow's stubs do not say what an expression is, hence `Any`.
 
@@ -65,8 +63,6 @@ def used_columns(expression: Any, types: Mapping[str, pa.DataType], names: Seque
 
 def filter_problem(expression: Any, types: Mapping[str, pa.DataType]) -> str | None:
     """Why an expression cannot select rows of columns of these types; None if it can."""
-    import pyarrow as pa
-
     problem = expression_problem(expression, types)
     if problem is not None:
         return problem
@@ -82,8 +78,6 @@ def matching_rows(expression: Any, columns: Mapping[str, Any], rows: int) -> npt
 
 def expression_problem(expression: Any, types: Mapping[str, pa.DataType]) -> str | None:
     """Why an expression has no values for columns of these types; None if it has."""
-    import pyarrow as pa
-
     try:
         expression_type(expression, types)
     except (pa.ArrowException, ValueError, NotImplementedError, TypeError, KeyError) as error:
@@ -97,8 +91,6 @@ def expression_type(expression: Any, types: Mapping[str, pa.DataType]) -> Any:
     Raises:
         pyarrow.ArrowException: the expression does not fit columns of these types.
     """
-    import pyarrow as pa
-
     # `pa.array([], type)` refuses unions, and tensors whose axes are permuted.
     (values,) = evaluate([expression], {name: pa.nulls(0, cast("Any", kind)) for name, kind in types.items()}, 0)
     return values.type
@@ -112,8 +104,6 @@ def evaluate(expressions: Sequence[Any], columns: Mapping[str, Any], rows: int) 
         columns: arrays by name.
         rows: the number of rows, as there may be no columns.
     """
-    import pyarrow as pa
-
     # Not `Table.filter`: it runs in threads, which may reorder rows.
     from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
 

@@ -10,17 +10,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
+from ..core.lazy import pa
 from ..core.rows import Array, ArrowArray, BlockRows, Column, Indices, Rows, concat, index_array, signature, take
 from ..errors import UnfitError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Node: TypeAlias = "dict[str, Any]"
 """The meaning of some memory, as JSON: a kind, and the numbers of its parts."""
@@ -78,8 +76,6 @@ class Buffers:
             else:
                 raise UnfitError(f"`row[{name!r}]` is of dtype {column.dtype}")
         if arrow:
-            import pyarrow as pa
-
             batch = pa.RecordBatch.from_arrays(list(arrow.values()), names=list(arrow))
             stream: int | None = self._stream(batch)
         else:
@@ -88,8 +84,6 @@ class Buffers:
         return {"is": "table", "names": names, "columns": columns, "arrow": stream, "length": len(rows)}
 
     def _stream(self, batch: pa.RecordBatch) -> int:
-        import pyarrow as pa
-
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
@@ -247,8 +241,6 @@ class StoredRows:
     def _open_table(self, node: Node) -> Rows:
         columns: dict[str, Column] = {}
         if node["arrow"] is not None:
-            import pyarrow as pa
-
             reader: Any = pa.ipc.open_stream(pa.py_buffer(cast("Any", self._parts[node["arrow"]])))
             batch = reader.read_next_batch()
             batch.validate()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 from urllib.parse import unquote
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..core.arrow import arrow_array, arrow_scalar
 from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.cursor import Json
+from ..core.lazy import pa
 from ..core.rows import Column, Rows, column_names
 from ..errors import ArgumentError, ArgumentTypeError, DataError, redacted
 from .columns import (
@@ -41,9 +42,6 @@ from .columns import (
     with_codes,
 )
 from .text import Chunk, ParseChunk, ParsedPart
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 """The name of the folder of null values."""
@@ -102,8 +100,6 @@ class TableFormat(FormatOptions):
 
     def row_schema(self) -> pa.Schema | None:
         """Names and types of the columns of the rows; None before they are fixed."""
-        import pyarrow as pa
-
         fixed = self.fixed_schema
         if fixed is None:
             return None
@@ -152,8 +148,6 @@ class TableFormat(FormatOptions):
             path: the path of the file.
             numbers: those of the rows in the file, counted from 0.
         """
-        import pyarrow as pa
-
         fixed, count = self.require_fixed_schema(path), len(numbers)
         columns = {**columns, **{name: pa.repeat(value, count) for name, value in constants.items()}}
         columns = {name: columns[name] for name in fixed.names}
@@ -243,8 +237,6 @@ class TableFormat(FormatOptions):
         self, types: Mapping[str, pa.DataType], read: Sequence[str] | None, later: Iterable[TableHead]
     ) -> dict[str, pa.DataType]:
         """`types`, where a column that has only nulls in the first file gets its type from a later file."""
-        import pyarrow as pa
-
         types = dict(types)
         untyped = {name for name, kind in types.items() if pa.types.is_null(kind)}
         for head in later if untyped else ():
@@ -372,8 +364,6 @@ class SampledHead(FlatHead):
     """
 
     def __init__(self, name: str, types: Mapping[str, pa.DataType], *, has_rows: bool) -> None:
-        import pyarrow as pa
-
         super().__init__(name, pa.schema(list(types.items())))
         self.has_rows = has_rows
 
@@ -424,8 +414,6 @@ class FixedSchema:
         Raises:
             DataError: there is no such column.
         """
-        import pyarrow as pa
-
         coded: dict[str, pa.DataType] = {}
         for name in names:
             kind = self.file_types.get(name)
@@ -486,8 +474,6 @@ class FixedSchema:
 
     def cast(self, array: Any, name: str, file: str) -> Any:
         """Cast values of a column of a file to the fixed type."""
-        import pyarrow as pa
-
         kind = self.file_types[name]
         try:
             if array.type == kind:
@@ -501,8 +487,6 @@ class FixedSchema:
 
     def cast_batch(self, batch: pa.RecordBatch, file: str) -> pa.RecordBatch:
         """Cast all columns of a batch of a file to the fixed types."""
-        import pyarrow as pa
-
         names = batch.schema.names
         columns = [self.cast(column, name, file) for name, column in zip(names, batch.columns, strict=True)]
         return pa.RecordBatch.from_arrays(columns, names) if names else batch
@@ -536,8 +520,6 @@ class DeclaredSchema(FixedSchema):
 
 def _stores(kind: Any, declared: Any) -> bool:
     """Whether a column of type `kind` may hold values of the declared type, which a cast checks one by one."""
-    import pyarrow as pa
-
     types: Any = pa.types
     families = (types.is_integer, types.is_timestamp, types.is_decimal, types.is_nested)
     return widens_to(kind, declared) or any(is_kind(kind) and is_kind(declared) for is_kind in families)
@@ -565,8 +547,6 @@ class Lineage(NamedTuple):
 
     def columns_for(self, path: str, numbers: npt.NDArray[np.int64] | range) -> dict[str, Column]:
         """The columns for the rows with these numbers, counted from 0; the path without its password."""
-        import pyarrow as pa
-
         columns: dict[str, Column] = {}
         if self.path_column is not None:
             columns[self.path_column] = pa.repeat(arrow_scalar(redacted(path), pa.string()), len(numbers))
@@ -601,8 +581,6 @@ def folder_types(
         taken: names of columns of the files, which win.
         unify: whether the folders of all paths give columns, not only those of `first`.
     """
-    import pyarrow as pa
-
     names = dict.fromkeys(parse_folders(first))
     text_columns: set[str] = set()
     seen: set[tuple[str, str | None]] = set()

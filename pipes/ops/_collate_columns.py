@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import numpy_array
+from ..core.lazy import pa
 from ..core.rows import Array, JaggedData, Stack, grid, is_grid
 from ..errors import UnfitError
 
@@ -69,8 +70,6 @@ def column_arrays(column: Any, field: str, rules: Rules) -> object:
 
 
 def _arrays(column: Any, field: str, rules: Rules, row_of: RowOf) -> object:
-    import pyarrow as pa
-
     arrow_type: Any = column.type
     if pa.types.is_dictionary(arrow_type) and rules.codes:
         return {"codes": _arrays(column.indices, field, rules, row_of), "vocabulary": column.dictionary}
@@ -101,8 +100,6 @@ def _arrays(column: Any, field: str, rules: Rules, row_of: RowOf) -> object:
 
 def _with_nan(column: Any, field: str) -> Array:
     """Return numbers with NaN for each null. Floats keep their dtype; other numbers become float64 if that is exact."""
-    import pyarrow as pa
-
     if not pa.types.is_floating(column.type):
         try:
             column = column.cast(pa.float64())

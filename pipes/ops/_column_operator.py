@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from ..core.arrow import arrow_array, numpy_array
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
+from ..core.lazy import pa
 from ..core.operator import CursorOfInput, Operator, Order, StageView
 from ..core.rows import (
     Array,
@@ -35,9 +36,6 @@ from ..errors import UnfitError
 from ..formats.columns import check_names
 from ..formats.expressions import evaluate, expression_problem, used_columns
 from ._shared import as_mapping, convert_until_error, data_error, existing_columns, plan_error
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class ColumnOperator(CursorOfInput, ABC):
@@ -122,8 +120,6 @@ def missing_mask(column: Column) -> Mask | None:
             return None
         mask: Mask = np.isnan(column)
         return mask if mask.any() else None
-    import pyarrow as pa
-
     if pa.types.is_floating(column.type):
         numbers, nulls = numbers_and_nulls(column)
         mask = np.isnan(numbers) if nulls is None else np.isnan(numbers) | nulls
@@ -143,8 +139,6 @@ def numbers_and_nulls(array: Any) -> tuple[Array, Mask | None]:
 
     Arrow's own `fill_null` takes several times as long as the rest of a conversion.
     """
-    import pyarrow as pa
-
     if not array.null_count:
         return numpy_array(array), None
     nulls = numpy_array(array.is_null())
@@ -171,8 +165,6 @@ class ColumnConversion(ColumnOperator):
         """
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        import pyarrow as pa
-
         types: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
         for name in existing_columns(self.converted(), schema.names):
             types[name] = to_arrow(self._convert_column(name, pa.nulls(0, types[name]))).type
@@ -194,8 +186,6 @@ class ColumnConversion(ColumnOperator):
         return convert
 
     def _convert_column(self, name: str, column: Column) -> Column:
-        import pyarrow as pa
-
         try:
             return self.convert(name, column)
         except UnfitError as error:
@@ -223,8 +213,6 @@ def map_numbers(column: Column, function: Callable[[Array], Any]) -> Column:
     Raises:
         UnfitError: the column has no numbers, or is one of arrays and has nulls.
     """
-    import pyarrow as pa
-
     if isinstance(column, np.ndarray):
         if column.dtype.kind not in "biuf":
             raise _not_numbers(column)
@@ -259,8 +247,6 @@ def whole_grid(column: Any) -> Array:
 
 def _column_of_value(value: object, name: str) -> Column:
     """Make a column of one value of a row that is a dict."""
-    import pyarrow as pa
-
     if isinstance(value, np.ndarray) and value.ndim:
         return value[None]
     try:
@@ -307,7 +293,6 @@ def values_of(
     Raises:
         UnfitError: an expression does not fit the columns, or has no value for one of the rows.
     """
-    import pyarrow as pa
 
     def used() -> list[str]:
         types = check_fit(expressions, cast("Rows", take(rows, range(0))).arrow.schema, problem_of)

@@ -22,6 +22,7 @@ from ..core.arrow import numpy_array
 from ..core.block import parted
 from ..core.context import Context, mixed
 from ..core.cursor import START
+from ..core.lazy import pa
 from ..core.operator import Input, Operator, StageView
 from ..core.rows import BlockRows, Column, Rows, column_names, scalars, select_columns, take
 from ..engine.calls import map_until_error
@@ -158,8 +159,6 @@ def _together(parts: list[tuple[Ints, Exception | None]]) -> tuple[Ints, Excepti
 
 
 def _column(column: Column) -> tuple[Ints, Exception | None]:
-    import pyarrow as pa
-
     if isinstance(column, np.ndarray) and column.ndim == 1:
         return np.unique(column, return_inverse=True)[1], None
     if not isinstance(column, np.ndarray):
@@ -280,8 +279,6 @@ def digests_of_column(column: Column, checksum: Checksum = crc32) -> Digests:
         if column.ndim == 1 and column.dtype.kind == "f" and column.dtype.itemsize <= 8:
             return _of_floats(column.astype(np.float64))
         return digests_of_values(scalars(column), checksum)
-    import pyarrow as pa
-
     kind: Any = column.type
     if column.null_count:
         digests = np.full(len(column), _of_word(_NULL), np.uint64)

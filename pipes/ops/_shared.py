@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -14,13 +14,11 @@ from ..core.block import Block
 from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor
+from ..core.lazy import pa
 from ..core.operator import CursorOfInput, Input, Operator, StageView, Weights, each_row
 from ..core.rows import Array, BlockRows, Column, Indices, Rows, grid, index_array, infer_array, is_grid, read_only
 from ..errors import DataError, PlanError, RowError, UnfitError
 from ..formats.columns import suggest_name
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -75,8 +73,6 @@ def check_name(name: object) -> str:
 
 
 def _numpy_column(column: Column, name: str) -> Array:
-    import pyarrow as pa
-
     if isinstance(column, np.ndarray):
         return column
     arrow_type: Any = column.type
@@ -97,8 +93,6 @@ def _numpy_column(column: Column, name: str) -> Array:
 
 
 def _infer_column(values: object, name: object) -> Column:
-    import pyarrow as pa
-
     try:
         return infer_array(values)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:

@@ -16,6 +16,7 @@ from ..core.block import Block, join_blocks, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
+from ..core.lazy import pa, pc
 from ..core.operator import Grouping, Operator, StageView, TokenOfInput
 from ..core.rows import BlockRows, Column, Rows, concat, take
 from ..engine.calls import map_until_error
@@ -325,9 +326,6 @@ def _column(rows: Rows, name: str) -> Column:
 
 def _column_sizes(column: Column) -> Sizes:
     """Return the sizes of the rows of a column; NaN for those that have none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if isinstance(column, np.ndarray):
         if column.ndim > 1:
             return np.full(len(column), column.shape[1])

@@ -10,6 +10,7 @@ from typing import cast as as_type
 import numpy as np
 
 from ..core.arrow import arrow_array, numpy_array
+from ..core.lazy import pa
 from ..core.operator import StageView
 from ..core.rows import Column, Rows, grid, is_grid, read_only, select_columns
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
@@ -19,8 +20,6 @@ from ._shared import as_mapping, as_rows, existing_columns
 from .map import BatchMap
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -67,8 +66,6 @@ class Cast(ColumnOperator):
         return f"cast({{{types}}})"
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        import pyarrow as pa
-
         types: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
         existing_columns(self.types, types)
         for name, kind in self.types.items():
@@ -98,8 +95,6 @@ class Cast(ColumnOperator):
 
 def _cast(array: Any, name: str, kind: Any) -> Any:
     """Convert the values of a column to `kind`, or the items of its values if they are tensors."""
-    import pyarrow as pa
-
     source = array.type
     try:
         if not isinstance(source, pa.FixedShapeTensorType) or not pa.types.is_primitive(kind):
@@ -112,8 +107,6 @@ def _cast(array: Any, name: str, kind: Any) -> Any:
 
 
 def _cast_value(value: object, name: str, kind: Any) -> object:
-    import pyarrow as pa
-
     if isinstance(value, np.ndarray) and value.ndim and pa.types.is_primitive(kind):
         items = _cast(arrow_array(np.ascontiguousarray(value).reshape(-1)), name, kind)
         return numpy_array(items).reshape(value.shape)
@@ -173,8 +166,6 @@ class Unnest(ColumnOperator):
         return f"unnest({', '.join(columns + ([] if self.separator == '.' else [f'separator={self.separator!r}']))})"
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        import pyarrow as pa
-
         types: list[tuple[str, Any]] = []
         existing_columns(self.names or (), schema.names)
         for name, kind in zip(schema.names, schema.types, strict=True):
@@ -221,8 +212,6 @@ class Unnest(ColumnOperator):
 
     def _fields(self, name: str, kind: Any) -> list[Any] | None:
         """Return the fields of a column of a table; None if it stays as it is."""
-        import pyarrow as pa
-
         if self.names is not None and name not in self.names:
             return None
         if isinstance(kind, pa.StructType):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..core.arrow import arrow_array
 from ..core.checks import check_int
+from ..core.lazy import pa
 from ..core.process import PerProcess
 from ..core.rows import Column, is_grid, read_only, to_arrow
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
@@ -157,8 +158,6 @@ class Bucketize(ColumnConversion):
         return [self.column]
 
     def convert(self, name: str, column: Column) -> Column:
-        import pyarrow as pa
-
         boundaries = np.array(self.boundaries)
         numbers = map_numbers(column, lambda values: np.searchsorted(boundaries, values, side="right"))
         missing = missing_mask(column)
@@ -224,8 +223,6 @@ class ValueNumbers:
         return {value: number for number, value in enumerate(self._values)}
 
     def _check_type(self, column: Column) -> None:
-        import pyarrow as pa
-
         kind: Any = pa.from_numpy_dtype(column.dtype) if isinstance(column, np.ndarray) else column.type
         kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
         family, own = _family(kind), _family(arrow_array(self._values[:1]).type)
@@ -240,8 +237,6 @@ def check_values(value: object) -> tuple[Hashable, ...]:
     values: tuple[Any, ...] = tuple(item.item() if isinstance(item, np.generic) else item for item in value)
     if not values:
         raise ArgumentError("`values` must have at least one value but got: []")
-    import pyarrow as pa
-
     try:
         kind: Any = arrow_array(values).type
         is_mixed = pa.types.is_null(kind) or len({_family(arrow_array([item]).type) for item in values[:1000]}) > 1
@@ -258,8 +253,6 @@ def check_values(value: object) -> tuple[Hashable, ...]:
 
 def _family(kind: Any) -> str:
     """Return a word for the values that values of this type can be equal to."""
-    import pyarrow as pa
-
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return "text"

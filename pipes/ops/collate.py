@@ -15,6 +15,7 @@ import numpy as np
 from ..core.arrow import arrow_array
 from ..core.checks import check_bool, check_choice, check_torch
 from ..core.code import value_code
+from ..core.lazy import pa
 from ..core.operator import ElementForm
 from ..core.records import fields_of, record_of
 from ..core.rows import Array, Column, JaggedData, Rows, Stack, TensorData, concat, to_arrow
@@ -391,15 +392,11 @@ def _windowed(column: Column, width: int) -> Column:
     """Return a column with `width` values in each row."""
     if isinstance(column, np.ndarray) and column.dtype.kind != "O":
         return column.reshape(len(column) // width, width, *column.shape[1:])
-    import pyarrow as pa
-
     return cast("Column", pa.FixedSizeListArray.from_arrays(to_arrow(column), width))
 
 
 def _ragged(column: Column, lengths: Sequence[int]) -> Column:
     """Return a column with as many values in each row."""
-    import pyarrow as pa
-
     return cast("Column", pa.LargeListArray.from_arrays(arrow_array(offsets_of(lengths)), to_arrow(column)))
 
 
@@ -669,8 +666,6 @@ def _array_of(values: Sequence[object], rules: Rules) -> Array:
 
 def _collate_by_arrow(values: Sequence[object], field: str, rules: Rules) -> object:
     """Collate the values as a column of a table: numbers with nulls, or lists."""
-    import pyarrow as pa
-
     try:
         column = arrow_array(values)
     except (pa.ArrowException, OverflowError) as error:

@@ -11,12 +11,11 @@ import numpy as np
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
+from ..core.lazy import pa
 from ..core.operator import Amount, Input, Operator, Order, StageView, Weights, each_row
 from ..core.rows import BlockRows, Indices, gather, signature
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 T = TypeVar("T")

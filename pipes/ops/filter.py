@@ -15,6 +15,7 @@ from ..core.block import Block
 from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.graph import Node
+from ..core.lazy import pc
 from ..core.operator import StageView, Trait
 from ..core.skips import OnError, Retry, check_on_error, check_retry
 from ..engine.calls import extend_until_error, map_until_error, stop_iteration_error
@@ -27,8 +28,6 @@ from ._filter_rows import ExpressionFilter, FilterResult, FilterRows
 from .select import Drop, Select
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
-
     from ..pipe import Pipe
 
 T = TypeVar("T")

@@ -18,6 +18,7 @@ from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, chain_code, find_remote
+from ..core.lazy import pa
 from ..core.operator import Operator, Order, StageView, TokenOfInput
 from ..core.rows import BlockRows, Column, Indices, Rows, column_names, concat, pick, scalars, take, to_arrow
 from ..core.shared_rows import SharedRows
@@ -29,8 +30,6 @@ from ._keys import keys_of
 from ._shared import as_mapping, data_error, existing_columns, plan_error
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 
@@ -361,8 +360,6 @@ class JoinSource:
 
     def check_key(self, key: tuple[str, ...], schema: pa.Schema, other: pa.Schema | None) -> None:
         """Raise an `UnfitError` if a column of the key is missing, or no two values can be equal."""
-        import pyarrow as pa
-
         existing_columns(key, schema.names)
         if other is None:
             return
@@ -426,8 +423,6 @@ def _join_source(other: object, key: tuple[str, ...]) -> JoinSource:
             "`other` must be a pipe, a data frame or Arrow table, or a dict of rows by key, but got: "
             f"{type(other).__name__}"
         )
-    import pyarrow as pa
-
     from ..formats.chunked import with_takeable_types
 
     return JoinSource(with_takeable_types(pa.table(cast("Any", other))), key)
@@ -483,8 +478,6 @@ class OtherSide:
             keys, error = keys_of(rows, key)
             numbers, unhashable = self._numbers_of(keys)
             return numbers, unhashable or error
-        import pyarrow as pa
-
         try:
             (name,) = existing_columns(key, column_names(rows))
         except UnfitError as error:
@@ -656,8 +649,6 @@ def _join_rows(rows: BlockRows, side: OtherSide, matches: Matches, suffix: str, 
 
 def _join_schemas(schema: pa.Schema, other: pa.Schema, key: Iterable[str], suffix: str) -> pa.Schema:
     """The columns of both, without the key of the other side."""
-    import pyarrow as pa
-
     keys = set(key)
     fields = [field for field in other if field.name not in keys]
     names = _new_names(schema.names, [field.name for field in fields], suffix)

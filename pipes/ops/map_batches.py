@@ -13,6 +13,7 @@ from ..core.block import Block, Parted, cursor_at, group_rows, join_blocks, part
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
+from ..core.lazy import pa
 from ..core.operator import Ahead, Columns, StageView, TokenOfInput
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take
 from ..core.skips import OnError, Retry, skips
@@ -25,7 +26,6 @@ from .map_columns import FORMATS, Arrays, Tensors, check_format
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
     import torch
 
     from ..core.rows import Row

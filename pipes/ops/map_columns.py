@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, Union, cast
 import numpy as np
 
 from ..core.checks import check_choice, check_torch
+from ..core.lazy import pa
 from ..core.rows import Column, Rows
 from ..errors import UnfitError
 from ..formats.columns import first_duplicate
@@ -20,7 +21,6 @@ from .map import BatchMap
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
     import torch
 
     from ..pipe import Pipe
@@ -182,8 +182,6 @@ def _rows_of_columns(result: object, arguments: Mapping[str, object], rows: Rows
 
 def _rows_of_record_batch(result: object) -> Rows:
     """The rows of the record batch that a function returned."""
-    import pyarrow as pa
-
     if not isinstance(result, pa.RecordBatch):
         raise UnfitError(f"the function must return a RecordBatch but returned a value of type {type(result).__name__}")
     if twice := first_duplicate(result.schema.names):

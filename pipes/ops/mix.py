@@ -22,6 +22,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
+from ..core.lazy import pa
 from ..core.operator import Amount, Input, Operator, Order, StageView, Trait, Weights, each_row
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError
@@ -42,8 +43,6 @@ from ._turns import (
 from .repeat import Repeat
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 T = TypeVar("T")

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..core.arrow import arrow_array, arrow_scalar
 from ..core.checks import check_bool, check_choice
+from ..core.lazy import pa, pc
 from ..core.rows import Column
 from ..errors import UnfitError
 from ._column_operator import ColumnConversion, check_column_names, type_name
@@ -67,9 +68,6 @@ class NormalizeText(ColumnConversion):
         return self.names
 
     def convert(self, name: str, column: Column) -> Column:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         text: Any = column
         if not isinstance(column, np.ndarray) and isinstance(column.type, pa.DictionaryType):
             text = cast("Any", column).dictionary_decode()
@@ -88,8 +86,6 @@ class NormalizeText(ColumnConversion):
 
 def _normalized(text: Any, form: Literal["NFC", "NFD", "NFKC", "NFKD"]) -> Any:
     """Text in a form of Unicode, by Python: `pc.utf8_normalize` composes no characters before Arrow 26."""
-    import pyarrow.compute as pc
-
     changes = pc.invert(pc.string_is_ascii(text)).fill_null(arrow_scalar(False))
     values = [normalize(form, value) for value in text.filter(changes).to_pylist()]
     return pc.replace_with_mask(text, changes, arrow_array(values, text.type))

@@ -11,6 +11,7 @@ import numpy as np
 from ..core.arrow import arrow_array, arrow_scalar
 from ..core.block import Block
 from ..core.context import Context
+from ..core.lazy import pa, pc
 from ..core.operator import Operator, StageView
 from ..core.rows import BlockRows, Column, Rows, column_names, is_grid, read_only, scalars, select_columns
 from ..engine.calls import map_until_error
@@ -149,9 +150,6 @@ class FillNull(ColumnConversion):
         return list(self.values)
 
     def convert(self, name: str, column: Column) -> Column:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         value: Any = self.values[name]
         if not isinstance(column, np.ndarray) and is_grid(column):
             column = whole_grid(column)
@@ -189,8 +187,6 @@ class FillNull(ColumnConversion):
 
 def _check_fits(value: Any, kind: Any) -> None:
     """Raise an `UnfitError` if a column of type `kind` cannot have the value."""
-    import pyarrow as pa
-
     try:
         item = arrow_scalar(value, kind).as_py()
     except (pa.ArrowException, ValueError, TypeError, NotImplementedError, OverflowError):

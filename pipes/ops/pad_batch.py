@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ..core.arrow import numpy_array
 from ..core.checks import check_int
 from ..core.code import value_code
+from ..core.lazy import pa
 from ..core.rows import Array, Column, Rows, grid, is_grid, read_only
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ._shared import not_a_batch
@@ -332,8 +333,6 @@ def list_values(column: Column, field: str, rule: str) -> tuple[Array, npt.NDArr
     Raises:
         UnfitRowError: a row is no list of numbers; the message ends with `rule`.
     """
-    import pyarrow as pa
-
     if not isinstance(column, np.ndarray):
         if column.null_count:
             raise UnfitRowError(f"field `{field}`: null; {rule}", column.is_null().to_pylist().index(True))

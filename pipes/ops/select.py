@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..core.cursor import Json
 from ..core.graph import Node
+from ..core.lazy import pa
 from ..core.operator import StageView, Trait
 from ..core.rows import Rows, column_names, select_columns
 from ..errors import ArgumentTypeError, UnfitError
@@ -22,8 +23,6 @@ from .shuffle import Shuffle
 from .slice import SliceBase
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..pipe import Pipe
 
 T = TypeVar("T")
@@ -99,8 +98,6 @@ class _ColumnChoice(ColumnOperator):
         """The name in the input of each output column; `names` are those in the input."""
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        import pyarrow as pa
-
         return pa.schema([(name, schema.field(source).type) for name, source in self.sources(schema.names).items()])
 
     def convert_table(self, stage: StageView, rows: Rows) -> Rows:

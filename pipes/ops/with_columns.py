@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, Union
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
+from ..core.lazy import pa, pc
 from ..core.operator import StageView
 from ..core.rows import Array, BlockRows, Indices, Rows, column_names, select_columns, take
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
@@ -26,8 +27,6 @@ from .map_columns import column_of_result
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     from ..pipe import Pipe
 
@@ -98,8 +97,6 @@ class WithColumns(ColumnOperator):
         return {name: expression_identity(value) for name, value in self._expressions.items()}
 
     def schema_of(self, schema: pa.Schema) -> pa.Schema | None:
-        import pyarrow as pa
-
         types = check_fit([*self._expressions.values()], schema)
         computed = {name: expression_type(value, types) for name, value in self._expressions.items()}
         return None if self._functions else pa.schema(list({**types, **computed}.items()))

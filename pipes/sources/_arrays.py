@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.context import Context
 from ..core.cursor import Json
+from ..core.lazy import pa
 from ..core.operator import Ahead, Columns, Operator, Source, StageView
 from ..core.process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Rows, concat, gather, index_array, index_list, read_only
@@ -25,9 +26,6 @@ from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError,
 from ..files.open_files import OpenTask, at_call_site, changed_error
 from ..storage.mapping import room_for_mappings
 from .from_arrays import arrays_schema, rows_at
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 UNNAMED = ""
 """The name of the column if the user gave none."""

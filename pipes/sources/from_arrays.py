@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ..core.context import Context
 from ..core.cursor import Json
+from ..core.lazy import pa
 from ..core.operator import Columns, Source, StageView
 from ..core.rows import Array, BlockRows, Indices, Row, Rows, read_only, take
 from ..errors import ArgumentError, ArgumentTypeError, CallSite, DataError, Origin, SourceError
@@ -20,7 +21,6 @@ from ..pipe import Pipe
 from .from_sequence import check_right_source
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import torch
 
 

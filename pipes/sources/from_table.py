@@ -11,6 +11,7 @@ import numpy as np
 from ..core.checks import SAMPLE_VALUE_BYTES, digest, sample_positions
 from ..core.context import Context
 from ..core.cursor import Json
+from ..core.lazy import pa
 from ..core.operator import Columns, Operator, Source, StageView
 from ..core.rows import BlockRows, Indices, Row
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError
@@ -18,8 +19,6 @@ from ..pipe import Pipe
 from .from_sequence import check_right_source
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..formats.chunked import ChunkedTable
 
 
@@ -100,8 +99,6 @@ class FromTable(Source):
         return self._load(stage).filled()[1]
 
     def schema(self, stage: StageView) -> pa.Schema:
-        import pyarrow as pa
-
         table = self._load(stage).filled()[0].schema
         return pa.schema(list(zip(table.names, table.types, strict=True)))
 
@@ -127,8 +124,6 @@ class FromTable(Source):
 
     def _sample(self, length: int) -> str:
         """A digest of some rows."""
-        import pyarrow as pa
-
         assert self.loaded.table is not None
         row_bytes = max(self.loaded.table.nbytes // max(length, 1), self.loaded.table.num_columns * SAMPLE_VALUE_BYTES)
         indices = np.array(sample_positions(length, row_bytes), np.int64)
@@ -170,8 +165,6 @@ class FromTable(Source):
     def __reduce__(self) -> tuple[object, ...]:
         if _is_hugging_face(self.table):  # pickles a memory-mapped table as its path
             return FromTable, (self.table,)
-        import pyarrow as pa
-
         table = self._load().table
         assert table is not None
         if table.get_total_buffer_size() <= 1.25 * table.nbytes:
@@ -184,8 +177,6 @@ class FromTable(Source):
 
 
 def _restored(data: pa.Buffer) -> FromTable:
-    import pyarrow as pa
-
     return FromTable(pa.ipc.open_stream(data).read_all())
 
 
@@ -194,8 +185,6 @@ def _is_hugging_face(table: object) -> bool:
 
 
 def _as_table(table: Any) -> pa.Table:
-    import pyarrow as pa
-
     if _is_hugging_face(table):
         return cast("pa.Table", table.data.table.select(table.format["columns"]))
     if isinstance(table, pa.Table):

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from ..core.arrow import arrow_array, arrow_scalar, numpy_array
+from ..core.lazy import pa, pc
 from ..errors import ArgumentError, SourceError, shown_path
 from ..files.arrow import ArrowIpc
 from ..files.footers import CountedFormat
@@ -26,9 +27,6 @@ from ..storage.index.reader import Index, versions
 from ..storage.index.writer import BlockPlace, write_version
 from ..storage.listing import Listing, Selection
 from ..storage.tasks import in_threads
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Footers = Literal["infer", True, False]
 ReadFooters: TypeAlias = "Callable[[FooterReader, Iterator[pa.Table]], Iterator[FileContents]]"
@@ -123,8 +121,6 @@ _KINDS = (
 
 def _kind(listing: Listing, footers: Footers) -> _Kind | None:
     """What to read of the footers of some files; None if they are listed only."""
-    import pyarrow.compute as pc
-
     call: Any = pc
     for kind in _KINDS if footers else ():
         # An option after the name of a URL is no part of the name.
@@ -245,9 +241,6 @@ class _Work:
         self, before: Index
     ) -> list[tuple[FileBlock, BlockPlace | None]] | Iterator[tuple[FileBlock, BlockPlace | None]] | None:
         """The blocks of the version after `before`; None if nothing has changed."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         call: Any = pc
         listing = self._listing
         if before.kind != self.kind or call.count_distinct(listing.paths).as_py() < len(listing):
@@ -331,8 +324,6 @@ class _Work:
         return self.read(self._reader, map(self._table, parts))
 
     def _table(self, files: Numbers) -> pa.Table:
-        import pyarrow as pa
-
         listing = self._listing
         columns = {"path": listing.paths, "size": listing.sizes, "changed": listing.changed}
         places = arrow_array(files)

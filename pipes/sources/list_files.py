@@ -8,13 +8,14 @@ import logging
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from ..core.arrow import arrow_array, arrow_scalar, numpy_array
 from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
+from ..core.lazy import pa
 from ..core.operator import Operator, StageView, UnitSource, Weights
 from ..core.rows import BlockRows, Indices
 from ..errors import (
@@ -34,9 +35,6 @@ from ..storage.listing import BATCH_FILES, Listing, Selection, add_to_digest
 from ..storage.manifest import Manifest, ManifestPlace, folder_of, manifest_schema, read_manifest, write_manifest
 from .from_sequence import pack_list
 from .index import is_index, open_index
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 log = logging.getLogger("feedpipe")
 
@@ -242,8 +240,6 @@ def _kept_listing(selection: Selection, path: str) -> Listing:
 
 def _list_and_write(selection: Selection, path: str) -> Listing:
     """Lists the files and writes the manifest. Several processes may do so at once, since all write the same."""
-    import pyarrow as pa
-
     listing = selection.absolute_listing(path)
     sizes: Any = arrow_array(numpy_array(listing.sizes), missing=numpy_array(listing.sizes) < 0)
     rows, checksums = pa.nulls(len(listing), pa.int64()), pa.nulls(len(listing), pa.string())
@@ -273,7 +269,5 @@ def _listing_of_writer(selection: Selection, path: str, manifest: Manifest) -> L
 
 
 def _sizes(manifest: Manifest) -> pa.Int64Array:
-    import pyarrow as pa
-
     sizes: Any = manifest.files["bytes"]
     return cast("pa.Int64Array", pa.concat_arrays([pa.nulls(0, pa.int64()), *sizes.fill_null(arrow_scalar(-1)).chunks]))

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..core.checks import Package, check_int
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
+from ..core.lazy import pa, pc
 from ..core.operator import Columns, Operator, StageView, UnitSource, Weights
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, index_list
@@ -32,11 +33,6 @@ from ..storage.file_units import FileContents, FileUnits, UnitTable
 from ..storage.filesystem import split_options, with_retries
 from ..storage.manifest import join_path
 from ..storage.tasks import in_threads
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
 
 PACKAGE = Package("deltalake", "deltalake", "delta", "Delta tables are read")
 
@@ -129,8 +125,6 @@ class DeltaFormat(Parquet):
 
     def bounded_contents(self, file: File, bounds: Mapping[str, ColumnBounds]) -> FileContents:
         """The contents of a file with these bounds in the log; none if it has no rows for all filters."""
-        import pyarrow as pa
-
         values = cast("TableFile", file).values
         for expression, types in self.filters():
             if not may_match(expression, types, values, {name: bounds[name] for name in types if name in bounds}):
@@ -358,8 +352,6 @@ def _check_features(table: Any, name: str) -> None:
 
 
 def _has_deletion_vectors(table: Any, name: str) -> bool:
-    import pyarrow as pa
-
     try:
         return any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()))
     except Exception as error:  # of deltalake, and of Arrow if the vectors come later
@@ -367,9 +359,6 @@ def _has_deletion_vectors(table: Any, name: str) -> bool:
 
 
 def _version(table: Any, uri: str, name: str) -> DeltaVersion:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     schema = pa.schema(table.schema().to_arrow())
     schema = pa.schema([(field.name, decoded_type(field.type)) for field in schema])
     partitions = table.metadata().partition_columns
@@ -408,8 +397,6 @@ class FileStatistics:
     @staticmethod
     def unknown(files: int) -> FileStatistics:
         """The statistics of files whose log has none."""
-        import pyarrow as pa
-
         return FileStatistics(pa.table({"size_bytes": pa.nulls(files)}))
 
     def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[dict[str, ColumnBounds]]:
@@ -421,9 +408,6 @@ class FileStatistics:
 
     def _column(self, name: str, kind: pa.DataType) -> list[ColumnBounds | None] | None:
         """The bounds of a column in each file; None if the log has no exact ones."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         # A dot leads into a struct, or belongs to the name. Decimals have gone through binary floats.
         types: Any = pa.types
         kinds = (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from ..core.lazy import pc
 from ..core.rows import Row
 from ..core.skips import OnError
 from ..files.arrow import parse_arrow
@@ -28,9 +28,6 @@ from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.file_cache import FileCache
 from .list_files import list_files
-
-if TYPE_CHECKING:
-    import pyarrow.compute as pc
 
 
 def read_arrow(

@@ -7,13 +7,14 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from ..core.arrow import arrow_array
 from ..core.checks import check_choice, check_int
 from ..core.code import call_code
 from ..core.context import Context, Work
 from ..core.cursor import Json
+from ..core.lazy import pa, pc
 from ..core.operator import Ahead, Columns, Operator, Source, StageView
 from ..core.rows import BlockRows, Indices, Row, index_array, index_list
 from ..core.skips import OnError, check_on_error
@@ -29,9 +30,6 @@ from ..storage.file import File
 from ..storage.file_cache import FileCache, check_file_cache
 from ..storage.filesystem import locate
 from ..storage.listing import Listing, Selection
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _EXTENSIONS = ("jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp")  # those of torchvision's ImageFolder
 
@@ -209,8 +207,6 @@ class ReadImages(Source):
 
     def _with_images(self, listing: Listing) -> ReadImages:
         """A copy of this operator with the images among the files, and their classes."""
-        import pyarrow.compute as pc
-
         if not str(listing.paths[0]).startswith(self._root_prefix()):
             raise SourceError(f"{redacted(self.root)} is no folder; `read_bytes` reads files and globs")
         options = re.escape(locate(self.root, self.filesystem).options)
@@ -238,8 +234,6 @@ class ReadImages(Source):
 
     def _top_folders(self, paths: pa.LargeStringArray) -> list[str]:
         """The sorted names of the folders in the root that hold these files; "" for the root itself."""
-        import pyarrow.compute as pc
-
         below: Any = pc.utf8_slice_codeunits(paths, len(self._root_prefix()))
         folders: Any = pc.replace_substring_regex(below, "/.*|^[^/]*$", "")
         return sorted(pc.unique(folders).to_pylist())

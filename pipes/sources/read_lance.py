@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from ..core.checks import Package, check_int
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
+from ..core.lazy import pa
 from ..core.operator import Columns, Operator, Source, StageView
 from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, index_array
@@ -18,10 +19,6 @@ from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, Source
 from ..files.open_files import at_call_site
 from ..formats.columns import check_names, plain_types, suggest_name, to_rows
 from ..pipe import Pipe
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 _PACKAGE = Package("lance", "pylance", "lance", "Lance datasets are read")
 
@@ -146,8 +143,6 @@ def _take(dataset: Any, indices: Any, names: Sequence[str], name: str) -> pa.Tab
 
 
 def _selected(schema: Any, columns: Sequence[str] | None, name: str) -> pa.Schema:
-    import pyarrow as pa
-
     for column in columns or ():
         if column not in schema.names:
             raise DataError(

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..core.checks import check_choice, check_int, digest
 from ..core.code import value_code
 from ..core.context import Context, NoWork
 from ..core.cursor import Cursor, Json
+from ..core.lazy import pa
 from ..core.operator import Columns, Operator, StageView, UnitSource, Weights
 from ..core.rows import BlockRows, Indices, Row, Rows, index_list
 from ..core.times import measured_blocks
@@ -28,9 +29,6 @@ from ..files.open_files import at_call_site
 from ..files.units import ParseUnits, Place, Section, UnitReader
 from ..formats.columns import decoded_type, first_duplicate, suggest_name, to_column, widens_to
 from ..pipe import Pipe
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def read_sql(
@@ -427,8 +425,6 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
         return Section(rows_of(batch, self._schema), at, end, origins)
 
     def _origins(self, unit: RangeUnit, batch: pa.RecordBatch, before: int) -> list[Origin]:
-        import pyarrow as pa
-
         key, shown = self._query.key, repr(self._database)
         if key is not None and pa.types.is_integer(batch.column(key).type):
             return [Origin(shown, cast("int", value), key) for value in batch.column(key).to_pylist()]
@@ -477,8 +473,6 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
     Raises:
         DataError: a column has a type that the driver gives as the bytes of the database.
     """
-    import pyarrow as pa
-
     fields: list[pa.Field[Any]] = []
     for column in schema:
         kind: Any = column.type
@@ -506,14 +500,10 @@ def rows_of(batch: pa.RecordBatch, schema: pa.Schema) -> Rows:
 
 
 def _storage_type(kind: Any) -> Any:
-    import pyarrow as pa
-
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _cast(name: str, array: Any, kind: Any) -> Any:
-    import pyarrow as pa
-
     array = getattr(array, "storage", array)
     if array.type == kind:
         return array

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ..core.arrow import numpy_array
 from ..core.context import mixed
+from ..core.lazy import pa
 
 INDEX_BITS = 14
 RANK_BITS = 64 - INDEX_BITS
@@ -83,8 +84,6 @@ def _tau(share: float) -> float:
 
 
 def _hashes(values: Any) -> npt.NDArray[np.uint64]:
-    import pyarrow as pa
-
     if pa.types.is_integer(values.type):
         return mixed(numpy_array(values).astype(np.int64).view(np.uint64))
     if pa.types.is_floating(values.type):

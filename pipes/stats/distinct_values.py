@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.arrow import arrow_array
 from ..core.checks import check_int
+from ..core.lazy import pa, pc
 from ..core.rows import Column, to_arrow
 from ..errors import UnfitError
 from .statistics import Fitted, Statistic, Summary
@@ -125,8 +126,6 @@ class Tally(Summary):
 
     @classmethod
     def merged(cls, parts: Sequence[Tally]) -> Tally:
-        import pyarrow as pa
-
         rows = sum(part.rows for part in parts)
         filled = [part for part in parts if len(part.values)] or parts[:1]
         types = {part.values.type for part in filled}
@@ -144,16 +143,12 @@ class Tally(Summary):
 
     def ordered(self) -> tuple[list[Any], list[int]]:
         """Values and counts, the most frequent first, and values of one frequency sorted."""
-        import pyarrow as pa
-
         order = [("count", "descending"), ("value", "ascending")]
         table: Any = pa.table({"value": self.values, "count": self.counts}).sort_by(cast("Any", order))
         return table["value"].to_pylist(), table["count"].to_pylist()
 
     @property
     def missing(self) -> int:
-        import pyarrow.compute as pc
-
         return self.rows - int(pc.sum(self.counts).as_py() or 0)
 
     def to_json(self) -> dict[str, object]:
@@ -162,8 +157,6 @@ class Tally(Summary):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Tally:
-        import pyarrow as pa
-
         array = arrow_array(values["values"], pa.type_for_alias(values["type"]))
         return cls(values["rows"], array, arrow_array(values["counts"], pa.int64()))
 
@@ -175,9 +168,6 @@ class DistinctValues(Statistic[Tally]):
     summary_type: ClassVar[type[Summary]] = Tally
 
     def summary(self, column: Column) -> Tally:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if isinstance(column, np.ndarray) and column.ndim > 1:
             raise UnfitError("has arrays, and single values are needed")
         array: Any = to_arrow(column)
@@ -217,8 +207,6 @@ class CountsStatistic(DistinctValues):
 
 def _common_type(kind: Any) -> Any:
     """The type in which all blocks of a column are counted."""
-    import pyarrow as pa
-
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return pa.large_string()

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import numpy_array
+from ..core.lazy import pa
 from ..core.rows import Column, grid, is_grid
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 
@@ -415,8 +416,6 @@ def present_numbers(column: Column) -> tuple[Floats, int]:
     Raises:
         UnfitError: the column has no numbers, or an infinite one.
     """
-    import pyarrow as pa
-
     array: Any = column
     if not isinstance(array, np.ndarray):
         if is_grid(array):
@@ -446,8 +445,6 @@ def present_numbers(column: Column) -> tuple[Floats, int]:
 
 def missing_rows(column: Column) -> int:
     """The number of rows without a value, for a column of any type."""
-    import pyarrow as pa
-
     if isinstance(column, np.ndarray):
         return int(np.isnan(column).sum()) if column.dtype.kind == "f" and column.ndim == 1 else 0
     if not pa.types.is_floating(column.type):

@@ -7,20 +7,18 @@ import logging
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import arrow_array, numpy_array
+from ..core.lazy import pa
 from ..core.rows import Indices, index_array
 from ..errors import DataError, MissingError, SourceError
 from .file import File
 from .listing import Sums
 from .manifest import ManifestPlace, open_output
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Numbers = npt.NDArray[np.int64]
 UNKNOWN = -1
@@ -197,8 +195,6 @@ class FileUnits:
 
     def write(self, manifest: ManifestPlace, kind: str) -> None:
         """Write the unit file of a manifest. If that fails, log it; the next run reads the footers again."""
-        import pyarrow as pa
-
         offsets = arrow_array(np.append(0, np.cumsum(self.counts)), pa.int64())
         columns: dict[str, Any] = {
             "schema": arrow_array(self.schema_numbers),
@@ -250,8 +246,6 @@ def _parse(data: bytes, listing: str, kind: str) -> FileUnits:
     Raises:
         DataError: it is damaged, or belongs to other files.
     """
-    import pyarrow as pa
-
     try:
         table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
         table.validate(full=True)

@@ -23,6 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
 
+from ..core.lazy import pa
 from ..errors import (
     ArgumentTypeError,
     SourceError,
@@ -229,7 +230,6 @@ def _as_os_error(error: BaseException) -> OSError:
 
 @lru_cache(maxsize=1)
 def _fsspec_handler() -> Any:
-    import pyarrow as pa
     from fsspec.implementations.memory import MemoryFile  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
     from pyarrow.fs import FSSpecHandler
 
@@ -260,7 +260,6 @@ def _path_of_file_url(url: str) -> str:
 @lru_cache(maxsize=64)
 def _connect(url: str, options: str, process: int) -> tuple[FileSystem, str]:
     # One client for each host or bucket, however many files there are. A forked process makes its own.
-    import pyarrow as pa
     from pyarrow.fs import FileSystem
 
     name = repr(shown_path(url))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 from ..core.arrow import arrow_array, arrow_scalar, numpy_array
 from ..core.code import call_code
+from ..core.lazy import pa, pc
 from ..core.progress_bar import ProgressBar
 from ..core.rows import Indices, index_array
 from ..errors import (
@@ -47,7 +48,6 @@ from .tasks import in_threads, in_turn
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    import pyarrow as pa
     from pyarrow.fs import FileInfo, FileSystem
 
 log = logging.getLogger("feedpipe")
@@ -101,8 +101,6 @@ class Listing:
 
     def folders(self) -> list[str]:
         """The folders of the files."""
-        import pyarrow.compute as pc
-
         call: Any = pc
         return cast("list[str]", call.replace_substring_regex(self.paths, "/?[^/]*$", "").unique().to_pylist())
 
@@ -181,8 +179,6 @@ class Selection:
         Raises:
             SourceError: a path is missing, cannot be listed, or matches no file.
         """
-        import pyarrow as pa
-
         batches: list[pa.RecordBatch] = []
         digest = hashlib.blake2b(digest_size=16)
         selected = [self.paths] if isinstance(self.paths, str) else self.paths
@@ -247,9 +243,6 @@ class Selection:
             SourceError: as `listing`.
             ArgumentError: the paths hold a password.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if any(redacted(name) != name for name in self.all_paths()):
             raise ArgumentError(
                 f"`manifest` would keep the password in `paths` in {manifest}; give the password in the environment or "
@@ -539,8 +532,6 @@ class FileNames:
         self._shown = self.count
 
     def _flush(self) -> None:
-        import pyarrow as pa
-
         try:
             names = arrow_array(self._names, pa.large_string())
         except UnicodeEncodeError as error:
@@ -552,9 +543,6 @@ class FileNames:
 
     def to_batch(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.RecordBatch:
         """All columns: sorted by name if there is a `prefix`, which begins each path; else as they came."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         self._flush()
         table = pa.Table.from_batches(self._parts).combine_chunks()
         if prefix is not None:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from ..core.arrow import arrow_scalar
 from ..core.cursor import Json
+from ..core.lazy import pa, pc
 from ..errors import DataError, SourceError, shown_cause, shown_path
 from .file import File
 from .filesystem import describe, locate, split_options
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyarrow import NativeFile
 
 FORMAT = "feedpipe manifest"
@@ -55,9 +55,6 @@ class Manifest:
 
         A listing has the paths as they were listed. A writer puts its files beside the manifest.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         names: Any = self.files["path"]
         if self.made_by != "list_files":
             plain, options = (path, "") if filesystem is not None else split_options(path)
@@ -102,8 +99,6 @@ class FromManifest(Protocol):
 
 def manifest_schema() -> pa.Schema:
     """The schema of `Manifest.files`."""
-    import pyarrow as pa
-
     text, number = pa.string(), pa.int64()
     types: dict[str, pa.DataType] = {"path": pa.large_string(), "bytes": number, "rows": number, "sha256": text}
     return pa.schema(types)
@@ -143,8 +138,6 @@ def read_manifest(path: str, filesystem: object = None) -> Manifest:
 
 def _check_beside(names: Any, path: str) -> None:
     """Check that the files of a writer are in the folder of their manifest."""
-    import pyarrow.compute as pc
-
     outside = names.filter(pc.match_substring_regex(names, r"^/|://|(^|/)\.\.(/|$)"))
     if len(outside):
         raise DataError(f"{shown_path(path)} is damaged: {outside[0].as_py()!r} is not in the folder of the manifest")
@@ -172,7 +165,6 @@ def _parse_head(line: bytes, path: str) -> dict[str, Any]:
 
 
 def _parse_files(lines: bytes, path: str) -> pa.Table:
-    import pyarrow as pa
     from pyarrow import json as arrow_json
 
     schema = manifest_schema()

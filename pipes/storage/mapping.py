@@ -10,19 +10,17 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from ..core.lazy import pa
 from ..errors import SourceError
 from .file import File, Stream
 from .filesystem import describe, file_infos, is_local, locate
 from .remote import RemoteFile
 from .tasks import Budget, Task
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _LIMIT_FILE, _MAPPINGS_FILE = Path("/proc/sys/vm/max_map_count"), Path("/proc/self/maps")
 _USUAL_LIMIT = 65_530
@@ -67,8 +65,6 @@ def map_file(path: str, name: str) -> pa.Buffer:
     Raises:
         SourceError: the file cannot be mapped.
     """
-    import pyarrow as pa
-
     try:
         status = os.stat(path)
         key = path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

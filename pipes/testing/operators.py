@@ -19,6 +19,7 @@ from ..core.context import Context, Key, Pacing, ProcessContext
 from ..core.cursor import START, Cursor, Json
 from ..core.ending import It, ProcessResources, Running
 from ..core.graph import Node, node_code, walk, with_inputs
+from ..core.lazy import pa
 from ..core.operator import Grouping, Operator, Order
 from ..core.rows import BlockRows, Rows, signature
 from ..core.skips import Skipped
@@ -316,8 +317,6 @@ def through_json(name: str, cursor: Cursor) -> Cursor:
 
 def same(one: object, other: object) -> bool:
     """Whether two elements are equal: arrays and tensors by type and value, tables and lists row by row."""
-    import pyarrow as pa
-
     if isinstance(one, Skipped) and isinstance(other, Skipped):
         return one.is_row == other.is_row and len(one.skips) == len(other.skips) and same(one.value, other.value)
     if isinstance(one, pa.RecordBatch) and isinstance(other, pa.RecordBatch):

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from ..core.lazy import pa
 from ..errors import RowError
 from ..loader import Loader
 from ..loading.replay import Info
@@ -61,8 +62,6 @@ def samples(folder: Path) -> dict[Group, list[Sample]]:
 
 
 def _indexed() -> list[Sample]:
-    import pyarrow as pa
-
     arrays = {"x": np.arange(21), "y": np.arange(42.0).reshape(21, 2)}
     table = pa.table({"a": list(range(14)), "b": [f"text {k}" for k in range(14)]})
     joined = from_sequence(range(7)).concat(from_sequence(range(100, 106)))

@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ..core.checks import check_bytes, check_int, digest
 from ..core.cursor import Json
 from ..core.graph import Node, walk
+from ..core.lazy import pa
 from ..core.progress_bar import ProgressBar
 from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, call_site
 from ..sources.index import make_version
@@ -34,9 +35,6 @@ from ..storage.manifest import (
     write_manifest,
 )
 from ._run import ChunkedRun, SavedRun
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Item = TypeVar("Item")
 
@@ -415,8 +413,6 @@ class DatasetWriter:
             self._saved = None
 
     def _write_list(self, name: str, files: list[dict[str, Any]], details: Mapping[str, Json]) -> None:
-        import pyarrow as pa
-
         table = pa.Table.from_pylist(files, manifest_schema())
         write_manifest(Manifest(self._sink.made_by, table, details), self._path(name), self._filesystem)
 

@@ -7,18 +7,16 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from ..core.checks import check_int
+from ..core.lazy import pa
 from ..core.progress_bar import ProgressBar
 from ..engine.stage import bind, resolve
 from ..errors import StateError
 from ..loader import PassLoader
 from ..loading.state import State
 from ..pipe import Pipe, check_pipe
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class SavedRun(NamedTuple):
@@ -49,8 +47,6 @@ class SavedRun(NamedTuple):
         Raises:
             StateError: it is no such text.
         """
-        import pyarrow as pa
-
         try:
             loader, chunk, rows, written, schema = json.loads(cast("str", text))
             kept = None if schema is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))

@@ -10,21 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 from urllib.parse import quote
 
 import numpy as np
 
 from ..core.arrow import number_dtype
+from ..core.lazy import pa
 from ..core.rows import ArrowArray, Rows, infer_array, scalars
 from ..errors import ArgumentError, DataError, call_site
 from ..formats.columns import decoded_type, format_names, suggest_name
 from ..formats.table_format import NULL
 from ._dataset_writer import DatasetWriter, Item, OutputFile, Sink
 from ._run import ChunkedRun, SavedRun
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CHUNK_ROWS = 256
 """The rows that become columns, or come from a worker, at a time."""
@@ -132,8 +130,6 @@ class BatchBuilder:
         Raises:
             DataError: a row is no dict, has other columns than the first, or a value of another type.
         """
-        import pyarrow as pa
-
         columns = self._columns(chunk)
         if self.schema is None:
             self._check_types(columns)
@@ -150,8 +146,6 @@ class BatchBuilder:
         Raises:
             DataError: the user gives no types.
         """
-        import pyarrow as pa
-
         if not self._types:
             raise DataError("the pipe gives no row, so its columns are not known; `schema=` names them", at=call_site())
         return pa.schema(list(self._types.items()))
@@ -211,8 +205,6 @@ def _check_names(names: Sequence[str], expected: Sequence[str] | None, row: int)
 
 
 def _try_array(values: Values, kind: pa.DataType | None) -> tuple[ArrowArray | None, Exception | None]:
-    import pyarrow as pa
-
     try:
         try:
             return _to_array(values, kind), None
@@ -246,8 +238,6 @@ def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
     Raises:
         Exception: a value would change.
     """
-    import pyarrow as pa
-
     if not isinstance(values, list):
         if kind is None or values.type == kind:
             return values
@@ -276,8 +266,6 @@ def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
 
 def _flatten_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.DataType | None]:
     """Prepare values for Arrow if some are arrays. Arrays of one shape become a column of tensors."""
-    import pyarrow as pa
-
     arrays = [np.asarray(v) if isinstance(v, _array_types()) else v for v in values]
     present = [array for array in arrays if isinstance(array, np.ndarray)]
     shapes = {array.shape for array in present}
@@ -295,8 +283,6 @@ def _flatten_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.D
 
 
 def _flat(value: object, kind: Any) -> object:
-    import pyarrow as pa
-
     array = np.asarray(value)
     dtype = number_dtype(kind.value_type)
     if dtype is None:  # of times
@@ -316,27 +302,19 @@ def _array_types() -> tuple[type, ...]:
 
 def _converts_columns(kind: pa.DataType, to: pa.DataType) -> bool:
     """Return True if Arrow converts whole columns, and refuses values that would change."""
-    import pyarrow as pa
-
     return pa.types.is_null(kind) or any(is_kind(kind) and is_kind(to) for is_kind in (_is_number, _is_text))
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    import pyarrow as pa
-
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _fields(kind: Any, above: str = "") -> Iterator[str]:
     """The names of struct fields at any depth, with dots between the levels."""
-    import pyarrow as pa
-
     if pa.types.is_struct(kind):
         for field in kind:
             yield above + field.name
@@ -351,8 +329,6 @@ def slice_tables(
     batches: Iterable[pa.RecordBatch], max_rows: int, max_bytes: int, rows_per_file: int | None, before: int = 0
 ) -> Iterator[pa.Table]:
     """Slice the rows into tables within both limits, none of which crosses the end of a file that has `before` rows."""
-    import pyarrow as pa
-
     parts: list[pa.RecordBatch] = []
     rows = size = 0
     left = rows_per_file and rows_per_file - before  # of this file
@@ -397,8 +373,6 @@ class _Buffer:
 
     def take(self, rows: int) -> pa.Table:
         """Remove the first rows."""
-        import pyarrow as pa
-
         table = pa.concat_tables(self.tables)
         self.tables, self.rows, self.bytes = [], 0, 0
         if rows < len(table):
@@ -517,8 +491,6 @@ def check_folder_columns(schema: pa.Schema, keys: Sequence[str]) -> None:
     Raises:
         ArgumentError: one does not exist, has no plain text for its values, or no other column is left.
     """
-    import pyarrow as pa
-
     types: Any = pa.types
     plain = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_date, types.is_null)
     for name in keys:

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..core.checks import check_choice, check_int
+from ..core.lazy import pa
 from ..core.rows import Rows
 from ..errors import ArgumentError, ArgumentTypeError
 from ..loader import Loader
@@ -19,9 +20,6 @@ from ..storage.file_units import FileContents, FileUnits
 from ..storage.index.layout import SUFFIX
 from ..storage.index.reader import Index
 from ..storage.listing import Selection
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 CHUNK_FILES = 256
 """The files whose footers a worker reads at a time."""
@@ -97,8 +95,6 @@ def _names(statistics: Sequence[str]) -> tuple[str, ...]:
 
 def _in_workers(workers: int, reader: FooterReader, files: Iterator[pa.Table]) -> Iterator[FileContents]:
     """What footers say, read in other processes, unless there are few files."""
-    import pyarrow as pa
-
     table = pa.concat_tables(files)
     if len(table) <= CHUNK_FILES:
         yield from reader.contents(iter([table]))

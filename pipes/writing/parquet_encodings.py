@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from ..core.lazy import pa
 
 _SAMPLE_ROWS, _SAMPLE_BYTES = 2**16, 2**24
 _DECOMPRESSED = 0.1
@@ -96,7 +95,6 @@ def _cheapest(columns: Sequence[_Written]) -> int:
 
 def _written(table: pa.Table, storage: ColumnStorage) -> dict[str, _Written]:
     """The columns of a table that is stored so, by path."""
-    import pyarrow as pa
     from pyarrow import parquet
 
     sink = pa.BufferOutputStream()

@@ -8,9 +8,10 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from ..core.checks import check_choice, check_int
+from ..core.lazy import pa
 from ..errors import ArgumentError, DataError
 from ..files.tfrecord_examples import write_records
 from ..files.tfrecord_records import PACKAGE, index_line
@@ -20,9 +21,6 @@ from ._dataset_writer import Limits, OutputFile, write_dataset
 from ._run import ChunkedRun, SavedRun
 from ._tables import CHUNK_ROWS, ColumnSink, TableSink
 from .parquet_encodings import choose_storage
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ArrowCompression: TypeAlias = Literal["zstd", "lz4"] | None
 
@@ -102,8 +100,6 @@ class ArrowSink(TableSink):
 
     @contextmanager
     def open_tables(self, file: OutputFile, first: pa.Table) -> Generator[Callable[[pa.Table], object]]:
-        import pyarrow as pa
-
         options = pa.ipc.IpcWriteOptions(compression=self.compression)
         try:
             writer = pa.ipc.new_file(cast("Any", file), first.schema, options=options)
@@ -226,7 +222,6 @@ class ParquetSink(TableSink):
 
     @contextmanager
     def open_tables(self, file: OutputFile, first: pa.Table) -> Generator[Callable[[pa.Table], object]]:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         self.with_nulls.update(_columns_with_nulls(first))
@@ -244,8 +239,6 @@ class ParquetSink(TableSink):
 
     def _file_schema(self, schema: pa.Schema) -> pa.Schema:
         """The schema of a file that begins now."""
-        import pyarrow as pa
-
         return pa.schema([field.with_nullable(field.name in self.with_nulls) for field in schema])
 
 

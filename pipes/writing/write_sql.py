@@ -6,9 +6,10 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 from ..core.checks import check_choice, check_int
+from ..core.lazy import pa
 from ..core.rows import Rows
 from ..databases.connection import TableConnection
 from ..databases.database import Connected, Database, LostConnectionError
@@ -17,9 +18,6 @@ from ..formats.columns import Schema, check_schema
 from ..pipe import Pipe
 from ._run import ChunkedRun, SavedRun
 from ._tables import BatchBuilder
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 IfExists: TypeAlias = Literal["error", "append", "replace"]
 
@@ -309,8 +307,6 @@ def database_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
     Raises:
         DataError: a column has arrays of several axes, or a type that says nothing.
     """
-    import pyarrow as pa
-
     table = pa.Table.from_batches(batches)
     for place, field in enumerate(table.schema):
         kind = _database_type(field.name, field.type)
@@ -320,8 +316,6 @@ def database_table(batches: Sequence[pa.RecordBatch]) -> pa.Table:
 
 
 def _database_type(name: str, kind: Any) -> Any:
-    import pyarrow as pa
-
     if pa.types.is_null(kind):
         raise DataError(f"column {name!r} has only None in the first rows, which have no type; `schema=` gives it one")
     if isinstance(kind, pa.FixedShapeTensorType):
@@ -337,8 +331,6 @@ def _database_type(name: str, kind: Any) -> Any:
 
 
 def _converted(column: pa.ChunkedArray[Any], kind: Any) -> Any:
-    import pyarrow as pa
-
     chunks: Any = [getattr(chunk, "storage", chunk).cast(kind) for chunk in column.chunks]
     return pa.chunked_array(chunks, kind)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...core.findings import Finding
 from ...core.graph import Node, node_code
+from ...core.lazy import pa
 from ...core.operator import Order
 from ...core.process import bytes_text
 from ...engine.stage import Stage
@@ -165,8 +166,6 @@ def _verdicts(stage: Stage, rows: list[Any]) -> list[bool] | None:
     try:
         if not is_expression(predicate):
             return [bool(predicate(row)) for row in rows]
-        import pyarrow as pa
-
         table = pa.Table.from_pylist(rows).append_column("_", pa.array(range(len(rows))))
         kept = set(table.filter(predicate).column("_").to_pylist())
         return [place in kept for place in range(len(rows))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
+from ...core.lazy import pa
 
 # Of a slice of these types, Arrow writes the text of the whole array. A cast to the other type and back cuts it.
 _VIEW_TYPES: dict[Any, Any] = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}

@@ -32,12 +32,12 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 
+from ...core.lazy import pa
 from ...core.rows import Array, Column, JaggedData, Rows, Stack, TensorData
 from ...errors import CallSite, DataError, LoaderError, with_call_site
 from .memory import ALIGNMENT, Region, RegionPart, in_stream
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from _typeshed import WriteableBuffer
 
     from .arrow_tables import BatchStream
@@ -355,8 +355,6 @@ def _reduce_rows(rows: Rows) -> Reduced:
     arrow = {name: column for name, column in columns.items() if not isinstance(column, np.ndarray)}
     if not arrow:
         return Rows, (dict(columns), len(rows))
-    import pyarrow as pa
-
     # All Arrow columns travel in one stream, and None takes the place of each.
     batch = pa.RecordBatch.from_arrays(list(arrow.values()), names=list(arrow))
     return _make_rows, ({name: None if name in arrow else column for name, column in columns.items()}, batch, len(rows))

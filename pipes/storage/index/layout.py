@@ -18,16 +18,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from ...core.arrow import arrow_array, arrow_scalar, numpy_array
+from ...core.lazy import pa, pc
 from ...errors import DataError, shown_path
 from ..file_units import UNKNOWN, FileContents, FileUnits, Numbers
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SUFFIX = ".index"
 FORMAT = "feedpipe index"
@@ -188,9 +186,6 @@ class FileBlock:
         paths: Any, sizes: Numbers, changed: Numbers, units: FileUnits | None = None, bounds: Sequence[Any] = ()
     ) -> FileBlock:
         """The block of files with these paths, an Arrow array of text."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         call: Any = pc
         prefix = common_prefix(paths)
         names = call.utf8_slice_codeunits(paths, len(prefix)).cast(pa.string())
@@ -206,9 +201,6 @@ class FileBlock:
 
     def paths(self) -> pa.LargeStringArray:
         """The paths of all files."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         call: Any = pc
         text = pa.large_string()
         prefix, nothing = (arrow_scalar(part, text) for part in (self.prefix, ""))
@@ -217,8 +209,6 @@ class FileBlock:
 
     def folders(self) -> Folders:
         """The folders of the files."""
-        import pyarrow.compute as pc
-
         call: Any = pc
         folders = call.replace_substring_regex(self.names, "[^/]*$", "").dictionary_encode()
         names = [self.prefix + name for name in folders.dictionary.to_pylist()]
@@ -244,8 +234,6 @@ class FileBlock:
 
     def batch(self, schema: pa.Schema) -> pa.RecordBatch:
         """The block as a record batch."""
-        import pyarrow as pa
-
         columns: list[Any] = [self.names, arrow_array(self.sizes), arrow_array(self.changed)]
         if (units := self.units) is not None:
             offsets = arrow_array(np.append(0, np.cumsum(units.counts)), pa.int64())
@@ -302,16 +290,12 @@ class FileBlock:
 
 def bounds_fields(statistics: Sequence[str], columns: Sequence[Any]) -> list[pa.Field[Any]]:
     """The fields of the bounds of some columns, given the arrays or fields of these bounds."""
-    import pyarrow as pa
-
     names = [f"{bound}_{name}" for name in statistics for bound in ("min", "max")]
     return [pa.field(name, column.type) for name, column in zip(names, columns, strict=True)]
 
 
 def block_schema(bounds: Iterable[pa.Field[Any]] = (), *, has_units: bool) -> pa.Schema:
     """The columns of a block: of a file, its name after the block's prefix, and the attributes of `FileBlock`."""
-    import pyarrow as pa
-
     number = pa.int64()
     types: dict[str, pa.DataType] = {"name": pa.string(), "bytes": number, "changed": number}
     if has_units:
@@ -322,8 +306,6 @@ def block_schema(bounds: Iterable[pa.Field[Any]] = (), *, has_units: bool) -> pa
 
 def table_schema(bounds: Iterable[pa.Field[Any]] = ()) -> pa.Schema:
     """The columns of the table of blocks: where each is, its first file and unit, its sums, prefix, digest, bounds."""
-    import pyarrow as pa
-
     number = pa.int64()
     types: dict[str, pa.DataType] = {"data": pa.int32(), "offset": number, "length": number, "first": number}
     types |= {"first_unit": number, "files": pa.int32(), "bytes": number, "rows": number}
@@ -338,8 +320,6 @@ def version_digest(digests: Iterable[bytes]) -> str:
 
 def common_prefix(paths: Any) -> str:
     """The beginning that all of some paths have in common; they are an Arrow array."""
-    import pyarrow.compute as pc
-
     ends = cast("Any", pc).min_max(paths).as_py()
     first, last = str(ends["min"]), str(ends["max"])
     length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))

@@ -7,12 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ...core.arrow import numpy_array
+from ...core.lazy import pa
 from ...core.rows import Indices, index_array
 from ...errors import DataError, MissingError, SourceError, shown_path
 from ..file import File
@@ -34,9 +35,6 @@ from .layout import (
     version_name,
     version_number,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class Bounds(NamedTuple):
@@ -210,8 +208,6 @@ class Index:
     @cached_property
     def schemas(self) -> list[pa.Schema]:
         """The schemas of the files, each once."""
-        import pyarrow as pa
-
         if not self.version.schemas:
             return []
         texts = cast("list[Any]", self._schema_table["schema"].to_pylist())
@@ -320,8 +316,6 @@ class Index:
         )
 
         def parse(content: Content) -> FileBlock:
-            import pyarrow as pa
-
             schema = block_schema(self._bounds_fields, has_units=self.kind != FILES)
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(content), schema)
             batch.validate(full=True)
@@ -374,8 +368,6 @@ class Index:
 
     def _read_table(self, name: str) -> pa.Table:
         def parse(content: Content) -> pa.Table:
-            import pyarrow as pa
-
             table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
             table.validate(full=True)
             return table
@@ -386,8 +378,6 @@ class Index:
         return read_file(join_path(self.address, name, self.filesystem), self.filesystem, part)
 
     def _parsed(self, what: str, content: Content, parse: Callable[[Content], T]) -> T:
-        import pyarrow as pa
-
         try:
             return parse(content)
         except (pa.ArrowException, OSError, EOFError, KeyError, ValueError, IndexError) as error:
@@ -455,8 +445,6 @@ class BlockTable(NamedTuple):
 
     @staticmethod
     def of(table: pa.Table) -> BlockTable:
-        import pyarrow as pa
-
         columns: list[Any] = [
             pa.concat_arrays(column.chunks) if column.num_chunks else column for column in table.columns
         ]

@@ -9,11 +9,12 @@ import uuid
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from ...core.arrow import arrow_array, arrow_scalar
+from ...core.lazy import pa, pc
 from ...errors import SourceError, shown_cause, shown_path
 from ..file_units import Numbers
 from ..filesystem import describe, locate
@@ -29,9 +30,6 @@ from .layout import (
     version_name,
 )
 from .reader import Index, versions
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _MAGIC_BYTES = 8
 """The bytes of an Arrow file before its first message, the schema."""
@@ -151,8 +149,6 @@ class _BlockWriter:
     """Writes blocks into an Arrow file, and knows where each begins."""
 
     def __init__(self, stream: Output, schema: pa.Schema) -> None:
-        import pyarrow as pa
-
         self._counted = _Counted(stream)
         self._schema = schema
         options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -247,8 +243,6 @@ class _VersionTables:
 
     def tables(self, version: Version, schemas: Sequence[pa.Schema]) -> dict[str, pa.Table]:
         """The tables of the version, by the names of their files."""
-        import pyarrow as pa
-
         places, sums = np.array(self.places, np.int64).reshape(-1, 3), np.array(self.sums, np.int64).reshape(-1, 5)
         numbers = [*places.T, *sums.T]
         bounds = [arrow_array(column, column[0].type) for column in zip(*self.bounds, strict=True)]
@@ -295,8 +289,6 @@ class _VersionTables:
 
 def _bounds(block: FileBlock) -> list[Any]:
     """The bounds of the columns in all files of a block; null if those of one are not known."""
-    import pyarrow.compute as pc
-
     call: Any = pc
     numbers = [
         arrow_scalar(None, column.type) if column.null_count else (call.max if number % 2 else call.min)(column)
@@ -307,8 +299,6 @@ def _bounds(block: FileBlock) -> list[Any]:
 
 def _sums(parts: Sequence[Numbers], granule: int) -> pa.Table:
     """The sums of neighbouring weights. An unknown weight counts as the mean of the others, unless it stands alone."""
-    import pyarrow as pa
-
     values = np.concatenate([np.zeros(0, np.int64), *parts])
     if granule > 1:
         unknown = values < 0
@@ -320,8 +310,6 @@ def _sums(parts: Sequence[Numbers], granule: int) -> pa.Table:
 
 
 def _write_table(stream: Output, table: pa.Table) -> None:
-    import pyarrow as pa
-
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_file(cast("Any", stream), table.schema, options=options) as writer:
         writer.write_table(table)
