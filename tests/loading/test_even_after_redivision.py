@@ -119,9 +119,7 @@ def test_groups_before_the_padding_are_not_handed_on() -> None:
     taken += [batch for of_rank in pairs for batch, info in of_rank if info.valid.all()]
     job = Job(pipe, 2, [of_rank[-1][1].state_dict() for of_rank in pairs], seed=1)
     redivisions = [loader._progress.redivision for loader in job.loaders]
-    assert sum(bool(rest.tail_of) for one in redivisions if one for rest in one.rests.values()) == 1, (
-        "those of one rank"
-    )
+    assert sum(bool(rest.tail_of) for one in redivisions if one for rest in one.rests.values()) == 1, "of one rank"
     assert count(taken + job.rest()) == count(list(pipe))
 
 
