@@ -103,9 +103,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def explains_wrong_arguments(function: F) -> F:
     """`function`, whose errors of unknown, missing and surplus arguments are ours. No other call is changed."""
+    # A function that takes `**options` has a signature with their names.
+    options = frozenset(inspect.signature(function).parameters) if hasattr(function, "__signature__") else None
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if options is not None and not kwargs.keys() <= options:
+            raise ArgumentTypeError(_message(function, args, kwargs) or "")
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -161,6 +165,11 @@ _MEANT = {  # the names of other libraries, and the names here
     "drop_remainder": ("drop_last",),
     "fn": ("function", "predicate"),
     "func": ("function", "predicate"),
+    "dtype": ("schema",),
+    "names": ("column_names",),
+    "na_values": ("null_values",),
+    "sep": ("delimiter",),
+    "usecols": ("columns",),
     "handler": ("on_error",),
     "num_parallel_calls": ("concurrency", "workers"),
     "num_workers": ("workers",),

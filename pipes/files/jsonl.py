@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, Unpack, cast
 
 import numpy as np
 
@@ -19,14 +19,13 @@ from ..errors import ArgumentError, DataError
 from ..formats.columns import (
     BLOCK_BYTES,
     HEAD_BYTES,
-    Schema,
     arrow_source,
     check_schema,
     suggest_name,
     text_for,
     to_rows,
 )
-from ..formats.table_format import FixedSchema, SampledHead, TextTable
+from ..formats.table_format import FixedSchema, SampledHead, TextTable, TextTableOptions, options_of
 from ..formats.text import (
     Chunk,
     ChunkReader,
@@ -68,17 +67,11 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
 
-def parse_jsonl(
-    pipe: Pipe[File],
-    /,
-    *,
-    schema: Schema | None = None,
-    columns: Sequence[str] | None = None,
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    on_error: OnError | None = None,
-) -> Pipe[Row]:
+class JsonlOptions(TextTableOptions, total=False):
+    """The options of `parse_jsonl`."""
+
+
+def parse_jsonl(pipe: Pipe[File], /, *, on_error: OnError | None = None, **options: Unpack[JsonlOptions]) -> Pipe[Row]:
     r"""Give the objects of each JSON Lines file, as a table: one object on each line.
 
     Element: a dict with the same keys in each row, None if a line lacks the field; values may be nested lists and
@@ -122,18 +115,13 @@ def parse_jsonl(
         >>> list(fp.list_files("a.jsonl").open_files().parse_jsonl())
         [{'id': 1, 'tags': ['x']}, {'id': 2, 'tags': None}]
     """
-    form = Jsonl(
-        schema=schema, columns=columns, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas
-    )
-    return parse(pipe, form, on_error)
+    return parse(pipe, Jsonl(**options), on_error)
 
 
+@options_of(parse_jsonl, JsonlOptions)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Jsonl(TextTable, TextFormat):
     """The arguments of `parse_jsonl`."""
-
-    kind: ClassVar[str] = "parse_jsonl"
-    arguments: ClassVar[tuple[str, ...]] = ("schema", "columns", "path_column", "row_column", "unify_schemas")
 
     def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
         reader = ChunkReader(stream, path, self.last_record_end)
