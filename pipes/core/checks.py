@@ -173,6 +173,7 @@ _ADVICE = {  # for a function that has none of these names
     "batched": "`.map_batches(function, n)` calls it with up to n rows at a time",
     "buffer_size": "`.shuffle(window=n)` and `.prefetch(n)` are operators of the chain",
     "collate_fn": "`.collate(function)` in the chain makes batches",
+    "distinct": "a contrastive loss masks the pairs of a batch whose keys are equal",
     "drop_last": "`.batch(n, drop_last=True)` in the chain drops it",
     "drop_remainder": "`.batch(n, drop_last=True)` in the chain drops it",
     "handler": '`.on_error("skip")` in the chain leaves out rows that fail',
