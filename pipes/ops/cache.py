@@ -232,7 +232,7 @@ class Cache(SameRows):
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         index, row, inner = cast("tuple[int, int, Json]", at.token or (0, 0, None))
-        inner_context = replace(context.epoch_independent(), opened=None)
+        inner_context = context.epoch_independent()
         source = cast("Stage", stage.input)
         units = _units_of(source) if self.by_units else None
         position = at.row

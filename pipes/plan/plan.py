@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
 import numpy as np
 
 from ..core.block import Block
-from ..core.context import Context, Marks
+from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, find_remote, names, sent, walk, with_inputs
 from ..core.operator import Amount, Grouping, Operator, Order, StageView, Trait
@@ -20,18 +20,16 @@ from ..engine.run import position_count
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
-from .divide import Numbers, OpenRun, Redivision, runs_ended
+from .divide import Numbers
 from .division import SharedRead
-from .lengths import Lengths, OpenRunLengths, lengths_of_redivision, runs_of_redivision, varies
+from .lengths import Lengths, varies
+from .rests import Leavings, Redivision, Rest
 from .sharding import Sharding, reorders
-from .shards import IndexedShard, Leftover, OpenRunsInTurn, RemainingShard
+from .shards import IndexedShard, Leftover, PartOfShard, RemainingShard, RestOfShard
 
 
 class ShardState(NamedTuple):
-    """The place of one shard in plain values: its cursor or, once it has ended, the cursor of its leftover rows.
-
-    The cursor is that of the shard's graph. A fourth item, if there is one, has the marks of `Opened`.
-    """
+    """The place of one shard in plain values: its cursor or, once it has ended, the cursor of its leftover rows."""
 
     cursor: Json = None
     ended: bool = False
@@ -40,13 +38,7 @@ class ShardState(NamedTuple):
     @property
     def at(self) -> Cursor:
         """The cursor of the shard's graph."""
-        return START if self.cursor is None else Cursor.of(cast("list[Json]", self.cursor)[:3])
-
-    @property
-    def marks(self) -> Marks:
-        """The marks of what the run has opened."""
-        values = cast("list[Json]", self.cursor or [])
-        return cast("Marks", values[3]) if len(values) > 3 else {}
+        return START if self.cursor is None else Cursor.of(self.cursor)
 
 
 class Position(NamedTuple):
@@ -57,7 +49,7 @@ class Position(NamedTuple):
         beyond: of an indexed pipe, those of them that are taken although one before them is not.
         shards: of a streamed pipe, the states of its shards; a shard without one has not begun. The groups made of
             leftover rows count as one more shard, `Plan.tail_shard`.
-        redivision: the runs of the shards, if the number of ranks has changed in this pass.
+        redivision: the rests that take the place of shards, if the number of ranks has changed in this pass.
     """
 
     start: int = 0
@@ -66,7 +58,11 @@ class Position(NamedTuple):
     redivision: Redivision | None = None
 
     def of(self, shard: int) -> ShardState:
-        return self.shards.get(shard, ShardState())
+        state = self.shards.get(shard, ShardState())
+        if state == (None, False, None) and self.redivision is not None and shard in self.redivision.rests:
+            leftover = self.redivision.rests[shard].leftover
+            return ShardState(None, leftover is not None, leftover)
+        return state
 
     def after(self, ended: Mapping[int, Json]) -> Position:
         """The position after these shards have ended, each with the cursor of its leftover rows."""
@@ -76,16 +72,11 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardRun:
-    """A run of one shard: its graph, from a cursor on. A reading service runs several of these.
-
-    Attributes:
-        marks: what the run has opened before that cursor.
-    """
+    """A run of one shard: its graph, from a cursor on. A reading service runs several of these."""
 
     shard: int
     stage: Stage
     at: Cursor
-    marks: Marks = field(default_factory=dict)
 
 
 class Plan:
@@ -120,8 +111,6 @@ class Plan:
         self._main = root
         if self._tail is not None:
             self._main = self._with_tail(cast("Grouping", self._tail.op).dropping(), self._tail.inputs, self.names)
-        if not self.indexed:
-            self._sharding.subgraph(self._main, 0)  # numbers the streams, always in the same order
         self._redivision: tuple[Redivision, Sharding] | None = None  # the last one, and its rules
 
     @property
@@ -133,6 +122,10 @@ class Plan:
     def rank_shards(self) -> range:
         """The shards of this rank."""
         return range(self.rank, self.shards, self.world_size)
+
+    def shards_of_rank(self, redivision: Redivision | None) -> Sequence[int]:
+        """The shards of this rank, or the rests that take their place."""
+        return self.rank_shards if redivision is None else sorted(redivision.rests)
 
     @property
     def tail_shard(self) -> int:
@@ -150,16 +143,14 @@ class Plan:
             part, parts = self.rank + self.world_size * worker, self.world_size * workers
             return [ShardRun(worker, self.indexed_stage(part, parts, position.start, position.beyond), START)]
         running = self.running(position, worker, workers)
-        return [
-            ShardRun(shard, self.shard_stage(shard, position.redivision), at, position.of(shard).marks)
-            for shard, at in running.items()
-        ]
+        return [ShardRun(shard, self.shard_stage(shard, position.redivision), at) for shard, at in running.items()]
 
     def running(self, position: Position, worker: int = 0, workers: int = 1) -> dict[int, Cursor]:
         """The shards of `parts`, each with its cursor."""
         if self.indexed:
             return {worker: START}
-        states = {shard: position.of(shard) for shard in self.rank_shards[worker::workers]}
+        shards = self.shards_of_rank(position.redivision)
+        states = {shard: position.of(shard) for shard in shards[worker::workers]}
         return {shard: state.at for shard, state in states.items() if not state.ended}
 
     def tail(self, position: Position, rows: Mapping[int, BlockRows] = MappingProxyType({})) -> ShardRun | None:
@@ -170,16 +161,16 @@ class Plan:
         state = position.of(self.tail_shard)
         if self._tail is None or state.ended:
             return None
-        cursors = {s: state.leftover for s, state in position.shards.items() if state.leftover is not None}
+        shards = self.shards_of_rank(position.redivision)
+        cursors = {s: of.leftover for s in shards if (of := position.of(s)).leftover is not None}
         if not cursors:
             return None
         if position.redivision is not None:
             redivision = position.redivision
-            left = [run for s, plain in sorted(cursors.items()) for run in runs_ended(redivision.runs[s], plain)]
-            tail = OpenRun(redivision.base + self.tail_shard, tail_of=tuple(left))
-            stage = self._runs_stage(redivision, [tail])
+            left = tuple(Leavings(redivision.rests[s].shard, cursor) for s, cursor in cursors.items())
+            stage = self._rest_stage(redivision, Rest(redivision.base + self.tail_shard, tail_of=left))
         else:
-            stage = self._tail_stage([Leftover(s, cursor, rows.get(s)) for s, cursor in sorted(cursors.items())])
+            stage = self._tail_stage([Leftover(s, cursor, rows.get(s)) for s, cursor in cursors.items()])
         return ShardRun(self.tail_shard, stage, state.at)
 
     def indexed_stage(self, part: int, parts: int, start: int = 0, beyond: tuple[range, ...] = ()) -> Stage:
@@ -196,7 +187,7 @@ class Plan:
     def shard_stage(self, shard: int, redivision: Redivision | None = None) -> Stage:
         """The graph of one shard, bound."""
         if redivision is not None:
-            return self._runs_stage(redivision, redivision.runs.get(shard, ()))
+            return self._rest_stage(redivision, redivision.rests[shard])
         return self._bound(self._sharding.subgraph(self._main, shard))
 
     def leftover_stage(self, shard: int) -> Stage:
@@ -204,28 +195,28 @@ class Plan:
         assert self._tail is not None, "this pipe leaves no rows over"
         return self._bound(self._sharding.subgraph(self._tail.inputs[0], shard))
 
-    def _runs_stage(self, redivision: Redivision, runs: Sequence[OpenRun]) -> Stage:
-        """Some runs of a redivision, one after the other. Their stages are freed with the redivision."""
-        if self._redivision is None or self._redivision[0] is not redivision:
-            self._redivision = redivision, self.sharding_of(redivision)
-        sharding = self._redivision[1]
-        nodes = tuple(self._run_node(run, sharding) for run in runs)
-        root = Node(OpenRunsInTurn(tuple(runs), self.tail_name), nodes)
+    def _rest_stage(self, redivision: Redivision, rest: Rest) -> Stage:
+        """The graph of a rest, bound. Its stages are freed with the redivision."""
+        sharding = self._sharding_of(redivision)
+        if rest.tail_of is None:
+            node = sharding.subgraph(self._main, rest.shard)
+        else:
+            left = [Leftover(shard, cursor) for shard, cursor in rest.tail_of]
+            node = self._tail_node(left, sharding, sharding.names)
+        for share in rest.shares:
+            node = Node(PartOfShard(share), (node,))
+            sharding.names[node] = "part"
+        rests = redivision.rests.items()
+        shards = {number: one.shard for number, one in rests if one.tail_of is None and one.leftover is None}
+        root = Node(RestOfShard(rest, shards, self.tail_name), (node,))
         sharding.names[root] = "items"
-        return bind(root, sharding.names, dict(sharding.stages))
+        return bind(root, sharding.names, cast("dict[Node, Stage]", sharding.stages))
 
-    def _run_node(self, run: OpenRun, sharding: Sharding) -> Node:
-        if run.tail_of is None:
-            return sharding.subgraph(self._main, run.origin)
-        left = [Leftover(one.origin, one.leftover) for one in run.tail_of]
-        return self._tail_node(left, sharding, sharding.names)
-
-    def sharding_of(self, redivision: Redivision) -> Sharding:
-        """The rules for the runs of a redivision, which may have only some of them."""
-        names = dict(self.names)
-        parts = {run.origin: run.parts for run in redivision.all_runs() if run.parts is not None}
-        new_shards = range(redivision.base, redivision.base + self.shards)
-        return Sharding(redivision.first, dict(self._stages), names, parts=parts, new_shards=new_shards)
+    def _sharding_of(self, redivision: Redivision) -> Sharding:
+        """The first division of a pass."""
+        if self._redivision is None or self._redivision[0] is not redivision:
+            self._redivision = redivision, Sharding(redivision.first, dict(self._stages), dict(self.names))
+        return self._redivision[1]
 
     def length(self, rank: int, start: int = 0, data_pass: int = 0) -> int | None:
         """The number of elements of `rank` in a pass over the data, from `start` on; None if it is not known."""
@@ -242,15 +233,12 @@ class Plan:
     def lengths_left(self, position: Position, data_pass: int) -> list[int] | None:
         """The number of elements that each rank has left in a pass after `position`; None if it is not known.
 
-        `position` has the places of all shards, or a redivision of which nobody has taken an element.
+        `position` has the places of all shards, or a redivision with the rests of all ranks, which have just begun.
         """
         if self.unsharded.may_skip:
             return None
         if position.redivision is not None:
-            sharding = self.sharding_of(position.redivision)
-            sharding.subgraph(self._main, 0)  # numbers the streams
-            runs = OpenRunLengths(sharding, runs_of_redivision(position.redivision), self.seed, data_pass)
-            return lengths_of_redivision(position.redivision, self.world_size, self._main, self._behind_tail(), runs)
+            return self._lengths_of_rests(position.redivision, data_pass)
         lengths = Lengths(self._sharding, self.seed, data_pass)
         rows = lengths.of_shards(self._main)
         if rows is None:
@@ -258,6 +246,42 @@ class Plan:
         states = [position.of(shard) for shard in range(self.shards)]
         left = [0 if s.ended else n - s.at.position for s, n in zip(states, rows.tolist(), strict=True)]
         return self._by_rank(np.array(left), lengths)
+
+    def _lengths_of_rests(self, redivision: Redivision, data_pass: int) -> list[int] | None:
+        """The number of elements of the rests of each rank; None if it is not known."""
+        lengths = Lengths(self._sharding_of(redivision), self.seed, data_pass)
+        rows = lengths.of_shards(self._main)
+        tail = self._behind_tail()
+        before_tail = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(redivision.first, np.int64)
+        if rows is None or before_tail is None:
+            return None
+        over = [cast("Grouping", tail[0].op).left_over(n) if tail else 0 for n in before_tail.tolist()]
+        totals, left = [0] * self.world_size, [0] * self.world_size  # elements, and rows that are left over
+        begun: list[tuple[int, int, int]] = []  # groups of leftover rows: rank, rows, and elements given
+        for number, rest in redivision.rests.items():
+            rank, position = number % self.world_size, Cursor.of(rest.cursor).position
+            if rest.tail_of is not None:
+                begun.append((rank, sum(over[one.shard] for one in rest.tail_of), position))
+                continue
+            totals[rank] += 0 if rest.leftover is not None else rest.count(int(rows[rest.shard])) - position
+            left[rank] += over[rest.shard] if rest.has_leftover else 0
+        groups = self._groups(lengths, [*left, *(count for _, count, _ in begun)])
+        if groups is None:
+            return None
+        for rank, count in enumerate(groups[: self.world_size]):
+            totals[rank] += count
+        for (rank, _, position), count in zip(begun, groups[self.world_size :], strict=True):
+            totals[rank] += count - position
+        return totals
+
+    def _groups(self, lengths: Lengths, rows: list[int]) -> list[int] | None:
+        """The number of elements that are made of leftover rows."""
+        output: Numbers | None = np.array(rows, np.int64)
+        for node in self._behind_tail():
+            output = lengths.after(node, [output])
+        if output is None:
+            return None
+        return [count if left else 0 for count, left in zip(output.tolist(), rows, strict=True)]
 
     def fraction_before(self, position: Position, data_pass: int) -> float | None:
         """The fraction of this rank's part of a pass before `position`, from 0 to 1; None if it is not known.
@@ -267,7 +291,7 @@ class Plan:
         if self.indexed:
             return Amount(position.start, position_count(self.unsharded)).fraction
         amounts: list[Amount] = []
-        for shard in self.rank_shards:
+        for shard in self.shards_of_rank(position.redivision):
             stage, state = self.shard_stage(shard, position.redivision), position.of(shard)
             amount = stage.amount_before(state.at.plain, Context(seed=self.seed, epoch=data_pass, shard=shard))
             if amount is None:
@@ -298,11 +322,8 @@ class Plan:
         if rows is None:
             return None
         left_over = np.array([cast("Grouping", self._tail.op).left_over(count) for count in rows.tolist()], np.int64)
-        left = left_over.reshape(-1, self.world_size).sum(0)
-        output: Numbers | None = left
-        for node in self._behind_tail():
-            output = lengths.after(node, [output])
-        return None if output is None else np.where(left > 0, output, 0)
+        groups = self._groups(lengths, left_over.reshape(-1, self.world_size).sum(0).tolist())
+        return None if groups is None else np.array(groups, np.int64)
 
     def _behind_tail(self) -> list[Node]:
         """The operator that leaves rows over, if there is one, and those behind it in the order of the rows."""

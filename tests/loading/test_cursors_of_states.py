@@ -154,9 +154,9 @@ def operators():
 
 def test_each_operator_names_the_cursors_in_its_tokens():
     streamed = [op for op in operators() if op.blocks is not Operator.blocks]
-    # Nothing runs the one, and the cursors of the other are positions in an indexed input.
+    # Nothing runs it.
     without = {op.__name__ for op in streamed if op.input_cursors is Operator.input_cursors}
-    assert len(streamed) > 40 and without == {"LocalOperator", "RowsPart"}
+    assert len(streamed) > 40 and without == {"LocalOperator"}
 
 
 def test_a_deep_stack_is_no_damage_of_a_state() -> None:
