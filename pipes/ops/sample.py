@@ -19,7 +19,7 @@ from ..core.operator import Operator, Order, StageView, TokenOfInput
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..engine.seeds import Permutation
 from ..errors import ArgumentError, ArgumentTypeError, DataError, PlanError, UnfitError
-from ._keys import Key, check_key, check_named_key, key_numbers, keys_of
+from ._keys import Key, check_key, check_named_key, comparable_key, key_numbers, keys_of
 from ._shared import Rearranged, SameRows, data_error
 
 if TYPE_CHECKING:
@@ -344,7 +344,8 @@ class Resample(TokenOfInput, SameRows):
 
 def _check_shares(argument: str, value: object) -> dict[Hashable, float]:
     """Shares by class that sum to 1; numbers in the same proportions, such as counts, are accepted."""
-    shares = dict(cast("Mapping[Hashable, object]", value)) if isinstance(value, Mapping) else {}
+    items = cast("Mapping[Hashable, object]", value).items() if isinstance(value, Mapping) else ()
+    shares = {comparable_key(name): share for name, share in items}
     numbers = {name: share for name, share in shares.items() if _is_number(share)}
     if not shares or len(numbers) < len(shares):
         raise ArgumentTypeError(
