@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import Block, split_block
-from ..core.checks import check_bool, check_int
+from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context, uniforms
 from ..core.cursor import Cursor, Json
@@ -101,14 +101,12 @@ class DrawRows(Rearranged):
     def __post_init__(self) -> None:
         if self.size is not None:
             object.__setattr__(self, "size", check_int("size", self.size, least=0))
-        check_bool("replacement", self.replacement)
         if callable(self.row_weights):
             self._check_function()
         elif self.row_weights is not None:
             object.__setattr__(self, "row_weights", _check_weights(self.row_weights))
         if self.seed is not None:
             object.__setattr__(self, "seed", check_int("seed", self.seed, least=0))
-        check_bool("each_epoch", self.each_epoch)
 
     def _check_function(self) -> None:
         if self.size is None and not self.replacement:
