@@ -10,6 +10,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, Signature
 from typing import Any, Concatenate, TypeAlias, TypedDict, TypeVar, Unpack
 
 from ..core.checks import explains_wrong_arguments
@@ -90,8 +91,7 @@ class TarFiles(FileOptions, TarOptions, ErrorOptions): ...
 class TfRecordFiles(FileOptions, TfRecordOptions, ErrorOptions): ...
 
 
-_LISTED = tuple(inspect.signature(list_files).parameters)[1:]
-_OPENED = tuple(inspect.signature(open_files).parameters)[1:]
+_LISTED, _OPENED = (dict([*inspect.signature(call).parameters.items()][1:]) for call in (list_files, open_files))
 
 
 def _read(
@@ -114,11 +114,12 @@ def _reader(parse: Callable[..., Any], *without: str, **defaults: object) -> Cal
     """
 
     def decorate(read: F) -> F:
-        own = inspect.signature(read)
-        signatures = [inspect.signature(function) for function in (list_files, open_files, parse)]
-        named = {p.name: p for signature in signatures for p in [*signature.parameters.values()][1:]}
-        named = {k: p.replace(default=defaults.get(k, p.default)) for k, p in named.items() if k not in without}
-        signature = own.replace(parameters=[own.parameters["paths"], *named.values()])
+        named = {**_LISTED, **_OPENED, **dict([*inspect.signature(parse).parameters.items()][1:])}
+        named = {
+            k: p.replace(default=defaults[k]) if k in defaults else p for k, p in named.items() if k not in without
+        }
+        paths = Parameter("paths", Parameter.POSITIONAL_OR_KEYWORD, annotation=read.__annotations__["paths"])
+        signature = Signature([paths, *named.values()], return_annotation=read.__annotations__["return"])
         read.__signature__ = signature  # type: ignore[attr-defined]
         if read.__doc__ and parse.__doc__:
             read.__doc__ = _documentation(read.__doc__, parse.__doc__, without)
