@@ -70,7 +70,7 @@ numbers.open_files()  # expect-error
 paths.open_files().open_files()  # expect-error
 numbers.parse_lines()  # expect-error
 paths.open_files().parse_csv(delimeter=";")  # expect-error
-paths.open_files().parse_csv(columns="x")  # expect-error
+paths.open_files().parse_csv(columns=3)  # expect-error
 fp.read_csv("a.csv", delimeter=";", cache=None)  # expect-error
 fp.read_csv("a.csv", newlines_in_values="no")  # expect-error
 fp.read_csv("a.csv", recursive="no")  # expect-error
