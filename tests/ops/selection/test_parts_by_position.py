@@ -1,3 +1,14 @@
+"""Parts of a pipe by position."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+import feedpipe as fp
+
+
 @pytest.mark.parametrize("part", ["take", "skip", "slice"])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_a_loader_warns_of_rows_by_position_that_are_shuffled_again(part: str, streamed: bool) -> None:
