@@ -55,7 +55,7 @@ GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "media": (
         "Video and audio",
-        tuple(f"media.{name}" for name in ("frames", "video_info", "audio", "audio_info")),
+        tuple(f"media.{name}" for name in ("frames", "frame_times", "video_info", "audio", "audio_info")),
     ),
     "metrics": ("Metrics", ("metrics.prometheus", "metrics.opentelemetry")),
     "writers": ("Writers", ("write_parquet", "write_arrow", "write_tar", "write_tfrecord", "write_sql", "verify")),
