@@ -135,7 +135,8 @@ class Progress:
 
 def save(progress: Progress, plan: Plan, signature: Signature) -> State:
     """The state of `progress`. Loops save after each element, so it is written for speed."""
-    if not progress.taken and not progress.begun:
+    has_skipped = bool(progress.skipped.skipped)
+    if not progress.taken and not progress.begun and (plan.indexed or not has_skipped):
         position = "null"
     elif plan.indexed and not progress.beyond:
         position = f'{{"consumed": {progress.taken_by_all(plan)}}}'
@@ -153,7 +154,7 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
             position += f', "padding": {progress.padding}'
         position += "}"
     # The state of an indexed pipe on several ranks is the same on all of them, so it has no counts of one.
-    if progress.skipped.skipped and progress.begun and (plan.world_size == 1 or not plan.indexed):
+    if has_skipped and position != "null" and (plan.world_size == 1 or not plan.indexed):
         position = f'{position[:-1]}, "skipped": {json.dumps(progress.skipped.plain)}}}'
     state = signature.entries.copy()
     state["epoch"] = epoch = progress.epoch
@@ -653,9 +654,10 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
         StateError: the position means nothing for this plan: only one of both is indexed, it is of another rank, or it
             has too many shards.
     """
-    is_same_rank = (saved.world_size, saved.rank) == (plan.world_size, plan.rank)
-    if saved.position is None and not (is_same_rank and saved.step):  # after a step, other ranks may have begun
-        return plan.shards
+    if saved.position is None:
+        # Other ranks may be in the middle of the epoch, so all ranks keep the shards of the state.
+        is_of_same_job = not plan.indexed and not saved.indexed and saved.world_size == plan.world_size
+        return checked_shards(saved, plan) if is_of_same_job else plan.shards
     if plan.indexed != saved.indexed:
         if plan.root.indexed and plan.unsharded.loses_elements and (saved.world_size == 1) != (plan.world_size == 1):
             raise StateError(
@@ -665,7 +667,7 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
         raise StateError("only one of the state's pipe and this one is indexed, so no position means the same in both")
     if plan.indexed:
         return plan.shards
-    if not is_same_rank:
+    if (saved.world_size, saved.rank) != (plan.world_size, plan.rank):
         raise StateError(
             f"this state is of rank {saved.rank} of {saved.world_size} in the middle of an epoch, and this "
             f"is rank {plan.rank} of {plan.world_size}, where it says nothing of the other ranks; load the states of "
