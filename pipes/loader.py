@@ -25,7 +25,7 @@ from .loading.job_state import gather, group_of_job, read_states, restore_job, s
 from .loading.ranks import RankSource
 from .loading.replay import Info
 from .loading.schedule import Even, Schedule
-from .loading.state import Progress, State, compare, restored
+from .loading.state import Progress, State, compare
 from .ops.mix import Mix, fixed_weights
 from .pipe import Pipe, check_pipe, warn_in_torch_worker
 from .plan.plan import Plan, Position
@@ -118,7 +118,6 @@ class Loader(Generic[T_co]):
             shards=None if shards is None else check_int("shards", shards, least=1),
             steps=None if steps is None else check_int("steps", steps, least=1),
             even=even,
-            is_users=self._is_users,
         )
         if record is not None:
             from .seeing.record import Recorder
@@ -325,7 +324,6 @@ class Loader(Generic[T_co]):
                     f"is after step {loaded.step} of that; finish the epoch first, or load no state"
                 )
         self._requested_epoch = epoch
-        self._epochs.epoch_is_chosen = True
 
     def state_dict(self, *, step: int | None = None) -> State:
         """Return the place of the consumer, after the last element it took, as plain JSON. It reads no rows.
@@ -372,7 +370,7 @@ class Loader(Generic[T_co]):
         """
         self._check_open()
         states = read_states(state)
-        schedule = restored(states[0], lambda pipe: self._epochs.restore(pipe, lambda: self._schedule))
+        schedule = self._epochs.restore(states[0].pipe, lambda: self._schedule)
         compare(states[0], schedule.signature, strict=strict, advises=self._is_users)
         schedule = self._epochs.resume(schedule, shards_of_job(states, schedule.plan))
         progress = schedule.after_end(restore_job(states, schedule))
