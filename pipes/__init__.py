@@ -40,7 +40,6 @@ from .core.rows import Rows
 from .core.skips import Quarantine, Retry
 from .errors import FeedpipeError, RowError
 from .fitting.fit import fit
-from .fitting.profile import profile
 from .loader import Loader, gather_report, gather_state
 from .loading.replay import replay
 from .ops.generator import operator
@@ -131,7 +130,6 @@ __all__ = [
     # statistics of columns
     "Stats",
     "fit",
-    "profile",
     # writers
     "verify",
     "write_arrow",
@@ -157,12 +155,11 @@ for _name in __all__:
     if _isfunction(_value := globals()[_name]):
         globals()[_name] = _explains_wrong_arguments(_value)
 
-_PUBLIC_MODULES = ("errors", "extensions", "media", "metrics", "stats", "testing")
+_PUBLIC_MODULES = ("errors", "extensions", "media", "stats", "testing")
 
 if TYPE_CHECKING:
     from . import extensions as extensions
     from . import media as media
-    from . import metrics as metrics
     from . import testing as testing
 
     __version__: str
