@@ -38,7 +38,25 @@ from . import stats as stats
 from .core.checks import explains_wrong_arguments as _explains_wrong_arguments
 from .core.rows import Rows
 from .core.skips import Quarantine, Retry
-from .errors import FeedpipeError, RowError
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DataError,
+    FeedpipeError,
+    LimitError,
+    LoaderError,
+    MissingError,
+    PlanError,
+    PlanWarning,
+    RankError,
+    RowError,
+    SourceError,
+    StateError,
+    StateWarning,
+    UnknownLengthError,
+    WorkerError,
+    WorkerWarning,
+)
 from .fitting.fit import fit
 from .loader import Loader, gather_report, gather_state
 from .loading.replay import replay
@@ -147,8 +165,23 @@ __all__ = [
     "FileCache",
     "Rows",
     "Parts",
+    "ArgumentError",
+    "ArgumentTypeError",
+    "DataError",
     "FeedpipeError",
+    "LimitError",
+    "LoaderError",
+    "MissingError",
+    "PlanError",
+    "PlanWarning",
+    "RankError",
     "RowError",
+    "SourceError",
+    "StateError",
+    "StateWarning",
+    "UnknownLengthError",
+    "WorkerError",
+    "WorkerWarning",
 ]
 
 for _name in __all__:
@@ -156,6 +189,11 @@ for _name in __all__:
         globals()[_name] = _explains_wrong_arguments(_value)
 
 _PUBLIC_MODULES = ("errors", "extensions", "media", "stats", "testing")
+
+_INSTEAD = {  # names that went, or that other libraries have
+    "metrics": "`loader.report().metrics()` gives the numbers for Prometheus or OpenTelemetry",
+    "profile": "`pipe.to_table().to_pandas().describe()` describes columns, and so does DuckDB's `SUMMARIZE`",
+}
 
 if TYPE_CHECKING:
     from . import extensions as extensions
@@ -175,7 +213,8 @@ else:  # hidden from type checkers, which would take every name to exist
             from importlib import import_module
 
             return import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        instead = _INSTEAD.get(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f'; {instead}' if instead else ''}")
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from . import errors, gallery, operators, pictures
+from . import errors, gallery, operators
 from .docstrings import DocstringError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,10 +43,8 @@ SIDEBAR: Mapping[str, tuple[str, ...]] = {
         f"guides/{page}"
         for page in (
             *(
-                "check",
                 "slow",
                 "tune",
-                "pictures",
                 "how-fast",
                 "epochs",
                 "resume",
@@ -108,7 +106,6 @@ def main(folder: Path) -> None:
     source = folder / "source"
     shown = dict(gallery.pages(folder / "gallery"))
     pages = dict(written_pages())
-    pages[pictures.PAGE] = pictures.shown(pages[pictures.PAGE], folder / "extra" / posixpath.dirname(pictures.PAGE))
     pages |= gallery_files(shown)
     pages |= operators.pages(uses(shown))
     pages |= errors.pages(pages)
@@ -202,5 +199,5 @@ def toctrees(parts: Mapping[str, tuple[str, ...]]) -> str:
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]))
-    except (DocstringError, gallery.GalleryError, pictures.PictureError) as error:
+    except (DocstringError, gallery.GalleryError) as error:
         sys.exit(f"make docs: {error}")

@@ -49,7 +49,7 @@ GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "statistics": (
         "Statistics",
         (
-            *("fit", "profile", "Stats"),
+            *("fit", "Stats"),
             *(f"stats.{name}" for name in ("mean_std", "min_max", "quantiles", "vocabulary", "counts", "missing")),
         ),
     ),
@@ -57,7 +57,6 @@ GROUPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "Video and audio",
         tuple(f"media.{name}" for name in ("frames", "video_info", "audio", "audio_info")),
     ),
-    "metrics": ("Metrics", ("metrics.prometheus", "metrics.opentelemetry")),
     "writers": ("Writers", ("write_parquet", "write_arrow", "write_tar", "write_tfrecord", "write_sql", "verify")),
 }
 

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A recommender: negatives in the batch, and mined ones
 #
-# Pairs of a user and an item that they liked. The other items of a batch serve as negatives, so no item may come twice in
-# one; from the second epoch on, each pair gets an item that the model confuses with the right one.
+# Pairs of a user and an item that they liked. The other items of a batch serve as negatives, unless they are the
+# same item; from the second epoch on, each pair gets an item that the model confuses with the right one.
 #
 # **You need** torch and Matplotlib. **It takes** about 5 seconds.
 
@@ -28,20 +28,8 @@ for row in range(PAIRS):
 pairs = fp.from_arrays({"pair": np.arange(PAIRS), "user": user, "item": item})
 print("the most popular item:", np.bincount(item).max(), "of", PAIRS, "pairs")
 
-# %% [markdown]
-# ## No item twice in a batch
-#
-# A second pair with the same item would be a negative that is right. `distinct=` puts it off into a later batch. At the
-# end of an epoch few different items are left; `drop_last=True` leaves out the batches that would be short.
-
 # %%
 train, val = pairs.split({"train": 0.9, "val": 0.1}).values()
-batches = train.shuffle().batch(64, distinct="item", window=1000, drop_last=True)
-given = sum(len(batch) for batch in batches)
-plain = train.shuffle().batch(64).collate(format="numpy")
-twice = sum(len(np.unique(batch["item"])) < len(batch["item"]) for batch in plain)
-print(f"{given} of {len(train)} pairs; without `distinct=`", end=" ")
-print(f"{twice} of {len(plain)} batches would have an item twice")
 
 # %% [markdown]
 # ## Mined negatives
@@ -64,13 +52,13 @@ def negatives(epoch):
 
 
 pipe = train.shuffle().join(negatives, on="pair")
-pipe = pipe.batch(64, distinct="item", window=1000, drop_last=True).collate()
+pipe = pipe.batch(64, drop_last=True).collate()
 
 # %% [markdown]
 # ## Train two towers
 #
 # Vectors of users and items. The score of a pair is their product, and the right item has to beat all others of the batch
-# and the mined ones.
+# and the mined ones. A second pair with the same item is no negative, so the loss masks it.
 
 # %%
 import torch
@@ -109,6 +97,10 @@ for epoch in range(6):
     for batch in loader:
         candidates = torch.cat([batch["item"], batch["negative"]])
         scores = model(batch["user"], candidates)
+        same = batch["item"][:, None] == candidates
+        scores = scores.masked_fill(
+            same & ~torch.eye(*same.shape, dtype=torch.bool), -torch.inf
+        )
         loss = F.cross_entropy(scores, torch.arange(len(scores)))
         optimizer.zero_grad()
         loss.backward()
@@ -131,7 +123,7 @@ axes[1].set(title="Found among the first 30; chance is dotted", xlabel="epoch")
 # %% [markdown]
 # ## Stop and resume
 #
-# In the middle of epoch 3: the rows that were put off are part of the state, and so is the epoch of the negatives.
+# In the middle of epoch 3: the epoch of the negatives is part of the state.
 
 # %%
 stopped = fp.Loader(pipe, seed=1)
@@ -151,4 +143,4 @@ assert recalls[-1] > 0.3 > recalls[0]
 # %% [markdown]
 # ## Next
 #
-# - Batches without a key twice: [`batch`](../reference/operators/batch.md). Tables of an epoch: [`join`](../reference/operators/join.md).
+# - Tables of an epoch: [`join`](../reference/operators/join.md).

@@ -90,7 +90,7 @@ def check_bytes(name: str, value: object) -> int:
         unit = _UNITS.get(match[2].upper()) if match else None
         if match is None or unit is None:
             raise ArgumentError(f'`{name}` must be a size such as "1GiB" but got: {value!r}')
-        return int(float(match[1]) * unit)
+        value = int(float(match[1]) * unit)
     return check_int(name, value, least=1)
 
 
@@ -102,10 +102,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def explains_wrong_arguments(function: F) -> F:
-    """`function`, whose errors of unknown, missing and surplus arguments are ours. No other call is changed."""
+    """`function`, whose errors of unknown, missing and surplus arguments are ours, and whose flags are bools."""
+    code = getattr(function, "__code__", None)
+    positional = code.co_varnames[: code.co_argcount] if code is not None else ()
+    # `inspect.signature` would take some milliseconds of the import.
+    kinds = {name: kind for name, kind in function.__annotations__.items() if kind in ("bool", "bool | None")}
+    flags = [(name, kind, positional.index(name) if name in positional else None) for name, kind in kinds.items()]
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        for name, kind, place in flags:
+            if name in kwargs:
+                _check_flag(name, kind, kwargs[name])
+            elif place is not None and place < len(args):
+                _check_flag(name, kind, args[place])
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -118,6 +128,11 @@ def explains_wrong_arguments(function: F) -> F:
             raise ArgumentTypeError(message) from None
 
     return call  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+
+def _check_flag(name: str, kind: str, value: object) -> None:
+    if value is not None or kind == "bool":
+        check_bool(name, value)
 
 
 def methods_explain_wrong_arguments(cls: C) -> C:
@@ -173,6 +188,7 @@ _ADVICE = {  # for a function that has none of these names
     "batched": "`.map_batches(function, n)` calls it with up to n rows at a time",
     "buffer_size": "`.shuffle(window=n)` and `.prefetch(n)` are operators of the chain",
     "collate_fn": "`.collate(function)` in the chain makes batches",
+    "distinct": "a contrastive loss masks the pairs of a batch whose keys are equal",
     "drop_last": "`.batch(n, drop_last=True)` in the chain drops it",
     "drop_remainder": "`.batch(n, drop_last=True)` in the chain drops it",
     "handler": '`.on_error("skip")` in the chain leaves out rows that fail',
@@ -181,7 +197,7 @@ _ADVICE = {  # for a function that has none of these names
     "on_bad_rows": '`read_csv(..., on_error="skip")` leaves out rows that cannot be parsed',
     "pin_memory": "`Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
     "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
-    "record": "`fp.replay(pipe, cursor)` makes an element again; `info.cursor` of `with_info()` names it",
+    "record": "`fp.replay(pipe, info.cursor)` makes an element again, with `info` from `loader.with_info()`",
     "samples": "`pipe.head(n)` returns the first elements",
     "shuffle": "`.shuffle()` is an operator of the chain",
 }

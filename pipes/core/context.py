@@ -1,4 +1,4 @@
-"""`Context`: the run that an operator is part of, its keyed randomness, and the parts of streams that it has opened."""
+"""`Context`: the run that an operator is part of, and its keyed randomness."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,7 @@ class ProcessContext:
         rank_shards: the number of shards that all processes of this rank run.
         all_shards: the number of shards of all ranks.
         running: the generators of this thread.
+        rank_rests: the shards of which this rank has rests, if the number of ranks has changed in the pass.
     """
 
     shards: tuple[int, ...] = ()
@@ -58,6 +59,7 @@ class ProcessContext:
     remote: Callable[[object, Cursor, Context], Iterator[Block]] | None = None
     all_shards: int = 1
     running: Running = field(default_factory=Running)
+    rank_rests: tuple[int, ...] | None = None
 
 
 class Tracing(NamedTuple):
@@ -90,7 +92,6 @@ class Context:
         pacing: the lengths of blocks.
         process: the process that the run is in.
         tracing: the records of the run beside its rows.
-        opened: notes the open part of each stream that shards divide; None if nobody asks.
         started: the work of the next rows that was begun before their turn; see `take_started`.
     """
 
@@ -102,7 +103,6 @@ class Context:
     pacing: Pacing = field(default_factory=Pacing)
     process: ProcessContext = field(default_factory=ProcessContext)
     tracing: Tracing = _NO_TRACING
-    opened: Opened | None = None
     started: dict[StartedKey, Work] = field(default_factory=dict)
 
     @property
@@ -155,10 +155,6 @@ class Context:
         """Before rows are divided among shards, where every shard sees the same rows."""
         return replace(self, shard=None) if self.shard is not None else self
 
-    def in_shard(self, shard: int) -> Context:
-        """As the only shard of its process."""
-        return replace(self, shard=shard, opened=None, process=replace(self.process, shards=(shard,)))
-
     def part(self) -> Context:
         """For inputs that an operator may leave before their end: it closes `running` while it still has them."""
         return replace(self, process=replace(self.process, running=self.running.part()))
@@ -176,7 +172,6 @@ class Context:
         return replace(
             self,
             leftovers={},
-            opened=None,
             pacing=replace(self.pacing, block_sizes=OneRow),
             process=replace(self.process, threads=False, resources=ProcessResources(), running=Running()),
             tracing=self.tracing._replace(origins=True),
@@ -241,6 +236,7 @@ class RowsRequest(NamedTuple):
         share: the shard's part of the rows.
         rounds: the rounds of the `repeat`s around.
         origins: whether the origin of each row is needed.
+        others: the shards that read the input too, if they are not those of the rank.
     """
 
     source: str
@@ -248,6 +244,7 @@ class RowsRequest(NamedTuple):
     share: RowShare
     rounds: tuple[int, ...]
     origins: bool = False
+    others: tuple[int, ...] | None = None
 
 
 N = TypeVar("N", int, npt.NDArray[np.int64])
@@ -292,44 +289,6 @@ class RowShare(NamedTuple):
     def _has_one_slot(self) -> bool:
         # Most shares have one; their rows are evenly spaced, and counted for each block.
         return self.stop - self.first == 1
-
-
-# Open parts of streams
-
-
-Mark: TypeAlias = "list[Json]"
-"""The open part of a stream: the round of the `repeat` around, a segment, and the number of its open places; if the
-stream is read row by row, a cursor too. All places before these are open."""
-Marks: TypeAlias = "dict[str, Json]"
-"""The mark of each stream that a run has opened, by the number of the stream."""
-
-
-class Opened:
-    """The part of each stream that a run has opened, so that the rest can be divided among other shards.
-
-    An operator that gives a shard its places notes them before it gives their rows; no other operator takes part.
-    All output of a run is made of these places, however far threads and windows run ahead.
-
-    Attributes:
-        marks: replaced at each note, never changed; so a state may keep it.
-    """
-
-    def __init__(self, marks: Marks | None = None) -> None:
-        self.marks: Marks = marks or {}
-
-    def note(self, stream: str, rounds: tuple[int, ...], segment: int, places: int, *cursor: Json) -> None:
-        """Note that, in this round, all segments before `segment` are open, and its first `places`."""
-        mark: Mark = [rounds[0] if rounds else 0, segment, places]
-        last = self.marks.get(stream)
-        if isinstance(last, list) and last >= mark:
-            return
-        self.marks = {**self.marks, stream: [*mark, *cursor]}
-
-    def add(self, marks: Marks) -> None:
-        """Note the marks of a part of the run in another process."""
-        for stream, mark in marks.items():
-            number, segment, places = cast("list[int]", mark)[:3]
-            self.note(stream, (number,), segment, places, *cast("Mark", mark)[3:])
 
 
 # Randomness

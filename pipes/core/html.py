@@ -51,12 +51,10 @@ def prose(text: str) -> Html:
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], numbers: Sequence[int] = ()) -> Html:
     """A table; the columns at the places `numbers` are aligned on the right."""
     titles = [html('<th class="{}">{}</th>', "n" * (at in numbers), title) for at, title in enumerate(head)]
-    lines = [
-        html(
-            "<tr>{}</tr>", [html('<td class="{}">{}</td>', "n" * (at in numbers), cell) for at, cell in enumerate(row)]
-        )
-        for row in rows
-    ]
+    lines: list[Html] = []
+    for row in rows:
+        cells = [html('<td class="{}">{}</td>', "n" * (at in numbers), cell) for at, cell in enumerate(row)]
+        lines.append(html("<tr>{}</tr>", cells))
     return html('<div class="wide"><table><tr>{}</tr>{}</table></div>', titles, lines)
 
 

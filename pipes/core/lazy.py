@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,12 +14,14 @@ else:
 
     class _LazyModule:
         def __init__(self, name: str) -> None:
-            self.__name__ = name
+            self._name = name
+
+        @cached_property
+        def _module(self) -> ModuleType:
+            return import_module(self._name)
 
         def __getattr__(self, name: str) -> Any:
-            value = getattr(import_module(self.__name__), name)
-            setattr(self, name, value)  # later uses find it without this method
-            return value
+            return getattr(self._module, name)
 
     pa, pc = _LazyModule("pyarrow"), _LazyModule("pyarrow.compute")
 

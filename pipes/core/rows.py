@@ -622,12 +622,15 @@ def to_arrow(column: Column) -> ArrowArray:
 
 
 def infer_array(values: Any) -> ArrowArray:
-    """`pa.array(values)`, but the times of pandas keep their nanoseconds.
+    """`pa.array(values)`, but the times of pandas keep their nanoseconds, and ints of 2**63 and more are unsigned.
 
     Raises:
         Exception: as `pa.array` does.
     """
-    array = pa.array(values)
+    try:
+        array = pa.array(values)
+    except OverflowError:  # Arrow infers no unsigned type
+        array = pa.array(values, cast("Any", pa.uint64()))
     kind = array.type
     is_time = pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
     if isinstance(values, list) and is_time and kind.unit == "us" and any(map(_has_nanoseconds, values)):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeAlias, cast
 
@@ -31,11 +30,9 @@ from ..formats.table_format import FixedSchema, SampledHead, TextTable
 from ..formats.text import (
     Chunk,
     ChunkReader,
-    FoundErrors,
     ParseChunk,
     ParsedPart,
     TextPlace,
-    all_failing,
     first_failing,
     line_ends,
     parse_parts,
@@ -54,8 +51,6 @@ MAX_DEPTH = 100
 
 _UnknownFields: TypeAlias = Literal["ignore", "error", "infer"]
 
-_LINES = 2**8
-"""The lines that are read together to find those that cannot be read."""
 _ROW = re.compile(r" in row (\d+)$")
 _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
     "int64": (int,),
@@ -67,7 +62,6 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 _MAX_EXACT = 2**53
 _SURE_DIGITS = 308  # every integer of so many digits is a float64
 _TOO_LARGE = "a number is too large for a float"
-_MAX_SHAPES = 2**10
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 # A string up to its closing quote, or to the end of the line.
@@ -189,70 +183,15 @@ class _JsonlParser:
         self._schema = pa.schema(list(fixed.file_types.items()))
         self._unknown: _UnknownFields = "ignore" if form.columns is not None else "error"
         self._reader = reader
-        self._shapes: set[tuple[object, ...]] = set()  # names of fields, and types of their values, that look readable
         kinds = {name: str(kind) for name, kind in fixed.file_types.items()}
         self._python_types = {name: _PYTHON_TYPES[kind] for name, kind in kinds.items() if kind in _PYTHON_TYPES}
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
         """The parts of a chunk, those after a malformed line too."""
-        return parse_parts(chunk, self._read, line_ends, self._find_errors, self._explain)
+        return parse_parts(chunk, self._read, line_ends, self._explain, _named)
 
     def _read(self, data: bytes) -> Rows:
         return to_rows(_read_lines(data, self._schema, self._unknown))
-
-    def _find_errors(self, data: bytes, ends: list[int]) -> FoundErrors:
-        """The errors of all lines that cannot be read."""
-        lines = [data[start:end] for start, end in pairwise([0, *ends])]
-        rows = [number for number, line in enumerate(lines) if line.strip()]
-        suspects = [number for number in rows if not self._looks_readable(lines[number])]
-        errors: dict[int, Callable[[Chunk], DataError]] = {
-            number: self._explain for number in suspects if not self._can_read(lines[number])
-        }
-        remaining, failing = [number for number in rows if number not in errors], [0]
-        while failing:  # Arrow parses all lines before it converts the values of any
-            failing = []
-            for start in range(0, len(remaining), _LINES):
-                stop = min(start + _LINES, len(remaining))
-                failing += all_failing(start, stop, partial(self._read_some, lines, remaining), _named_row)
-            errors |= {remaining[place]: self._explain for place in failing}
-            remaining = [number for number in remaining if number not in errors]
-        return FoundErrors(rows, errors)
-
-    def _read_some(self, lines: list[bytes], numbers: list[int], start: int, stop: int) -> None:
-        self._read(b"".join(lines[number] for number in numbers[start:stop]))
-
-    def _looks_readable(self, line: bytes) -> bool:
-        """Whether a line looks sound at first sight, which takes a tenth of the time that Arrow takes."""
-        try:
-            value: object = json.loads(line)
-        except (ValueError, RecursionError):
-            return False
-        if not isinstance(value, dict):
-            return False
-        fields = cast("dict[str, object]", value)
-        shape = *fields, *map(type, fields.values())  # most lines have one of a few
-        if shape in self._shapes:
-            return True
-        looks_readable = self._have_types(fields)
-        if looks_readable and len(self._shapes) < _MAX_SHAPES:
-            self._shapes.add(shape)
-        return looks_readable
-
-    def _have_types(self, fields: dict[str, object]) -> bool:
-        """Whether the values are of types that Arrow may read for those of the columns, and no field is unknown."""
-        if self._unknown == "error" and not fields.keys() <= self._fixed.file_types.keys():
-            return False
-        return all(
-            item is None or name not in self._python_types or type(item) in self._python_types[name]
-            for name, item in fields.items()
-        )
-
-    def _can_read(self, data: bytes) -> bool:
-        try:
-            self._read(data)
-        except ValueError:
-            return False
-        return True
 
     def _explain(self, chunk: Chunk) -> DataError:
         """What is wrong with a line that cannot be read."""
@@ -328,10 +267,12 @@ class _JsonlParser:
         return None
 
 
-def _named_row(error: ValueError, start: int) -> int | None:
-    """The number of the line that an error of Arrow's parser names; `start` is that of the first."""
+def _named(error: ValueError, part: Chunk, ends: list[int]) -> int | None:
+    """The line that an error of Arrow's parser names. It counts those with text."""
     row = _ROW.search(str(error))
-    return start + int(row.group(1)) if row else None
+    bounds = enumerate(pairwise([0, *ends]))
+    lines = [number for number, (start, end) in bounds if part.data[start:end].strip()] if row else []
+    return next(iter(lines[int(row.group(1)) :]), None) if row else None
 
 
 def _infer_types(data: bytes, explicit: dict[str, pa.DataType]) -> dict[str, pa.DataType]:

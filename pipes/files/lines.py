@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import codecs
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -23,7 +22,6 @@ from ..formats.text import (
     REPAIR,
     Chunk,
     ChunkReader,
-    FoundErrors,
     ParseChunk,
     ParsedPart,
     TextPlace,
@@ -91,13 +89,7 @@ class Lines(TextFormat):
 
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
         def parse_chunk(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
-            return parse_parts(
-                chunk,
-                self._split,
-                line_ends,
-                partial(self._find_errors, reader),
-                lambda line: self._explain(line, reader),
-            )
+            return parse_parts(chunk, self._split, line_ends, lambda line: self._explain(line, reader), _named)
 
         return TextPlace(), parse_chunk
 
@@ -113,21 +105,6 @@ class Lines(TextFormat):
             problem = f"byte 0x{data[error.start]:02x} is not {self.encoding}"
         return DataError(f"{place}: {problem}: {shorten(data)}; {REPAIR}")
 
-    def _find_errors(self, reader: ChunkReader, data: bytes, ends: list[int]) -> FoundErrors:
-        """The errors of all lines that are not in the encoding."""
-        errors: dict[int, Callable[[Chunk], DataError]] = {}
-        view = memoryview(data)
-        start = 0
-        while start < len(data):
-            try:
-                codecs.decode(view[start:], self.encoding)
-                break
-            except UnicodeDecodeError as error:
-                number = bisect_right(ends, start + error.start)
-                errors[number] = lambda line: self._explain(line, reader)
-                start = ends[number]
-        return FoundErrors(range(len(ends)), errors)
-
     def _split(self, data: bytes) -> list[object]:
         text = data.decode(self.encoding)
         rows: list[object] = []
@@ -137,6 +114,11 @@ class Lines(TextFormat):
         if "\r" in text:
             rows = [row.removesuffix("\r") for row in rows]  # type: ignore[attr-defined]
         return rows
+
+
+def _named(error: ValueError, part: Chunk, ends: list[int]) -> int | None:
+    """The line that cannot be decoded."""
+    return bisect_right(ends, error.start) if isinstance(error, UnicodeDecodeError) else None
 
 
 def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:

@@ -16,7 +16,7 @@ from ..errors import ArgumentError, DataError, FeedpipeError, MissingError, Orig
 from ..formats.columns import HEAD_BYTES, Schema, check_names, check_schema, suggest_name, to_column
 from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize
 from ..formats.table_format import SampledHead, SampledTable
-from ..formats.text import by_halves
+from ..formats.text import by_parts
 from ..storage.file import File
 from ..storage.filesystem import split_options
 from ..storage.tasks import in_threads
@@ -289,11 +289,11 @@ class _RecordParser:
         def parse(span: range) -> Rows:
             return self._rows(records, span, before + span.start)
 
-        def halved(span: range) -> Sequence[range]:
+        def halved(span: range, error: ValueError) -> Sequence[range]:
             middle = len(span) // 2
             return (span[:middle], span[middle:]) if middle else ()
 
-        for span, rows in by_halves(range(whole), parse, halved) if whole else ():
+        for span, rows in by_parts(range(whole), parse, halved) if whole else ():
             if isinstance(rows, ValueError):
                 yield section(span, [], self._malformed(records, span.start, bounds[span.start], rows))
             else:
@@ -344,10 +344,10 @@ class _ExampleRows(RecordRows):
         starts, ends = records.starts + RECORD_HEAD_BYTES, records.ends - RECORD_TAIL_BYTES
         rows: list[BlockRows] = []
         sound: list[int] = []
-        for span, columns in by_halves(
+        for span, columns in by_parts(
             np.flatnonzero(right_data),
             lambda span: form.parse_columns(data, starts[span], ends[span]),
-            lambda span: np.array_split(span, 2) if len(span) > 1 else (),
+            lambda span, error: np.array_split(span, 2) if len(span) > 1 else (),
         ):
             if isinstance(columns, ValueError):
                 malformed[int(span[0])] = error_at(int(span[0]), str(columns))

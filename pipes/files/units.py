@@ -399,7 +399,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         if amount is None or not place or not stage.input.indexed or amount.done >= amount.total:
             return amount
         number = Cursor.of(source).position
-        (value,) = stage.input.rows(range(number, number + 1), replace(context, opened=None))
+        (value,) = stage.input.rows(range(number, number + 1), context)
         unit, section = self.check_unit(stage, value), place.pop() if isinstance(place[-1], list) else None
         fraction, units = self._fraction_before(unit, place), 1
         if isinstance(section, list):

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,8 @@ from ..engine.run import check_cursor
 from ..engine.skips import share_of_lost
 from ..engine.stage import Stage
 from ..errors import ArgumentError, FeedpipeError, LoaderError, StateError
-from ..plan.divide import OpenRun, Redivision, runs_ended, runs_left
 from ..plan.plan import Plan, Position, ShardState
-from ..plan.redividing import redivide
+from ..plan.rests import ROOT, Redivision, Rest, Start, dealt, numbered
 from ..plan.shards import elements_left, take_left
 from .ranks import RankSource
 from .schedule import Schedule
@@ -369,27 +368,28 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
         StateError: the states come from different resumes, or the pipe cannot go on on this number of ranks.
         PlanError: the ranks cannot be made even.
     """
-    plan, own = schedule.plan, schedule.plan.rank_shards
+    plan = schedule.plan
     passes = _passes(states)
     progress = Progress(states[0].epoch, sum(one.step for one in states) // plan.world_size, passes[0])
     progress.skipped = share_of_lost([one.skipped for one in states], plan.rank, plan.world_size)
     if len(passes) > 1:  # `steps` ends the epochs, so no lengths matter
         redivisions = [StreamedJob(_in_pass(states, number)).redivided(plan) for number in passes]
-        return progress.with_redivisions([one.of_shards(own) for one in redivisions], own)
+        progress.redivision, *later = [one.of_rank(plan.rank, plan.world_size) for one in redivisions]
+        progress.later = tuple(later)
+        return progress
     job = StreamedJob(states)
     plain = job.as_it_is(plan)
     if plain is not None:
         progress.cursors, progress.ended = plain.cursors, plain.ended
     else:
         progress.redivision = job.redivided(plan)
-        progress.ended = dict.fromkeys(shard for shard in range(plan.shards) if not progress.redivision.runs.get(shard))
     left = plan.lengths_left(progress.position(plan), progress.data_pass)
     progress.goal = schedule.goal(progress.step, left)
-    if progress.redivision is not None and progress.goal is None:
-        schedule.check_redivision(progress.redivision)
+    own = plan.rank_shards
     progress.cursors = {shard: cursor for shard, cursor in progress.cursors.items() if shard in own}
     progress.ended = {shard: leftover for shard, leftover in progress.ended.items() if shard in own}
-    progress.redivision = None if progress.redivision is None else progress.redivision.of_shards(own)
+    if progress.redivision is not None:
+        progress.redivision = progress.redivision.of_rank(plan.rank, plan.world_size)
     return progress
 
 
@@ -415,7 +415,7 @@ def _in_pass(states: Sequence[SavedState], number: int) -> list[SavedState]:
     positions = [_position_in_pass(one, number) for one in states]
     redivision = next((position.redivision for position in positions if position.redivision is not None), None)
     if redivision is not None:  # a rank that has finished the pass has nothing left of it
-        positions = [p._replace(redivision=p.redivision or replace(redivision, runs={})) for p in positions]
+        positions = [p._replace(redivision=p.redivision or replace(redivision, rests={})) for p in positions]
     return [replace(one, data_pass=number, position=p) for one, p in zip(states, positions, strict=True)]
 
 
@@ -428,8 +428,7 @@ def _position_in_pass(one: SavedState, number: int) -> StreamedPosition:
         return StreamedPosition({}, dict.fromkeys(shards))
     if number > one.data_pass + len(position.later):
         return StreamedPosition({}, {})
-    redivision = position.later[number - one.data_pass - 1]
-    return StreamedPosition({}, dict.fromkeys(shard for shard in shards if not redivision.runs.get(shard)), redivision)
+    return StreamedPosition({}, {}, position.later[number - one.data_pass - 1])
 
 
 def _position(one: SavedState) -> StreamedPosition:
@@ -472,55 +471,33 @@ class StreamedJob:
         return joined
 
     def redivided(self, plan: Plan) -> Redivision:
-        """The runs of all new shards."""
-        by_shard: dict[int, _ShardRuns] = {}
-        tails: list[OpenRun] = []
-        for one, position in zip(self._states, self._positions, strict=True):
-            shards = range(one.rank, self._shards, one.world_size)
-            own = {shard: self._runs_left(shard, position) for shard in shards}
-            tail = self._shards + one.rank
-            if tail in position.cursors or tail in position.ended:
-                if tail in position.cursors and tail not in position.ended:
-                    left = [run for left_of in own.values() for run in left_of.leftovers]
-                    tails.append(self._tail(tail, position, left))
-                own = {shard: left_of._replace(leftovers=[]) for shard, left_of in own.items()}
-            by_shard |= own
+        """The rests of all ranks."""
+        pairs = zip(self._states, self._positions, strict=True)
+        rests = [rest for one, position in pairs for rest in self._left(one, position, plan)]
         base = self._base + self._shards + len(self._states)
-        leftovers = [run for shard in sorted(by_shard) for run in by_shard[shard].leftovers]
-        if plan.shards == self._shards:
-            lists = [[*by_shard[shard].leftovers, *by_shard[shard].running] for shard in range(plan.shards)]
-            for number, tail_run in enumerate(tails):
-                lists[number].append(tail_run)
-        else:
-            running = [run for left_of in by_shard.values() for run in left_of.running]
-            lists = redivide(plan, self._first, [*running, *tails], base, self._data_pass)
-            for number, run in enumerate(leftovers):
-                lists[number % plan.shards].append(run)
-        return Redivision(
-            self._first, base, self._digest(plan), {n: tuple(runs) for n, runs in enumerate(lists) if runs}
-        )
+        of_ranks = dealt(rests, plan.world_size)
+        return Redivision(self._first, base, self._digest(plan), numbered(of_ranks, plan.shards))
 
-    def _runs_left(self, shard: int, position: StreamedPosition) -> _ShardRuns:
-        """The rest of a shard."""
-        state = ShardState(position.cursors.get(shard), shard in position.ended, position.ended.get(shard))
+    def _left(self, one: SavedState, position: StreamedPosition, plan: Plan) -> list[Rest]:
+        """What is left of the shards of a rank."""
+        tail = self._shards + one.rank
         if position.redivision is None:
-            if state.ended:
-                left = [] if state.leftover is None else [OpenRun(shard, leftover=state.leftover)]
-                return _ShardRuns([], left)
-            return _ShardRuns([OpenRun(shard, None, state.at.plain if state.cursor else None, state.marks)], [])
-        runs = position.redivision.runs.get(shard, ())
-        left = runs_ended(runs, state.leftover) if state.ended else runs_left(runs, state.cursor, state.marks)
-        running = [run for run in left if run.leftover is None]
-        return _ShardRuns(running, [run for run in left if run.leftover is not None])
-
-    def _tail(self, shard: int, position: StreamedPosition, leftovers: list[OpenRun]) -> OpenRun:
-        """The groups of leftover rows that a rank has begun to give, as a run."""
-        run = OpenRun(self._base + shard, tail_of=tuple(leftovers))
-        state = ShardState(position.cursors[shard])
-        if not self._is_redivided:
-            return OpenRun(run.origin, None, state.at.plain, tail_of=run.tail_of)
-        (begun,) = runs_left((run,), state.cursor, {})
-        return begun
+            shards = range(one.rank, self._shards, one.world_size)
+            rests = {shard: Rest.of_shard(shard, position.cursors.get(shard)) for shard in shards}
+        else:
+            rests = {n: rest.left(position.cursors.get(n)) for n, rest in position.redivision.rests.items()}
+        ended = {n: rest.top.cursor for n, rest in rests.items() if rest.waits} | position.ended
+        running = [rest for n, rest in rests.items() if n not in ended]
+        # In the order in which a tail reads them.
+        waiting = [plan.waiting(rests[n], cursor) for n in sorted(rests) if (cursor := ended.get(n)) is not None]
+        if tail in position.ended:
+            return running
+        if tail not in position.cursors:
+            return running + waiting
+        begun, cursor = Rest(-1, {ROOT: Start(self._base + tail)}, tuple(waiting)), position.cursors[tail]
+        if not self._is_redivided:  # its cursor is that of the groups themselves
+            cursor = [cursor, 0, 0]
+        return [*running, begun.left(cursor)]
 
     def _digest(self, plan: Plan) -> str:
         """The digest of the states and the new shards: later states come from one resume if theirs is the same."""
@@ -531,13 +508,6 @@ class StreamedJob:
             ended: Json = {str(shard): leftover for shard, leftover in position.ended.items()}
             places.append([one.rank, one.step, cursors, ended, redivision])
         return hashlib.blake2b(json.dumps(places, sort_keys=True).encode(), digest_size=8).hexdigest()
-
-
-class _ShardRuns(NamedTuple):
-    """The rest of a shard: runs that have not ended, and runs that left rows over."""
-
-    running: list[OpenRun]
-    leftovers: list[OpenRun]
 
 
 def _name(redivision: Redivision | None) -> tuple[int, int, str] | None:
@@ -554,7 +524,8 @@ def check_cursors(position: Position, plan: Plan) -> None:
     Raises:
         StateError: a cursor does not fit the graph of its shard.
     """
-    for shard, state in position.shards.items():
+    rests = {} if position.redivision is None else {n: position.of(n) for n in position.redivision.rests}
+    for shard, state in (rests | dict(position.shards)).items():
         try:
             stage, cursor = _cursor(position, plan, shard, state)
             if stage is not None:

@@ -29,9 +29,9 @@ from ..errors import (
     shown_traceback,
     warn,
 )
-from ..plan.divide import Redivision
 from ..plan.fingerprint import Fingerprint
 from ..plan.plan import Plan, Position, ShardState
+from ..plan.rests import Redivision
 from .schedule import Schedule
 from .state import Progress, State
 
@@ -188,7 +188,7 @@ def cursor_of_streamed(plan: Plan, fingerprint: str, progress: Progress, shard: 
         "world_size": plan.world_size,
         "shards": plan.shards,
         "shard": shard,
-        "at": None if at is None else cast("list[Json]", at)[:3],
+        "at": at,
     }
     if shard == plan.tail_shard:
         cursor["leftovers"] = {str(s): leftover for s, leftover in progress.ended.items() if leftover is not None}
@@ -206,7 +206,8 @@ def note_cursor(error: DataError | RowError, plan: Plan, fingerprint: str, progr
         error.cursor = dict(cursor_of_indexed(plan, fingerprint, progress))
     elif error.place is not None:
         shard, at = error.place
-        if shard == plan.tail_shard and not progress.ended.keys() >= set(plan.rank_shards):
+        shards = [n for n in plan.shards_of_rank(progress.redivision) if not progress.position(plan).of(n).ended]
+        if shard == plan.tail_shard and shards:
             return  # the run was ahead of the consumer, and the leftover rows are not known here
         error.cursor = dict(cursor_of_streamed(plan, fingerprint, progress, shard, cast("Json", at)))
     if error.cursor is not None:

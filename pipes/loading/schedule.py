@@ -16,7 +16,6 @@ from ..core.skips import Skipped
 from ..engine.run import position_count, unknown_length_reason, unknown_length_stage
 from ..engine.stage import Stage
 from ..errors import LoaderError, PlanError, PlanWarning, warn
-from ..plan.divide import Redivision
 from ..plan.plan import Plan
 from ..services.base import ShardEnd, Step
 from .ranks import EpochStart, Job, Rank
@@ -84,7 +83,7 @@ class Schedule:
         """The place of this rank in the same epoch after its part of a pass over the data."""
         if self.plan.indexed:
             return self._at(progress, rank=self.plan.rank)
-        return progress.next_data_pass(self.plan.rank_shards)
+        return progress.next_data_pass()
 
     def end(self, progress: Progress, *, warns: bool = False) -> End:
         """The end of the epoch of `progress`; with `warns`, a warning says once that many elements are left out.
@@ -97,7 +96,6 @@ class Schedule:
         if progress.goal is not None:
             return self._end(progress, [])
         if progress.redivision is not None:
-            self.check_redivision(progress.redivision)
             return self._end(progress, [])
         lengths = self._lengths(progress)
         if len(lengths) > 1:
@@ -170,19 +168,6 @@ class Schedule:
             facts["the pass over the data"] = common.data_pass
             facts["the elements that all ranks have taken"] = common.position(self.plan).start
         return EpochStart(str(self.signature.entries["pipe"]), facts)
-
-    def check_redivision(self, redivision: Redivision) -> None:
-        """Checks that ranks can be made even after a redivision if their lengths are not known.
-
-        Raises:
-            PlanError: they cannot.
-        """
-        if self.steps is None and self.even is not None and self.plan.world_size > 1 and not self.communicates:
-            raise PlanError(
-                f"the rest of this epoch was divided again among {self.plan.world_size} ranks, so no rank knows how "
-                "many elements the others have, and without a process group they cannot agree; give `even=None` or "
-                f"`steps=`, or as many ranks as divide {redivision.first}, or go on from the end of an epoch"
-            )
 
     @property
     def ends_differ(self) -> bool:

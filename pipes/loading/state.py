@@ -16,9 +16,9 @@ from ..core.operator import MAX_DEPTH
 from ..engine.run import position_count
 from ..engine.skips import NONE_LOST, LostCounts, share_of_lost
 from ..errors import FeedpipeError, StateError, StateWarning, warn
-from ..plan.divide import Redivision
 from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
+from ..plan.rests import Redivision
 from ..plan.shards import take_left
 
 VERSION = 2
@@ -51,7 +51,7 @@ class Progress:
         taken: the number of elements of the pass that this rank has taken since.
         cursors: the plain cursors of the shards of a streamed pipe that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
-        redivision: of a streamed pipe, the runs of its shards if the number of ranks has changed in this pass.
+        redivision: of a streamed pipe, the rests of its shards if the number of ranks has changed in this pass.
         later: the same of the next passes, if some ranks had come to these.
         skipped: the numbers of rows of the epoch that were skipped on this rank.
         goal: the step at which the epoch ends, if the plan does not say it because the number of ranks has changed.
@@ -104,15 +104,12 @@ class Progress:
             self.cursors, self.lent = self.cursors.copy(), False
         return self.cursors
 
-    def next_data_pass(self, shards: range) -> Progress:
-        """The beginning of the next pass over the data, in the same epoch; `shards` are those of the rank."""
-        progress = Progress(self.epoch, self.step, self.data_pass + 1, skipped=self.skipped)
-        return progress.with_redivisions(self.later, shards) if self.later else progress
-
-    def with_redivisions(self, redivisions: Sequence[Redivision], shards: range) -> Progress:
-        """This progress at the beginning of a pass, with the redivisions of it and of later passes."""
-        ended = dict.fromkeys(shard for shard in shards if not redivisions[0].runs.get(shard))
-        return replace(self, redivision=redivisions[0], later=tuple(redivisions[1:]), ended=ended)
+    def next_data_pass(self) -> Progress:
+        """The beginning of the next pass over the data, in the same epoch."""
+        following = Progress(self.epoch, self.step, self.data_pass + 1, skipped=self.skipped)
+        if self.later:
+            following.redivision, following.later = self.later[0], self.later[1:]
+        return following
 
     def next_epoch(self, *, by_steps: bool) -> Progress:
         """The beginning of the next epoch; with `by_steps` it goes on at the same place of the data."""
@@ -240,7 +237,7 @@ class _ShardTexts:
         self._shards: list[int] = []
         self._cursors: list[Json] = []
         self._texts: list[str] = []
-        self._tokens: dict[int, tuple[Json, Json, str, str]] = {}
+        self._tokens: dict[int, tuple[Json, str]] = {}
 
     def text(self, cursors: Mapping[int, Json]) -> str:
         """The cursors as one JSON object."""
@@ -261,12 +258,11 @@ class _ShardTexts:
         if cursor is None:
             return f'"{shard}": null'
         assert isinstance(cursor, list)
-        token, marks = cursor[0], cursor[3] if len(cursor) > 3 else None
+        token = cursor[0]
         last = self._tokens.get(shard)
-        if last is None or last[0] is not token or last[1] is not marks:  # elements of one block share both
-            end = "" if marks is None else f", {json.dumps(marks)}"
-            last = self._tokens[shard] = token, marks, f'"{shard}": [{json.dumps(token)}, ', end
-        return f"{last[2]}{cursor[1]}, {cursor[2]}{last[3]}]"
+        if last is None or last[0] is not token:  # elements of one block share it
+            last = self._tokens[shard] = token, f'"{shard}": [{json.dumps(token)}, '
+        return f"{last[1]}{cursor[1]}, {cursor[2]}]"
 
 
 # A state that was loaded: checked, compared and restored.
@@ -295,7 +291,7 @@ class StreamedPosition(NamedTuple):
     Attributes:
         cursors: the plain cursors of the shards that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
-        redivision: the runs of the shards, if the number of ranks has changed in this pass.
+        redivision: the rests that take the place of shards, if the number of ranks has changed in this pass.
         padding: the number of elements that the rank has repeated because other ranks have more.
         later: the redivisions of the next passes, if the number of ranks has changed when some were in these.
     """
@@ -305,6 +301,11 @@ class StreamedPosition(NamedTuple):
     redivision: Redivision | None = None
     padding: int = 0
     later: tuple[Redivision, ...] = ()
+
+    def has_ended(self, shard: int) -> bool:
+        """Whether a shard has ended; of a rest, nothing but leftover rows may be left from the beginning."""
+        rests = {} if self.redivision is None else self.redivision.rests
+        return shard in self.ended or (shard in rests and rests[shard].waits)
 
     def turns(self, shard: int) -> int:
         """The number of elements that a shard has given that has not ended."""
@@ -523,7 +524,7 @@ def _streamed(position: Json, text: str) -> StreamedPosition:
         raise damaged("position", f"is no place in a streamed pipe: {_shown(text)}")
     cursors, ended = (dict(_by_shard(name, position[name])) for name in ("cursors", "ended"))
     for shard, cursor in cursors.items():
-        _check_cursor(f"position.cursors.{shard}", cursor, marks=True)
+        _check_cursor(f"position.cursors.{shard}", cursor)
     for shard, leftover in ended.items():
         if leftover is not None:
             _check_cursor(f"position.ended.{shard}", leftover)
@@ -588,20 +589,9 @@ def _by_shard(name: str, values: Json) -> Iterator[tuple[int, Json]]:
         yield int(shard), value
 
 
-def _check_cursor(place: str, cursor: Json, *, marks: bool = False) -> None:
-    if not isinstance(cursor, list) or not 3 <= len(cursor) <= 3 + marks or not all(map(_is_count, cursor[1:3])):
+def _check_cursor(place: str, cursor: Json) -> None:
+    if not isinstance(cursor, list) or len(cursor) != 3 or not all(map(_is_count, cursor[1:3])):
         raise damaged(place, f"is no cursor: {_shown(cursor)}")
-    if len(cursor) > 3:
-        _check_marks(place, cursor[3])
-
-
-def _check_marks(place: str, marks: Json) -> None:
-    """Checks the marks of each stream: round, span, places, and perhaps a cursor."""
-    for mark in marks.values() if isinstance(marks, dict) else [marks]:
-        if not isinstance(mark, list) or not 3 <= len(mark) <= 4 or not all(map(_is_count, mark[:3])):
-            raise damaged(place, f"says wrongly how far its shard was opened: {_shown(mark)}")
-        if len(mark) > 3:
-            _check_cursor(place, mark[3])
 
 
 def _is_count(value: object) -> bool:
@@ -759,11 +749,11 @@ def in_turn(turns: Sequence[int]) -> bool:
 
 def _check_turns(position: StreamedPosition, plan: Plan) -> None:
     """Checks that the shards are of this rank and took turns: each gives one element, until it has ended."""
-    shards = plan.rank_shards
+    shards = plan.shards_of_rank(position.redivision)
     foreign = [n for n in (*position.cursors, *position.ended) if n not in shards and n != plan.tail_shard]
     if foreign:
         raise damaged("position", f"names shard {foreign[0]}, which is not of rank {plan.rank} of {plan.world_size}")
-    running = [shard for shard in shards if shard not in position.ended]
+    running = [shard for shard in shards if not position.has_ended(shard)]
     if running and (plan.tail_shard in position.cursors or plan.tail_shard in position.ended):
         raise damaged("position", f"has groups of leftover rows, but shard {running[0]} has not ended")
     turns = [position.turns(shard) for shard in running]

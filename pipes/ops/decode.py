@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias,
 
 import numpy as np
 
-from ..core.checks import check_bool, check_callable, check_choice, check_int
+from ..core.checks import check_callable, check_choice, check_int
 from ..core.code import call_code, value_code
 from ..core.cursor import Json
 from ..core.operator import Operator
@@ -155,7 +155,6 @@ class Decoder:
         check_choice("images", self.images, ("numpy", "pil"))
         check_choice("mode", self.mode, MODES)
         object.__setattr__(self, "resize", _check_size(self.resize))
-        check_bool("fast", self.fast)
         if self.fast and self.resize is None:
             raise ArgumentError(
                 "`fast` needs `resize`, the size at which a JPEG is decoded; give both, or leave out `fast`"

@@ -16,7 +16,7 @@ from ..core.operator import Source, StageView, Trait, Weights, each_row, fill_un
 from ..core.rows import BlockRows, Indices, index_array
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
-from .divide import MAX_SLOTS, SLOTS_PER_SHARE, Line, Numbers, divide, step_of
+from .divide import MAX_SLOTS, SLOTS_PER_SHARE, Numbers, divide, step_of
 from .shards import PlacedShard
 
 MAX_SKEW = 16
@@ -126,28 +126,17 @@ class Division:
         self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
         self._shared: dict[int, Stage] = {}
 
-    def line(self) -> Line:
-        """The pieces by shard."""
-        pieces = self.pieces
-        bounds = pieces.starts + pieces.rounds * np.arange(pieces.shards + 1)
-        width = pieces.stop - pieces.first
-
-        def weights() -> Numbers:
-            return pieces.by_line(self.weights, self.weights[pieces.places] * width // pieces.slots)
-
-        def rows() -> Numbers | None:
-            return (
-                None if self.rows is None or not self.knows_rows else pieces.by_line(self.rows, self._rows_of_pieces())
-            )
-
-        return Line(bounds, weights, rows)
-
     @cached_property
-    def weights_of_line(self) -> Numbers:
-        """The weights of all pieces by shard."""
-        weights = self.line().weights
-        assert weights is not None, "units have weights"
-        return weights()
+    def _weights_by_shard(self) -> Numbers:
+        pieces = self.pieces
+        width = pieces.stop - pieces.first
+        return pieces.by_line(self.weights, self.weights[pieces.places] * width // pieces.slots)
+
+    def weights_of(self, shard: int) -> Numbers:
+        """The weights of the pieces of a shard, in their order."""
+        starts, rounds = self.pieces.starts, self.pieces.rounds
+        begin, end = (int(starts[n]) + rounds * n for n in (shard, shard + 1))
+        return self._weights_by_shard[begin:end]
 
     @property
     def knows_rows(self) -> bool:
@@ -164,46 +153,26 @@ class Division:
         assert self.rows is not None, "the units know their rows"
         return self.pieces.rows(self.rows)
 
-    def runs(self, parts: Sequence[tuple[int, int, int]], stream: str, at: int = 0) -> Iterator[PieceRun]:
-        """The parts of a run that are read together, in order.
+    def runs(self, shard: int, at: int = 0) -> Iterator[PieceRun]:
+        """The parts of a shard that are read together, in order.
 
         Args:
-            parts: shard, first and stop of each span of places, as `Line.by_shard` gives them.
-            stream: the number of the stream, under which the run notes what it has opened.
+            shard: its number.
             at: the number of the first one that is needed; some before it may be left out.
         """
-        number = opened = 0
-        for shard, first, stop in parts:
-            yield from self._runs_of_shard(shard, first, stop, stream, number, opened, at)
-            number += self._numbers_of(shard)
-            opened += stop - first
-
-    def _numbers_of(self, shard: int) -> int:
-        """The numbers that the runs of a shard may have."""
-        return 1 + len(self.pieces.of_shard(shard).places)
-
-    def _runs_of_shard(
-        self, shard: int, start: int, end: int, stream: str, number: int, opened: int, at: int
-    ) -> Iterator[PieceRun]:
-        """The runs of a span of places of one shard; `number` and `opened` count from the spans before it."""
         rounds, shards = self.pieces.rounds, self.pieces.shards
-        before = opened - start + rounds  # what is open at place 0 of the table
-        in_rounds = range(shard + start * shards, shard + min(end, rounds) * shards, shards)
-        if in_rounds:
-            stop = opened + len(in_rounds)
-            yield PieceRun(number, opened, stop, self._expanded(in_rounds, {}, stream, opened))
+        if rounds:
+            in_rounds = range(shard, shard + rounds * shards, shards)
+            yield PieceRun(0, 0, rounds, self._expanded(in_rounds, {}))
         table = self.pieces.of_shard(shard)
-        first, stop = max(0, start - rounds), max(0, end - rounds)
-        for part in self._parts(table.places[first:stop], table.shares(slice(first, stop))):
-            here = first + part.first
-            begin, last = before + here, before + first + part.stop
+        for part in self._parts(table.places, table.shares()):
+            begin, last = rounds + part.first, rounds + part.stop
             if part.share is None:
-                source = self._expanded(table.places[here : first + part.stop], part.cut, stream, begin)
-                yield PieceRun(number + 1 + here, begin, last, source)
+                source = self._expanded(table.places[part.first : part.stop], part.cut)
+                yield PieceRun(1 + part.first, begin, last, source)
             else:
-                place = int(table.places[here])
-                source = self._shared_stage(place)
-                yield PieceRun(number + 1 + here, begin, last, source, place, part.share, opens_all=True)
+                place = int(table.places[part.first])
+                yield PieceRun(1 + part.first, begin, last, self._shared_stage(place), place, part.share)
 
     def _parts(self, places: Numbers, shares: Sequence[RowShare]) -> Iterator[_Part]:
         """Pieces that are read together: whole units and parts that are cut off, or one unit that shards share."""
@@ -301,13 +270,13 @@ class Division:
 
     def _shared_stage(self, place: int) -> Stage:
         if place not in self._shared:
-            self._shared[place] = self._expanded(range(place, place + 1), {}, None)
+            self._shared[place] = self._expanded(range(place, place + 1), {})
         return self._shared[place]
 
-    def _expanded(self, places: Indices, parts: Mapping[int, RowShare], stream: str | None, opened: int = 0) -> Stage:
+    def _expanded(self, places: Indices, parts: Mapping[int, RowShare]) -> Stage:
         """The path from the units to their rows, for some of the units."""
         units = self._units
-        chosen = ChosenUnits(places, self._order, parts, stream, opened)
+        chosen = ChosenUnits(places, self._order, parts)
         stage = Stage(Node(chosen, (units.node,)), f"deal of {units.name}", (units,))
         for step, name in self._steps:
             stage = Stage(Node(step.op, (stage.node,), step.call_site), name, (stage,))
@@ -333,12 +302,11 @@ class PieceRun(NamedTuple):
 
     Attributes:
         number: of the first of them in the shard; unit rounds count as one.
-        first, stop: the places that are open before these, and then.
+        first, stop: the places of the shard that they are.
         source: the stage that makes their rows.
         place: of the unit whose rows several shards divide; None if the shard has all rows of `source`.
         share: the rows of that unit that the shard has.
         within: the part of the places [first, stop) that is read here, if several runs read them: from and to, of 1.
-        opens_all: whether these places are all open from the beginning; else the units of `source` note what is.
     """
 
     number: int
@@ -348,7 +316,6 @@ class PieceRun(NamedTuple):
     place: int | None = None
     share: RowShare = RowShare(0, 1, 1)
     within: tuple[float, float] = (0.0, 1.0)
-    opens_all: bool = False
 
 
 OPEN_GRANULES = 8
@@ -379,39 +346,32 @@ class GranuleDivision(Division):
         rows = self.rows[pieces.places]
         return rows * pieces.stop // pieces.slots - rows * pieces.first // pieces.slots
 
-    def _numbers_of(self, shard: int) -> int:
-        return (self.pieces.rounds + len(self.pieces.of_shard(shard).places)) * self._granule
-
-    def _runs_of_shard(
-        self, shard: int, start: int, end: int, stream: str, number: int, opened: int, at: int
-    ) -> Iterator[PieceRun]:
+    def runs(self, shard: int, at: int = 0) -> Iterator[PieceRun]:
         pieces = self.pieces
         in_rounds = np.arange(shard, shard + pieces.rounds * pieces.shards, pieces.shards)
         table = pieces.of_shard(shard)
         whole = np.ones(pieces.rounds, np.int64)
         columns = zip(
-            np.concatenate([in_rounds, table.places])[start:end].tolist(),
-            np.concatenate([whole, table.slots])[start:end].tolist(),
-            np.concatenate([whole - 1, table.first])[start:end].tolist(),
-            np.concatenate([whole, table.stop])[start:end].tolist(),
+            np.concatenate([in_rounds, table.places]).tolist(),
+            np.concatenate([whole, table.slots]).tolist(),
+            np.concatenate([whole - 1, table.first]).tolist(),
+            np.concatenate([whole, table.stop]).tolist(),
             strict=True,
         )
         granules = list(columns)
         for first in range(0, len(granules), OPEN_GRANULES):
             group = granules[first : first + OPEN_GRANULES]
-            begin = number + (start + first) * self._granule
+            begin = first * self._granule
             if at >= begin + len(group) * self._granule:
                 continue
             units, shares = self._mixed(shard, group)
-            before = opened + first
             for part in self._parts(units, shares):
                 of_group = part.first / len(units), part.stop / len(units)
                 place, share, chosen = None, RowShare(0, 1, 1), units[part.first : part.stop]
                 if part.share is not None:
                     place, share = int(chosen[0]), part.share
-                source = self._expanded(chosen, part.cut, None)
-                run = PieceRun(begin + part.first, before, before + len(group), source, place, share)
-                yield run._replace(within=of_group, opens_all=True)
+                source = self._expanded(chosen, part.cut)
+                yield PieceRun(begin + part.first, first, first + len(group), source, place, share, of_group)
 
     def _mixed(self, shard: int, group: Sequence[tuple[int, int, int, int]]) -> tuple[Numbers, list[RowShare]]:
         """The units of some granules, in the order in which they are read, and the part of each that is read."""
@@ -491,8 +451,6 @@ class ChosenUnits(PlacedShard):
     chosen: Indices = field(repr=False, compare=False)
     permutation: Permutation | None = field(repr=False, compare=False)
     parts: Mapping[int, RowShare] = field(repr=False, compare=False)
-    stream: str | None = None
-    opened_before: int = 0
 
     def length(self, stage: StageView) -> int:
         return len(self.chosen)

@@ -1,21 +1,20 @@
-"""The lengths of shards, also of open runs after the number of ranks has changed in an epoch."""
+"""The lengths of shards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
 from ..core.context import Context
-from ..core.cursor import Cursor
 from ..core.graph import Node, walk
-from ..core.operator import Grouping, Operator, Order, StageView, Trait
+from ..core.operator import Operator, Order, StageView, Trait
 from ..engine.stage import Stage, bind, check_row_count
 from ..errors import CallSite, PlanError
-from .divide import Line, Numbers, OpenRun, Redivision, Span
-from .sharding import DividedStream, Sharding, expanded_units, shuffled_after
+from .divide import Numbers
+from .sharding import Sharding, expanded_units, shuffled_after
 
 MAX_UNITS_COUNTED = 10**8
 """The most units of all rounds of a `repeat`, each of which divides them again."""
@@ -169,109 +168,3 @@ def _inputs_of(node: Node, lengths: Sequence[int]) -> tuple[_LengthInput, ...]:
         _LengthInput(source.op, source.indexed, None if length == UNKNOWN else length)
         for source, length in zip(node.inputs, lengths, strict=True)
     )
-
-
-def lengths_of_redivision(
-    redivision: Redivision, world_size: int, main: Node, tail: Sequence[Node], lengths: OpenRunLengths
-) -> list[int] | None:
-    """The number of elements of each rank, if none has taken any since the redivision; None if it is not known.
-
-    Args:
-        redivision: the runs of each shard.
-        world_size: the number of ranks, which have the shards in turn.
-        main: the graph that the runs run.
-        tail: the operator that leaves rows over, and those behind it; empty if there is none.
-        lengths: those of `runs_of_redivision(redivision)`.
-    """
-    elements = lengths.of_shards(main)
-    rows = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(0, np.int64)
-    if elements is None or rows is None:
-        return None
-    left_over = [cast("Grouping", tail[0].op).left_over(count) for count in rows.tolist()] or [0] * len(elements)
-    totals, rests = [0] * world_size, [0] * world_size  # elements, and rows for the groups at the end
-    begun: list[tuple[int, int, int]] = []  # groups of leftover rows: rank, rows, and elements given
-    counts = iter(zip(elements.tolist(), left_over, strict=True))
-    for shard, runs in redivision.runs.items():
-        rank = shard % world_size
-        for run in runs:
-            position = Cursor.of(run.cursor).position
-            if run.tail_of is not None:
-                begun.append((rank, sum(next(counts)[1] for _ in run.tail_of), position))
-                continue
-            count, rest = next(counts)
-            totals[rank] += count - position if run.leftover is None else 0
-            rests[rank] += rest
-    groups = _groups(tail, lengths, [*rests, *(rest for _, rest, _ in begun)])
-    if groups is None:
-        return None
-    for rank, count in enumerate(groups[:world_size]):
-        totals[rank] += count
-    for (rank, _, position), count in zip(begun, groups[world_size:], strict=True):
-        totals[rank] += count - position
-    return totals
-
-
-def runs_of_redivision(redivision: Redivision) -> list[OpenRun]:
-    """The runs of all shards; of one that groups leftover rows, the runs that left them over."""
-    return [one for runs in redivision.runs.values() for run in runs for one in run.tail_of or (run,)]
-
-
-def _groups(tail: Sequence[Node], lengths: Lengths, rows: list[int]) -> list[int] | None:
-    """The number of elements that are made of leftover rows."""
-    output: Numbers | None = np.array(rows, np.int64)
-    for node in tail:
-        output = lengths.after(node, [output])
-    return None if output is None else [count if left else 0 for count, left in zip(output.tolist(), rows, strict=True)]
-
-
-class OpenRunLengths(Lengths):
-    """As `Lengths`, with an item of each array for each of some runs.
-
-    Args:
-        sharding: the rules for the runs; its streams are numbered.
-        runs: those of `runs_of_redivision`.
-        seed, data_pass: of the pass.
-    """
-
-    def __init__(self, sharding: Sharding, runs: Sequence[OpenRun], seed: int, data_pass: int) -> None:
-        super().__init__(sharding, seed, data_pass)
-        self._runs = len(runs)
-        self._open_runs = runs
-
-    def _of_divided(self, node: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
-        count = self._sharding.stages[node].length
-        return None if count is None else self._of_stream(DividedStream(node, shuffled_later, None), rounds, count)
-
-    def _of_units(self, node: Node, units: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
-        count = self._sharding.stages[node].length
-        return None if count is None else self._of_stream(DividedStream(node, shuffled_later, units), rounds, count)
-
-    def _of_stream(self, stream: DividedStream, rounds: tuple[int, ...], count: int) -> Numbers | None:
-        """The rows of a stream, which has `count`, in the part of each run."""
-        name = self._sharding.stream_name(stream)
-        number = rounds[0] if rounds else 0
-        line = self._sharding.line(stream, Context(self._context.seed, self._context.epoch, rounds))
-        rows_in = _counter(line, count)
-        if rows_in is None:
-            return None
-        parts = (run.part(name, self._sharding.shards).spans(number, line) for run in self._open_runs)
-        return np.array([sum(map(rows_in, spans)) for spans in parts], np.int64)
-
-    def _rounds_differ(self, node: Node) -> bool:
-        return True
-
-    def _of_bound(self, node: Node) -> None:
-        """An operator that runs its input for its length: of runs it is not known."""
-
-
-def _counter(line: Line | None, count: int) -> Callable[[Span], int] | None:
-    """Counts the rows of a span of a stream of `count` rows; None if its units do not say how many they have."""
-    if line is None:
-        return lambda s: len(range(s.start, count if s.stop is None else min(s.stop, count), s.step))
-    if line.rows is None:
-        return lambda s: cast("int", s.length)
-    rows = line.rows()
-    if rows is None:
-        return None
-    before = np.concatenate([[0], np.cumsum(rows)])
-    return lambda s: int(before[cast("int", s.stop)] - before[s.start])

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
 import numpy as np
 
 from ..core.block import Block
-from ..core.context import Context, Marks
+from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
-from ..core.graph import Node, find_remote, names, sent, walk, with_inputs
+from ..core.graph import Node, find_remote, names, numbers, sent, walk, with_inputs
 from ..core.operator import Amount, Grouping, Operator, Order, StageView, Trait
 from ..core.rows import BlockRows
 from ..engine.run import position_count
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
-from .divide import Numbers, OpenRun, Redivision, runs_ended
+from .divide import Numbers
 from .division import SharedRead
-from .lengths import Lengths, OpenRunLengths, lengths_of_redivision, runs_of_redivision, varies
+from .lengths import Lengths, varies
+from .rests import ROOT, Edge, Redivision, Rest, Start
 from .sharding import Sharding, reorders
-from .shards import IndexedShard, Leftover, OpenRunsInTurn, RemainingShard
+from .shards import IndexedShard, RemainingShard, RestOfShard
 
 
 class ShardState(NamedTuple):
-    """The place of one shard in plain values: its cursor or, once it has ended, the cursor of its leftover rows.
-
-    The cursor is that of the shard's graph. A fourth item, if there is one, has the marks of `Opened`.
-    """
+    """The place of one shard in plain values: its cursor or, once it has ended, the cursor of its leftover rows."""
 
     cursor: Json = None
     ended: bool = False
@@ -40,13 +38,7 @@ class ShardState(NamedTuple):
     @property
     def at(self) -> Cursor:
         """The cursor of the shard's graph."""
-        return START if self.cursor is None else Cursor.of(cast("list[Json]", self.cursor)[:3])
-
-    @property
-    def marks(self) -> Marks:
-        """The marks of what the run has opened."""
-        values = cast("list[Json]", self.cursor or [])
-        return cast("Marks", values[3]) if len(values) > 3 else {}
+        return START if self.cursor is None else Cursor.of(self.cursor)
 
 
 class Position(NamedTuple):
@@ -57,7 +49,7 @@ class Position(NamedTuple):
         beyond: of an indexed pipe, those of them that are taken although one before them is not.
         shards: of a streamed pipe, the states of its shards; a shard without one has not begun. The groups made of
             leftover rows count as one more shard, `Plan.tail_shard`.
-        redivision: the runs of the shards, if the number of ranks has changed in this pass.
+        redivision: the rests that take the place of shards, if the number of ranks has changed in this pass.
     """
 
     start: int = 0
@@ -66,7 +58,10 @@ class Position(NamedTuple):
     redivision: Redivision | None = None
 
     def of(self, shard: int) -> ShardState:
-        return self.shards.get(shard, ShardState())
+        if shard in self.shards or self.redivision is None or shard not in self.redivision.rests:
+            return self.shards.get(shard, ShardState())
+        rest = self.redivision.rests[shard]
+        return ShardState(None, True, rest.top.cursor) if rest.waits else ShardState()
 
     def after(self, ended: Mapping[int, Json]) -> Position:
         """The position after these shards have ended, each with the cursor of its leftover rows."""
@@ -76,16 +71,11 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardRun:
-    """A run of one shard: its graph, from a cursor on. A reading service runs several of these.
-
-    Attributes:
-        marks: what the run has opened before that cursor.
-    """
+    """A run of one shard: its graph, from a cursor on. A reading service runs several of these."""
 
     shard: int
     stage: Stage
     at: Cursor
-    marks: Marks = field(default_factory=dict)
 
 
 class Plan:
@@ -117,11 +107,10 @@ class Plan:
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
         self._sharding = Sharding(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
+        self._tail_edge: Edge = ROOT if self._tail is None else (numbers(root)[self._tail], 0)
         self._main = root
         if self._tail is not None:
             self._main = self._with_tail(cast("Grouping", self._tail.op).dropping(), self._tail.inputs, self.names)
-        if not self.indexed:
-            self._sharding.subgraph(self._main, 0)  # numbers the streams, always in the same order
         self._redivision: tuple[Redivision, Sharding] | None = None  # the last one, and its rules
 
     @property
@@ -133,6 +122,10 @@ class Plan:
     def rank_shards(self) -> range:
         """The shards of this rank."""
         return range(self.rank, self.shards, self.world_size)
+
+    def shards_of_rank(self, redivision: Redivision | None) -> Sequence[int]:
+        """The shards of this rank, or the rests that take their place."""
+        return self.rank_shards if redivision is None else sorted(redivision.rests)
 
     @property
     def tail_shard(self) -> int:
@@ -150,16 +143,14 @@ class Plan:
             part, parts = self.rank + self.world_size * worker, self.world_size * workers
             return [ShardRun(worker, self.indexed_stage(part, parts, position.start, position.beyond), START)]
         running = self.running(position, worker, workers)
-        return [
-            ShardRun(shard, self.shard_stage(shard, position.redivision), at, position.of(shard).marks)
-            for shard, at in running.items()
-        ]
+        return [ShardRun(shard, self.shard_stage(shard, position.redivision), at) for shard, at in running.items()]
 
     def running(self, position: Position, worker: int = 0, workers: int = 1) -> dict[int, Cursor]:
         """The shards of `parts`, each with its cursor."""
         if self.indexed:
             return {worker: START}
-        states = {shard: position.of(shard) for shard in self.rank_shards[worker::workers]}
+        shards = self.shards_of_rank(position.redivision)
+        states = {shard: position.of(shard) for shard in shards[worker::workers]}
         return {shard: state.at for shard, state in states.items() if not state.ended}
 
     def tail(self, position: Position, rows: Mapping[int, BlockRows] = MappingProxyType({})) -> ShardRun | None:
@@ -170,17 +161,26 @@ class Plan:
         state = position.of(self.tail_shard)
         if self._tail is None or state.ended:
             return None
-        cursors = {s: state.leftover for s, state in position.shards.items() if state.leftover is not None}
+        shards = self.shards_of_rank(position.redivision)
+        cursors = {s: of.leftover for s in shards if (of := position.of(s)).leftover is not None}
         if not cursors:
             return None
-        if position.redivision is not None:
-            redivision = position.redivision
-            left = [run for s, plain in sorted(cursors.items()) for run in runs_ended(redivision.runs[s], plain)]
-            tail = OpenRun(redivision.base + self.tail_shard, tail_of=tuple(left))
-            stage = self._runs_stage(redivision, [tail])
+        redivision = position.redivision
+        if redivision is not None:
+            origin = redivision.base + self.tail_shard
+            waiting = tuple(self.waiting(redivision.rests[s], cursor) for s, cursor in cursors.items())
+            stage = self._rest_stage(redivision, Rest(-1, {ROOT: Start(origin)}, waiting))
         else:
-            stage = self._tail_stage([Leftover(s, cursor, rows.get(s)) for s, cursor in sorted(cursors.items())])
+            # A tail holds rows, so its stages are not kept with those of the plan: they are freed after the epoch.
+            waiting = tuple(self.waiting(Rest.of_shard(s, None), cursor) for s, cursor in cursors.items())
+            names = dict(self.names)
+            root = self._tail_node(waiting, self._sharding, names, [rows.get(s) for s in cursors])
+            stage = bind(root, names, dict(self._stages))
         return ShardRun(self.tail_shard, stage, state.at)
+
+    def waiting(self, rest: Rest, cursor: Json) -> Rest:
+        """The rows that a rest leaves over, from a cursor of these on."""
+        return rest if rest.waits else rest.waiting(self._tail_edge, cursor)
 
     def indexed_stage(self, part: int, parts: int, start: int = 0, beyond: tuple[range, ...] = ()) -> Stage:
         """Part `part` of `parts` of an indexed pipe: each `parts`-th element from `start + part` on.
@@ -196,7 +196,7 @@ class Plan:
     def shard_stage(self, shard: int, redivision: Redivision | None = None) -> Stage:
         """The graph of one shard, bound."""
         if redivision is not None:
-            return self._runs_stage(redivision, redivision.runs.get(shard, ()))
+            return self._rest_stage(redivision, redivision.rests[shard])
         return self._bound(self._sharding.subgraph(self._main, shard))
 
     def leftover_stage(self, shard: int) -> Stage:
@@ -204,28 +204,26 @@ class Plan:
         assert self._tail is not None, "this pipe leaves no rows over"
         return self._bound(self._sharding.subgraph(self._tail.inputs[0], shard))
 
-    def _runs_stage(self, redivision: Redivision, runs: Sequence[OpenRun]) -> Stage:
-        """Some runs of a redivision, one after the other. Their stages are freed with the redivision."""
-        if self._redivision is None or self._redivision[0] is not redivision:
-            self._redivision = redivision, self.sharding_of(redivision)
-        sharding = self._redivision[1]
-        nodes = tuple(self._run_node(run, sharding) for run in runs)
-        root = Node(OpenRunsInTurn(tuple(runs), self.tail_name), nodes)
+    def _rest_stage(self, redivision: Redivision, rest: Rest) -> Stage:
+        """The graph of a rest, bound. Its stages are freed with the redivision."""
+        sharding = self._sharding_of(redivision)
+        start = rest.starts[ROOT]
+        if rest.tail_of:
+            node = self._tail_node(rest.tail_of, sharding, sharding.names)
+            op = RestOfShard(start, redivision.first)
+        else:
+            node = sharding.subgraph(self._main, rest.shard)
+            together = {number: one.shard for number, one in redivision.rests.items() if one.runs}
+            op = RestOfShard(start, redivision.first, together, self.tail_name)
+        root = Node(op, (node,))
         sharding.names[root] = "items"
-        return bind(root, sharding.names, dict(sharding.stages))
+        return bind(root, sharding.names, cast("dict[Node, Stage]", sharding.stages))
 
-    def _run_node(self, run: OpenRun, sharding: Sharding) -> Node:
-        if run.tail_of is None:
-            return sharding.subgraph(self._main, run.origin)
-        left = [Leftover(one.origin, one.leftover) for one in run.tail_of]
-        return self._tail_node(left, sharding, sharding.names)
-
-    def sharding_of(self, redivision: Redivision) -> Sharding:
-        """The rules for the runs of a redivision, which may have only some of them."""
-        names = dict(self.names)
-        parts = {run.origin: run.parts for run in redivision.all_runs() if run.parts is not None}
-        new_shards = range(redivision.base, redivision.base + self.shards)
-        return Sharding(redivision.first, dict(self._stages), names, parts=parts, new_shards=new_shards)
+    def _sharding_of(self, redivision: Redivision) -> Sharding:
+        """The first division of a pass."""
+        if self._redivision is None or self._redivision[0] is not redivision:
+            self._redivision = redivision, Sharding(redivision.first, dict(self._stages), dict(self.names))
+        return self._redivision[1]
 
     def length(self, rank: int, start: int = 0, data_pass: int = 0) -> int | None:
         """The number of elements of `rank` in a pass over the data, from `start` on; None if it is not known."""
@@ -242,15 +240,12 @@ class Plan:
     def lengths_left(self, position: Position, data_pass: int) -> list[int] | None:
         """The number of elements that each rank has left in a pass after `position`; None if it is not known.
 
-        `position` has the places of all shards, or a redivision of which nobody has taken an element.
+        `position` has the places of all shards, or a redivision with the rests of all ranks, which have just begun.
         """
         if self.unsharded.may_skip:
             return None
         if position.redivision is not None:
-            sharding = self.sharding_of(position.redivision)
-            sharding.subgraph(self._main, 0)  # numbers the streams
-            runs = OpenRunLengths(sharding, runs_of_redivision(position.redivision), self.seed, data_pass)
-            return lengths_of_redivision(position.redivision, self.world_size, self._main, self._behind_tail(), runs)
+            return self._lengths_of_rests(position.redivision, data_pass)
         lengths = Lengths(self._sharding, self.seed, data_pass)
         rows = lengths.of_shards(self._main)
         if rows is None:
@@ -258,6 +253,44 @@ class Plan:
         states = [position.of(shard) for shard in range(self.shards)]
         left = [0 if s.ended else n - s.at.position for s, n in zip(states, rows.tolist(), strict=True)]
         return self._by_rank(np.array(left), lengths)
+
+    def _lengths_of_rests(self, redivision: Redivision, data_pass: int) -> list[int] | None:
+        """The number of elements of the rests of each rank; None if it is not known."""
+        lengths = Lengths(self._sharding_of(redivision), self.seed, data_pass)
+        rows = lengths.of_shards(self._main)
+        tail = self._behind_tail()
+        before_tail = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(redivision.first, np.int64)
+        if rows is None or before_tail is None:
+            return None
+        over = [cast("Grouping", tail[0].op).left_over(n) if tail else 0 for n in before_tail.tolist()]
+        totals, left = [0] * self.world_size, [0] * self.world_size  # elements, and rows that are left over
+        begun: list[tuple[int, int, int]] = []  # groups of leftover rows: rank, rows, and elements given
+        for number, rest in redivision.rests.items():
+            rank, top = number % self.world_size, rest.top
+            if rest.tail_of:
+                begun.append((rank, sum(over[one.shard] for one in rest.tail_of), top.taken))
+                continue
+            if rest.runs:
+                totals[rank] += top.count(int(rows[rest.shard])) - top.taken
+            if not any(share.first for share in top.shares):
+                left[rank] += over[rest.shard]
+        groups = self._groups(lengths, [*left, *(count for _, count, _ in begun)])
+        if groups is None:
+            return None
+        for rank, count in enumerate(groups[: self.world_size]):
+            totals[rank] += count
+        for (rank, _, position), count in zip(begun, groups[self.world_size :], strict=True):
+            totals[rank] += count - position
+        return totals
+
+    def _groups(self, lengths: Lengths, rows: list[int]) -> list[int] | None:
+        """The number of elements that are made of leftover rows."""
+        output: Numbers | None = np.array(rows, np.int64)
+        for node in self._behind_tail():
+            output = lengths.after(node, [output])
+        if output is None:
+            return None
+        return [count if left else 0 for count, left in zip(output.tolist(), rows, strict=True)]
 
     def fraction_before(self, position: Position, data_pass: int) -> float | None:
         """The fraction of this rank's part of a pass before `position`, from 0 to 1; None if it is not known.
@@ -267,7 +300,7 @@ class Plan:
         if self.indexed:
             return Amount(position.start, position_count(self.unsharded)).fraction
         amounts: list[Amount] = []
-        for shard in self.rank_shards:
+        for shard in self.shards_of_rank(position.redivision):
             stage, state = self.shard_stage(shard, position.redivision), position.of(shard)
             amount = stage.amount_before(state.at.plain, Context(seed=self.seed, epoch=data_pass, shard=shard))
             if amount is None:
@@ -298,11 +331,8 @@ class Plan:
         if rows is None:
             return None
         left_over = np.array([cast("Grouping", self._tail.op).left_over(count) for count in rows.tolist()], np.int64)
-        left = left_over.reshape(-1, self.world_size).sum(0)
-        output: Numbers | None = left
-        for node in self._behind_tail():
-            output = lengths.after(node, [output])
-        return None if output is None else np.where(left > 0, output, 0)
+        groups = self._groups(lengths, left_over.reshape(-1, self.world_size).sum(0).tolist())
+        return None if groups is None else np.array(groups, np.int64)
 
     def _behind_tail(self) -> list[Node]:
         """The operator that leaves rows over, if there is one, and those behind it in the order of the rows."""
@@ -389,16 +419,27 @@ class Plan:
             node = node.inputs[0]
         return None
 
-    def _tail_stage(self, leftovers: list[Leftover]) -> Stage:
-        # A tail holds rows, so its stages are not kept with those of the plan: they are freed after the epoch.
-        names = dict(self.names)
-        return bind(self._tail_node(leftovers, self._sharding, names), names, dict(self._stages))
+    def _tail_node(
+        self,
+        waiting: Sequence[Rest],
+        sharding: Sharding,
+        names: dict[Node, str],
+        at_hand: Sequence[BlockRows | None] = (),
+    ) -> Node:
+        """The graph that makes groups of leftover rows.
 
-    def _tail_node(self, leftovers: Sequence[Leftover], sharding: Sharding, names: dict[Node, str]) -> Node:
-        """The graph that makes groups of leftover rows."""
+        Args:
+            waiting: the rests whose rows they are.
+            sharding: the rules of the shards that left them over.
+            names: takes the names of the nodes.
+            at_hand: the rows of each rest, if this process still has them.
+        """
         assert self._tail is not None, "only an operator with a tail leaves rows over"
-        source = self._tail.inputs[0]
-        parts = tuple(Node(left, (sharding.subgraph(source, left.shard),)) for left in leftovers)
+        (source,) = self._tail.inputs
+        parts = tuple(
+            Node(RestOfShard(rest.top, sharding.shards, at_hand=rows), (sharding.subgraph(source, rest.shard),))
+            for rest, rows in zip(waiting, at_hand or [None] * len(waiting), strict=True)
+        )
         names.update(sharding.names)
         return self._with_tail(self._tail.op, (parts[0] if len(parts) == 1 else Node(Concat(), parts),), names)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple, cast
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -19,31 +19,12 @@ from ..core.graph import Node, find_remote, walk, with_inputs
 from ..core.operator import Amount, Input, Operator, Order, StageView, Trait
 from ..engine.run import check_cursor
 from ..engine.stage import Stage
-from .divide import Line, Part, Span, default_spans
 from .division import Division, PieceRun, SharedRead, division_of
-from .shards import (
-    NeighboursShard,
-    PermutedShard,
-    RowsPart,
-    RowsShard,
-    StreamedPart,
-    StreamedShard,
-    shared_rows,
-)
+from .shards import NeighboursShard, PermutedShard, StreamedShard, shared_rows
 
-RUNS_OF_PART = 2**40
-"""The keys of the runs of a part begin at a multiple of this, far from those of all shards."""
 NEAR_FOR_ROWS, NEAR = 64, 10
 """A cut nearer to the border of a unit than 1/64 of a share goes to the border if lengths are known: ranks then differ
 by little. If they are not, 1/10 of a share is near, and fewer units are read by several shards."""
-
-
-class DividedStream(NamedTuple):
-    """The data that is divided at one place of the graph: the rows of `node`, or the `units` that it expands."""
-
-    node: Node
-    shuffled_later: bool
-    units: Node | None
 
 
 @dataclass
@@ -56,10 +37,6 @@ class Sharding:
         names: the names of operators; nodes of the shards' graphs are added.
         shared_reads: the nodes whose output all shards read; `subgraph` adds them.
         expanded: the nodes that make many rows of each unit, with an operator that divides the units; likewise.
-        streams: the divided streams, by number; likewise.
-        parts: after a redivision, the parts of the streams that each origin reads; any other origin is a shard as at
-            first.
-        new_shards: after a redivision, the origins of the new shards.
     """
 
     shards: int
@@ -67,11 +44,7 @@ class Sharding:
     names: dict[Node, str]
     shared_reads: dict[Node, SharedRead] = field(default_factory=dict)
     expanded: dict[Node, UnitsShard] = field(default_factory=dict)
-    streams: dict[str, DividedStream] = field(default_factory=dict)
-    parts: Mapping[int, Mapping[str, Part]] = field(default_factory=dict)
-    new_shards: range = range(0)
     _nodes: dict[tuple[object, ...], Node] = field(default_factory=dict)
-    _stream_names: dict[DividedStream, str] = field(default_factory=dict)
 
     def subgraph(self, node: Node, shard: int, *, shuffled_later: bool = False) -> Node:
         """The graph below `node` that shard `shard` runs. Shards share the nodes that are the same for all of them.
@@ -140,37 +113,11 @@ class Sharding:
         self, node: Node, shard: int, *, shuffled_later: bool
     ) -> PermutedShard | NeighboursShard | StreamedShard:
         """The operator that gives a shard its rows of `node`."""
-        stream = self.stream_name(DividedStream(node, shuffled_later, None))
         if node.indexed:
             permuted = shuffled_later and not reorders(node)
-            return (PermutedShard if permuted else NeighboursShard)(self.shards, shard, stream)
+            return (PermutedShard if permuted else NeighboursShard)(self.shards, shard)
         dispatched = any(below.op.trait is Trait.ONE_PROCESS for below in walk(node))
-        return StreamedShard(self.shards, shard, dispatched, stream)
-
-    def line(self, stream: DividedStream, context: Context) -> Line | None:
-        """The places of a stream in the pass and round of `context`; None if they are not known."""
-        node, later, units = stream
-        if units is not None:
-            op = self.units_shard(node, units, 0, shuffled_later=later)
-            return op.line(self.stages[node], context)
-        return self.shard_operator(node, 0, shuffled_later=later).line(self.stages[node])
-
-    def stream_name(self, stream: DividedStream) -> str:
-        """The number of a stream."""
-        if stream not in self._stream_names:
-            number = self._stream_names[stream] = str(len(self.streams))
-            self.streams[number] = stream
-        return self._stream_names[stream]
-
-    def _part(self, op: RowsShard | StreamedShard, origin: int) -> RowsPart | StreamedPart:
-        """The operator that gives an origin its rows; `op` is that of a shard."""
-        assert op.stream is not None, "what is divided has a number"
-        part = self.parts[origin].get(op.stream, Part())
-        if isinstance(op, RowsShard):
-            return RowsPart(op, part)
-        of_shard = origin < self.shards
-        shard = self.new_shards.index(origin) if origin in self.new_shards else None
-        return StreamedPart(part, op.stream, op.dispatched, of_shard, shard, len(self.new_shards))
+        return StreamedShard(self.shards, shard, dispatched)
 
     def _divided(self, node: Node, shard: int, *, shuffled_later: bool) -> Node:
         """The rows of `node` that belong to a shard."""
@@ -180,8 +127,6 @@ class Sharding:
             by_rank = op.dispatched or find_remote(node) is not None
             repair = "write its rows to files once, such as with `write_parquet`, and read these"
             self.shared_reads[node] = SharedRead(reason, by_rank, repair, can_dispatch=not by_rank)
-        if shard in self.parts:
-            return self._dealt(self._part(op, shard), node, self.names[node])
         divided, each_row = node, list[Node]()
         while divided.indexed and self.stages[divided].one_for_one and not divided.op.needs_positions:
             each_row.append(divided)
@@ -197,9 +142,7 @@ class Sharding:
         reordered = reorders(units)
         any_order = shuffled_later and not reordered
         near = NEAR_FOR_ROWS if self.stages[node].length is not None else NEAR
-        stream = self.stream_name(DividedStream(node, shuffled_later, units))
-        part = self.parts[shard].get(stream, Part()) if shard in self.parts else None
-        return UnitsShard(self.shards, shard, any_order, any_order or reordered, near, stream, part)
+        return UnitsShard(self.shards, shard, any_order, any_order or reordered, near)
 
     def _expanded(self, node: Node, units: Node, shard: int, *, shuffled_later: bool) -> Node:
         op = self.units_shard(node, units, shard, shuffled_later=shuffled_later)
@@ -251,9 +194,6 @@ class UnitsShard(Operator):
         any_order: units come in a random order, which a shuffle after it allows.
         varies: the division differs between passes over the data.
         near: as for `divide`.
-        stream: the number of the stream, under which a run notes what it has opened.
-        part: the places that an open run reads; None for those of the shard. The `shard` of a run that is no shard of
-            the first division is above the numbers of these.
     """
 
     kind: ClassVar[str] = "deal_units"
@@ -265,12 +205,6 @@ class UnitsShard(Operator):
     any_order: bool
     varies: bool
     near: int
-    stream: str = "0"
-    part: Part | None = None
-
-    def line(self, source: Input, context: Context) -> Line:
-        """The pieces that the units of `source` are cut into, by shard, in the pass and round of `context`."""
-        return self.division(cast("Stage", source), context).line()
 
     def division(self, rows: Stage, context: Context) -> Division:
         """The division of the units in the pass and the round of `context`."""
@@ -290,13 +224,10 @@ class UnitsShard(Operator):
 
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount:
         division = self.division(cast("Stage", stage.input), context)
-        spans = self._spans(division, context)
-        weights = division.weights_of_line
-        own = [weights[span.start : span.stop] for span in spans]
-        before = np.concatenate([[0.0], np.cumsum(np.concatenate([np.zeros(0), *own]))])
+        before = np.concatenate([[0.0], np.cumsum(division.weights_of(self.shard))])
         number, source = at.numbered()
         done = 0.0
-        for run in division.runs(division.line().by_shard(spans), self.stream, number):
+        for run in division.runs(self.shard, number):
             if run.number > number:
                 break
             fraction = 1.0
@@ -311,35 +242,21 @@ class UnitsShard(Operator):
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         division = self.division(cast("Stage", stage.input), context)
-        spans = self._spans(division, context)
         number, start = at.numbered()
         row = at.row
-        for run in division.runs(division.line().by_shard(spans), self.stream, number):
+        for run in division.runs(self.shard, number):
             if run.number < number:
                 continue
-            if run.opens_all and context.opened is not None:
-                context.opened.note(self.stream, context.rounds, 0, run.stop)
             for block in self._run(division, run, start if run.number == number else START, context):
                 output = [block.numbered(run.number, row)]
                 row += len(block)
                 del block  # only the consumer holds it now
                 yield output.pop()
 
-    def _spans(self, division: Division, context: Context) -> list[Span]:
-        """The places of the run in the pass and the round of `context`."""
-        line = division.line()
-        if self.part is None:
-            return default_spans(line, self.shards, self.shard)
-        return self.part.spans(context.rounds[0] if context.rounds else 0, line)
-
     def _run(self, division: Division, run: PieceRun, at: Cursor, context: Context) -> Iterator[Block]:
         # A random draw is keyed by shard and position, and positions begin at 0 in each run: it is a shard of its own.
         if run.place is None:
-            if self.shard >= self.shards:
-                return run.source.blocks(at, replace(context, shard=self.shard * RUNS_OF_PART + run.number))
             return run.source.blocks(at, replace(context, shard=self.shard + run.number * self.shards))
         shared = replace(context, shard=-1 - run.place)
-        if self.part is not None:
-            return shared_rows(run.source, at, run.share, (), shared)
         others = division.sharers(self.shard, run.place, context.process.shards)
         return shared_rows(run.source, at, run.share, others, shared)

@@ -1,11 +1,11 @@
-"""Operators for the rows of one shard: by position, row by row, and of open runs. Only a plan adds them."""
+"""Operators for the rows of one shard: by position, row by row, and of what is left of one. Only a plan adds them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import ClassVar, TypeVar, cast
@@ -14,15 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import Block
-from ..core.context import Context, Opened, RowShare, RowsRequest
-from ..core.cursor import START, Cursor, Json, check_numbers
-from ..core.graph import Node
+from ..core.context import Context, RowShare, RowsRequest
+from ..core.cursor import START, Cursor, Json
 from ..core.operator import Amount, Input, Operator, Order, StageView, amount_of_inputs
-from ..core.rows import BlockRows, Indices, concat, gather, index_array, take
+from ..core.rows import BlockRows, Indices, concat, index_array, take
 from ..core.times import Clock
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
-from .divide import Line, OpenRun, Part, Span
+from .rests import Start
 
 N = TypeVar("N", int, npt.NDArray[np.int64])
 NEIGHBOURS = 16
@@ -39,10 +38,6 @@ class PlacedShard(Operator, ABC):
     kind: ClassVar[str] = "deal"
     order: ClassVar[Order] = Order.GLOBAL
     moves_skipped: ClassVar[bool] = True
-    stream: str | None = None
-    """The number of the stream, under which a run notes what it has opened."""
-    opened_before: int = 0
-    """The places of the stream that a run has opened before these."""
 
     @abstractmethod
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
@@ -52,9 +47,6 @@ class PlacedShard(Operator, ABC):
         yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context.unsharded()
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        if context.opened is not None and self.stream is not None and len(indices):
-            last = indices[-1] if isinstance(indices, range) else indices.max()
-            context.opened.note(self.stream, context.rounds, 0, self.opened_before + int(last) + 1)
         return self.read(stage, indices, context)
 
     def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
@@ -142,7 +134,6 @@ class RowsShard(PlacedShard):
 
     shards: int
     shard: int
-    stream: str | None = "0"
 
     @staticmethod
     @abstractmethod
@@ -151,11 +142,6 @@ class RowsShard(PlacedShard):
 
     def length(self, stage: StageView) -> int:
         return self.count(_row_count(stage), self.shards, self.shard)
-
-    def line(self, source: Input) -> Line:
-        """The rows of `source` by shard."""
-        sizes = self.count(source.length or 0, self.shards, np.arange(self.shards))
-        return Line(np.concatenate([[0], np.cumsum(sizes)]))
 
 
 @dataclass(frozen=True)
@@ -270,7 +256,6 @@ class StreamedShard(Operator):
     shards: int
     shard: int
     dispatched: bool = False
-    stream: str = "0"
 
     @staticmethod
     def count(rows: int, shards: int, shard: N) -> N:
@@ -291,23 +276,10 @@ class StreamedShard(Operator):
         source = cast("Stage", stage.input)
         share = share_of(self.shard, self.shards)
         if self.dispatched and context.process.dispatched is not None:
-            blocks = context.process.dispatched(request_of(source, at, share, context))
-        else:
-            together = context.process.shards if context.shard == self.shard else ()
-            others = [share_of(shard, self.shards) for shard in together]
-            blocks = shared_rows(source, at, share, others, context.unsharded())
-        return blocks if context.opened is None else _noted(blocks, self.stream, context, context.opened)
-
-    def line(self, source: Input) -> None:
-        """The number of rows is not known."""
-
-
-def _noted(blocks: Iterator[Block], stream: str, context: Context, opened: Opened) -> Iterator[Block]:
-    for block in blocks:
-        opened.note(stream, context.rounds, 0, block.end.position, block.end.token)
-        output = [block]
-        del block  # only the consumer holds it now
-        yield output.pop()
+            return context.process.dispatched(request_of(source, at, share, context))
+        together = context.process.shards if context.shard == self.shard else ()
+        others = [share_of(shard, self.shards) for shard in together]
+        return shared_rows(source, at, share, others, context.unsharded())
 
 
 def share_of(shard: int, shards: int) -> RowShare:
@@ -316,230 +288,62 @@ def share_of(shard: int, shards: int) -> RowShare:
 
 
 @dataclass(frozen=True)
-class Leftover(Operator):
-    """The rows that a shard left over when it ended.
+class RestOfShard(Operator):
+    """The rows that are left at an edge of the graph of a shard, or a part of them, counted from 0.
 
     Attributes:
-        shard: the shard.
-        cursor: the cursor of the first of them, plain.
-        leftover_rows: the rows themselves, if this process still has them; else they are read again.
+        start: where they begin.
+        shards: the number of shards of the first division.
+        together: the shard to which each rest of the rank belongs, by number of the rest; empty if it has none.
+        tail_name: the name of the operator that leaves rows over, if the edge is behind it.
+        at_hand: the rows themselves, if this process still has them; else they are read again.
     """
 
-    kind: ClassVar[str] = "leftover"
+    kind: ClassVar[str] = "rest"
     order: ClassVar[Order] = Order.GLOBAL
     seeks: ClassVar[bool] = True
     moves_skipped: ClassVar[bool] = True
 
-    shard: int
-    cursor: Json = None
-    leftover_rows: BlockRows | None = None
-
-    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        yield stage.input, at.token if at.token is not None else self.cursor
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        first = Cursor.of(self.cursor).position
-        source = Cursor.of(at.token if at.token is not None else self.cursor)
-        row = at.position
-        if self.leftover_rows is not None and at.token is None:
-            if row < len(self.leftover_rows):
-                rest = take(self.leftover_rows, range(row, len(self.leftover_rows)))
-                yield Block(rest, START.advance(row), START.advance(len(self.leftover_rows)))
-            return
-        inner = context.in_shard(self.shard)
-        for block in stage.input.blocks(source.advance(first + row - source.position), inner):
-            here = Cursor(block.at.plain, 0, block.at.position - first)
-            yield Block(block.rows, here, Cursor(block.end.plain, 0, here.row + len(block)), block.origins)
-
-
-# Operators for the rows of an open run, after the number of ranks has changed in an epoch.
-
-
-@dataclass(frozen=True)
-class RowsPart(Operator):
-    """The rows of an indexed input in a part.
-
-    Attributes:
-        whole: the operator of a shard of the first division.
-    """
-
-    kind: ClassVar[str] = "deal"
-    order: ClassVar[Order] = Order.GLOBAL
-    seeks: ClassVar[bool] = True
-    moves_skipped: ClassVar[bool] = True
-
-    whole: RowsShard
-    part: Part = field(repr=False, compare=False)
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        source = cast("Stage", stage.input)
-        line = self.whole.line(source)
-        spans = self.part.spans(context.rounds[0] if context.rounds else 0, line)
-        parts = [(replace(self.whole, shard=shard), first, stop) for shard, first, stop in line.by_shard(spans)]
-        rows = Stage(Node(RowsOfShards(tuple(parts), self.whole.stream), (source.node,)), stage.name, (source,))
-        return rows.blocks(at, context)
-
-
-@dataclass(frozen=True)
-class RowsOfShards(PlacedShard):
-    """Rows of an indexed input that some shards of the first division have.
-
-    Attributes:
-        parts: the operator of each shard, and first and stop of its rows that are here.
-        stream: the number of the stream.
-    """
-
-    parts: tuple[tuple[RowsShard, int, int], ...]
-    stream: str | None
-
-    def length(self, stage: StageView) -> int:
-        return sum(stop - first for _, first, stop in self.parts)
-
-    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        def part(number: int, places: Indices) -> BlockRows:
-            shard, first, _ = self.parts[number]
-            return list(index_array(shard.places(stage, index_array(places) + first, context)))
-
-        return np.array(gather(indices, self._bounds(), part), np.int64)
-
-    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        def part(number: int, places: Indices) -> BlockRows:
-            shard, first, _ = self.parts[number]
-            if isinstance(places, range):
-                places = range(places.start + first, places.stop + first, places.step)
-                return shard.read(stage, places, context)
-            return shard.read(stage, places + first, context)
-
-        return gather(indices, self._bounds(), part)
-
-    def _bounds(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        return np.cumsum([0, *(stop - first for _, first, stop in self.parts)], dtype=np.int64)
-
-
-@dataclass(frozen=True)
-class StreamedPart(Operator):
-    """The rows of a streamed input in a part, span by span.
-
-    Attributes:
-        of_shard: the run began as a shard of the first division, so its tokens are those of `StreamedShard`.
-        shard: the number of the new shard, if the last span is one of those that all new shards of a process read
-            together.
-        shards: the number of new shards.
-    """
-
-    kind: ClassVar[str] = "deal_rows"
-    order: ClassVar[Order] = Order.GLOBAL
-    moves_skipped: ClassVar[bool] = True
-
-    part: Part = field(repr=False, compare=False)
-    stream: str
-    dispatched: bool
-    of_shard: bool
-    shard: int | None
+    start: Start = field(repr=False, compare=False)
     shards: int
+    together: Mapping[int, int] = field(default_factory=dict, repr=False, compare=False)
+    tail_name: str | None = None
+    at_hand: BlockRows | None = field(default=None, repr=False, compare=False)
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        if self.of_shard:
-            yield stage.input, at.token
-        else:
-            number, done, source = cast("tuple[int, int, Json]", at.token or (0, 0, None))
-            check_numbers(number, done)
-            yield stage.input, source
+        yield stage.input, self.start.after(at.token, at.skip).plain
 
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
-        return amount_of_inputs(self, stage, at, context, at.skip)
+        return amount_of_inputs(self, stage, at, context)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        spans = self.part.spans(context.rounds[0] if context.rounds else 0, None)
-        if self.of_shard:
-            number, done, plain = 0, at.row, at.token
-        else:
-            number, done, plain = cast("tuple[int, int, Json]", at.token or (0, 0, None))
-        row = at.row
-        for place in range(number, len(spans)):
-            for block in self._span(cast("Stage", stage.input), spans[place], done, plain, context):
-                here = self._cursor(place, done, block.at, row)
-                done, row = done + len(block), row + len(block)
-                if context.opened is not None:
-                    context.opened.note(self.stream, context.rounds, place, done, block.end.token)
-                output = [Block(block.rows, here, self._cursor(place, done, block.end, row), block.origins)]
-                del block  # only the consumer holds it now
-                yield output.pop()
-            done, plain = 0, None
-
-    def _cursor(self, span: int, done: int, source: Cursor, row: int) -> Cursor:
-        return Cursor(source.token if self.of_shard else [span, done, source.token], 0, row)
-
-    def _span(self, source: Stage, span: Span, done: int, plain: Json, context: Context) -> Iterator[Block]:
-        """The rows of a span without the first `done`; `plain` is a cursor of the input before them."""
-        share = RowShare(span.start % span.step, span.start % span.step + 1, span.step)
-        first = span.start // span.step  # among the rows of the share
-        stop = None if span.length is None else first + span.length
-        if stop is not None and first + done >= stop:
+        start, row = self.start, at.position
+        if self.at_hand is not None and at.token is None:
+            if row < len(self.at_hand):
+                rows = take(self.at_hand, range(row, len(self.at_hand)))
+                yield Block(rows, START.advance(row), START.advance(len(self.at_hand)))
             return
-        at = Cursor(span.cursor if plain is None else plain, 0, first + done)
-        if self.dispatched and context.process.dispatched is not None:
-            blocks = context.process.dispatched(request_of(source, at, share, context))
-        else:
-            blocks = shared_rows(source, at, share, self._others(span, context), context.unsharded())
-        for block in blocks:
-            if stop is not None and block.at.position + len(block) >= stop:
-                yield block.slice(0, stop - block.at.position)
-                return
-            yield block
+        inner = self._inner(context)
+        for block in stage.input.blocks(start.after(at.token, at.skip), inner):
+            places = start.places(block.at.position, len(block)) if start.shares else range(len(block))
+            if not len(places):
+                continue
+            rows, origins = (block.rows, block.origins) if len(places) == len(block) else block.select(places)
+            here, row = Cursor(block.at.plain, 0, row), row + len(places)
+            output = [Block(rows, here, Cursor(block.end.plain, 0, row), origins)]
+            del block, rows  # only the consumer holds them now
+            yield output.pop()
+        # What a shard leaves over belongs to one part of it.
+        if self.tail_name in inner.leftovers and not any(share.first for share in start.shares):
+            context.leftovers[self.tail_name] = inner.leftovers[self.tail_name]
 
-    def _others(self, span: Span, context: Context) -> list[RowShare]:
-        """The shares of the new shards in this process that read on from the same row."""
-        if self.shard not in context.process.shards or span.stop is not None or span.step != self.shards:
-            return []
-        slots = [(span.start + shard - self.shard) % self.shards for shard in context.process.shards]
-        return [RowShare(slot, slot + 1, self.shards) for slot in slots]
-
-
-@dataclass(frozen=True)
-class OpenRunsInTurn(Operator):
-    """The elements of one shard after a redivision: those of its runs, one after the other.
-
-    Attributes:
-        runs: one for each input.
-        tail_name: the name of the operator that leaves rows over.
-    """
-
-    kind: ClassVar[str] = "items"
-    order: ClassVar[Order] = Order.GLOBAL
-    moves_skipped: ClassVar[bool] = True
-
-    runs: tuple[OpenRun, ...] = field(repr=False, compare=False)
-    tail_name: str | None
-
-    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        first, source, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))
-        check_numbers(first, *(number for number, _ in cast("list[tuple[int, Json]]", left)))
-        for number in range(first, len(self.runs)):
-            if self.runs[number].leftover is None:
-                resumed = number == first and at.token is not None
-                yield stage.inputs[number], source if resumed else self.runs[number].cursor
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        first, plain, left = cast("tuple[int, Json, list[Json]]", at.token or (0, None, []))
-        opened = context.opened or Opened()
-        row = at.row
-        for number in range(first, len(self.runs)):
-            run = self.runs[number]
-            if number > first or at.token is None:
-                opened.marks, plain = run.marks, run.cursor
-            inner = replace(context, shard=run.origin, leftovers={}, opened=opened)
-            for block in stage.inputs[number].blocks(Cursor.of(plain), inner) if run.leftover is None else ():
-                here = Cursor([number, block.at.plain, left], 0, row)
-                row += len(block)
-                output = [Block(block.rows, here, Cursor([number, block.end.plain, left], 0, row), block.origins)]
-                del block  # only the consumer holds it now
-                yield output.pop()
-            leftovers = [run.leftover] if run.leftover is not None else [b.at.plain for b in inner.leftovers.values()]
-            if run.tail_of is None:  # the last group of a tail is given out, not left over
-                left = [*left, *([number, leftover] for leftover in leftovers)]
-        if left and self.tail_name is not None:
-            context.leftovers[self.tail_name] = Block([], Cursor(left), Cursor(left))  # rows are read again
+    def _inner(self, context: Context) -> Context:
+        """The context below the edge."""
+        process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards)
+        if self.together:
+            own = {self.together[number] for number in context.process.shards if number in self.together}
+            process = replace(process, shards=tuple(own), rank_rests=tuple({*self.together.values()}))
+        return replace(context, shard=self.start.origin, leftovers={}, process=process)
 
 
 # Reads that the shards of a process share.
@@ -559,7 +363,8 @@ def request_of(source: Stage, at: Cursor, share: RowShare, context: Context) -> 
     """The request for the rows of a share, from a cursor of these rows on."""
     cursor = Cursor.of(at.token)
     cursor = cursor.advance(share.position(at.position) - cursor.position)
-    return RowsRequest(source.name, cursor.plain, share, context.rounds, context.tracing.origins)
+    origins, others = context.tracing.origins, context.process.rank_rests
+    return RowsRequest(source.name, cursor.plain, share, context.rounds, origins, others)
 
 
 def requested_rows(

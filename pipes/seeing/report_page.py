@@ -72,7 +72,7 @@ def _threads(report: Report) -> Html:
             if share >= 0.005
         ]
         cpu = "" if thread.cpu is None else f"{thread.cpu:.0%}"
-        lines.append((_of_rank(report.ranks, thread.rank, thread.name), duration(thread.seconds), cpu, [html("<div>{}</div>", one) for one in shown]))
+        lines.append((_of_rank(report.ranks, thread.rank, thread.name), duration(thread.seconds), cpu, did))
     return table(("thread", "time", "on a CPU", "what it did"), lines, (1, 2))
 
 

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, NamedTuple, cast
 
 from ..core.block import Block, OneRow, close
-from ..core.context import Context, Marks, Opened, Pacing
+from ..core.context import Context, Pacing
 from ..core.cursor import START, Cursor, Json
 from ..core.ending import ProcessResources
 from ..core.rows import BlockRows
@@ -29,7 +29,6 @@ class StreamRequest(NamedTuple):
         place: which of the `remote` in that graph.
         seed, epoch, rounds, shard: those of the run, for its draws.
         at: the plain cursor.
-        notes_opened: whether the consumer notes how far the run opens what is divided among shards.
         origins: whether it needs a single row and its origin.
     """
 
@@ -40,7 +39,6 @@ class StreamRequest(NamedTuple):
     rounds: tuple[int, ...]
     shard: int | None
     at: Json
-    notes_opened: bool
     origins: bool
 
 
@@ -56,7 +54,7 @@ class RowServer:
     """Runs streams of rows, one block of one of them at a time.
 
     Its items are those of a run: an element is a block's rows and origins, the shard is the number of the stream, and
-    the cursor is a list of the cursors before and after the block, and what the run has opened.
+    the cursor is a list of the cursors before and after the block.
 
     Args:
         plan, epoch: what to run.
@@ -115,9 +113,7 @@ class RowServer:
         if block is None:
             self.close_stream(number)
             return self._end(number, stream.context)
-        opened = stream.context.opened
-        marks = {} if opened is None else opened.marks
-        return Step((block.rows, block.origins), number, [block.at.plain, block.end.plain, marks])
+        return Step((block.rows, block.origins), number, [block.at.plain, block.end.plain])
 
     def close_stream(self, number: int) -> None:
         """End a stream, if it is there."""
@@ -150,7 +146,6 @@ class RowServer:
             leftovers={},
             pacing=Pacing(OneRow if request.origins else base.pacing.block_sizes, Clock(self._times)),
             tracing=base.tracing._replace(origins=base.tracing.origins or request.origins),
-            opened=Opened() if request.notes_opened else None,
         )
         blocks = self._stages[request.part][request.place].blocks(Cursor.of(request.at), context)
         return _RunningStream(blocks, context)
@@ -304,7 +299,6 @@ class RemoteRun(ABC):
             rounds=context.rounds,
             shard=context.shard,
             at=None if at == START else at.plain,
-            notes_opened=context.opened is not None,
             origins=context.tracing.origins,
         )
         with self._lock:
@@ -314,10 +308,8 @@ class RemoteRun(ABC):
                 self._open_early(request)
         try:
             while isinstance(item := self._next(stream), Step):
-                at_plain, end, marks = cast("tuple[Json, Json, Marks]", item.cursor)
+                at_plain, end = cast("tuple[Json, Json]", item.cursor)
                 rows, origins = cast("tuple[BlockRows, list[Origin | None] | None]", item.element)
-                if context.opened is not None:
-                    context.opened.add(marks)
                 blocks = [Block(rows, Cursor.of(at_plain), Cursor.of(end), origins)]
                 del rows, item  # the receiver of the block holds the only reference
                 yield blocks.pop()

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from ..core.block import AdaptiveBlockSize, Block, BlockSize, OneRow
-from ..core.context import Context, Opened, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
-from ..core.cursor import START, Cursor, Json
+from ..core.context import Context, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
+from ..core.cursor import START, Cursor
 from ..core.ending import ProcessResources
 from ..core.process import raised_by_signal_handler
 from ..core.rows import BlockRows
@@ -143,7 +143,6 @@ def shard_context(
             remote=mode.remote,
         ),
         tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
-        opened=None if plan.indexed else Opened(part.marks),
     )
 
 
@@ -164,7 +163,6 @@ class _Shard:
         self._rows: Iterator[object] = iter(())
         self._block: Block | None = None
         self._at = part.at  # the cursor of the next block
-        self._marks: list[Json] = []  # of what the run had opened when it made the block
         self._taken = 0
 
     def close(self) -> None:
@@ -188,8 +186,6 @@ class _Shard:
             if self._block is None:
                 return None
             self._taken = 0
-            if self._context.opened is not None:
-                self._marks = [self._context.opened.marks]
             self._rows = iter(self._block.rows)
             row = next(self._rows, _NO_ROW)
             if row is _NO_ROW:
@@ -198,9 +194,9 @@ class _Shard:
         assert block is not None, "a row belongs to a block"
         self._taken += 1
         if self._taken == len(block.rows):
-            return Step(row, self._number, [*block.end, *self._marks])
+            return Step(row, self._number, [*block.end])
         token, skip, first = block.at
-        return Step(row, self._number, [token, skip + self._taken, first, *self._marks])
+        return Step(row, self._number, [token, skip + self._taken, first])
 
     def _next_block(self) -> Block | None:
         try:

@@ -13,6 +13,7 @@ ALLOWED = {
     "feedpipe.errors",
     "feedpipe.core.checks",
     "feedpipe.core.code",
+    "feedpipe.core.lazy",
     "feedpipe.core.arrow",
     "feedpipe.core.rows",
     "feedpipe.core.cursor",

@@ -79,7 +79,6 @@ NUMBERS = fp.from_sequence(range(40)).filter(lambda row: row >= 0)
 NESTED = {
     "batch": lambda: NUMBERS.batch(3),
     "batch_by_size": lambda: NUMBERS.batch_by_size(9, lambda row: 2),
-    "batch, distinct": lambda: NUMBERS.batch(3, distinct=lambda row: row % 5),
     "batch_by_size, window": lambda: NUMBERS.batch_by_size(9, lambda row: 2, window=8),
     "bucket_by_length": lambda: NUMBERS.bucket_by_length(3, lambda row: row, window=8),
     "cache": lambda: NUMBERS.cache(),
@@ -155,9 +154,9 @@ def operators():
 
 def test_each_operator_names_the_cursors_in_its_tokens():
     streamed = [op for op in operators() if op.blocks is not Operator.blocks]
-    # Nothing runs the one, and the cursors of the other are positions in an indexed input.
+    # Nothing runs it.
     without = {op.__name__ for op in streamed if op.input_cursors is Operator.input_cursors}
-    assert len(streamed) > 40 and without == {"LocalOperator", "RowsPart"}
+    assert len(streamed) > 40 and without == {"LocalOperator"}
 
 
 def test_a_deep_stack_is_no_damage_of_a_state() -> None:

@@ -13,12 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import PlanError, StateError
+from feedpipe.errors import PlanError
 
-from ..plan.test_lengths import Counts, Expand
 from ..soak import SOAK
 from ..support.examples import examples
-from ..support.plan import OpenRunLengths
 from .elastic import Chain, Job, Sources, count
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
@@ -86,14 +84,13 @@ def test_lengths_are_known_after_a_cut(seed: int, tmp_path: Path) -> None:
 
 def test_padding_goes_on_where_it_was() -> None:
     pipe = fp.from_sequence(range(40)).shuffle(window=40)
-    _, states = Job(pipe, 2, seed=1, shards=2).take([2, 2])  # everything is opened, so nothing is left for rank 2
+    _, states = Job(pipe, 2, seed=1, shards=2).take([19, 19])  # two elements are left for three ranks
     job = Job(pipe, 3, states, seed=1, even="pad")
-    pairs = [(row, info, json.loads(json.dumps(info.state_dict()))) for row, info in job.loaders[2].with_info()]
-    own = list(fp.Loader(pipe, seed=1, rank=2, world_size=3, even=None))
-    assert not any(info.valid for _, info, _ in pairs)
-    assert [row for row, _, _ in pairs] == (own + own)[: 20 - 2] and len(own) < 18, "it goes around"
+    pairs = [(row, info, json.loads(json.dumps(info.state_dict()))) for row, info in job.loaders[1].with_info()]
+    own = list(fp.Loader(pipe, seed=1, rank=1, world_size=3, even=None))
+    assert [(row, bool(info.valid)) for row, info, _ in pairs] == [(own[0], False)]
     for step, (_, _, state) in enumerate(pairs[:-1], 1):
-        resumed = fp.Loader(pipe, seed=1, rank=2, world_size=3, even="pad")
+        resumed = fp.Loader(pipe, seed=1, rank=1, world_size=3, even="pad")
         resumed.load_state_dict(state)
         assert [(row, bool(info.valid), info.state_dict()) for row, info in resumed.with_info()] == [
             (row, False, later) for row, _, later in pairs[step:]
@@ -114,15 +111,15 @@ def test_padding_is_not_part_of_what_is_left() -> None:
 
 
 def test_groups_before_the_padding_are_not_handed_on() -> None:
-    pipe = fp.from_sequence(range(59)).shuffle(window=59).batch(4)
+    pipe = fp.from_sequence(range(63)).shuffle(window=63).batch(5)
     taken, states = Job(pipe, 2, seed=1, shards=4).take([3, 3])
     job = Job(pipe, 3, states, seed=1, even="pad")
-    pairs = [list(islice(loader.with_info(), 4)) for loader in job.loaders]
-    assert [bool(of_rank[3][1].valid.all()) for of_rank in pairs] == [True, False, False]
+    pairs = [list(islice(loader.with_info(), 3)) for loader in job.loaders]
+    assert [bool(of_rank[-1][1].valid.all()) for of_rank in pairs] == [False, True, True]
     taken += [batch for of_rank in pairs for batch, info in of_rank if info.valid.all()]
-    job = Job(pipe, 2, [of_rank[3][1].state_dict() for of_rank in pairs], seed=1)
+    job = Job(pipe, 2, [of_rank[-1][1].state_dict() for of_rank in pairs], seed=1)
     redivisions = [loader._progress.redivision for loader in job.loaders]
-    assert sum(bool(run.tail_of) for one in redivisions if one for run in one.all_runs()) == 1, "those of rank 0"
+    assert sum(bool(rest.tail_of) for one in redivisions if one for rest in one.rests.values()) == 1, "of one rank"
     assert count(taken + job.rest()) == count(list(pipe))
 
 
@@ -148,19 +145,3 @@ def test_ranks_that_loaded_different_states_say_so():
         loader = Job(pipe, 3, states, seed=1).loaders[0]
         digests.append(loader._schedule.epoch_start(loader._progress).facts["the states from which it goes on"])
     assert digests[0] != digests[1]
-
-
-def test_even_ranks_that_cannot_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    pipe = numbers()
-    _, states = Job(pipe, 2, seed=1).take([2, 2])
-    monkeypatch.setattr(OpenRunLengths, "of_shards", lambda *_: None)  # as for an operator that asks for rows
-    with pytest.raises(PlanError, match="divided again among 3 ranks.*`even=None` or `steps=`"):
-        Job(pipe, 3, states, seed=1, even="drop")
-    assert [len(list(islice(loader, 9))) for loader in Job(pipe, 3, states, seed=1, steps=9, even="auto").loaders]
-
-
-def test_an_operator_that_reads_by_position_only() -> None:
-    pipe = fp.from_sequence(range(600)).shard_by_rank().then(Counts()).then(Expand())
-    _, states = Job(pipe, 2, seed=1).take([2, 2])
-    with pytest.raises(StateError, match="`counts` reads the rows of each shard by position only, so"):
-        Job(pipe, 3, states, seed=1)

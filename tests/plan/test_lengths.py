@@ -18,7 +18,7 @@ import feedpipe as fp
 from feedpipe.errors import PlanError
 from feedpipe.extensions import Block, Context, Cursor, Operator, Order, Plan, Weights
 
-from ..support.engine import Stage, resolve
+from ..support.engine import resolve
 from ..support.examples import examples
 from ..support.plan import lengths as lengths_module
 
@@ -144,21 +144,3 @@ def test_the_ranks_of_a_large_job_are_asked_in_one_pass():
     assert not asked, "a length binds no shard"
     assert max(lengths) - min(lengths) <= 0.02 * max(lengths)
     assert abs(sum(lengths) - sum(rows) / 64) <= 64 * 9
-
-
-def test_the_pieces_of_units_weigh_as_much_as_the_units(uneven: Path) -> None:
-    """The rest of a pass is divided among other ranks by these weights."""
-    pipe = fp.read_parquet(uneven).shuffle(window=10)
-    plan = Plan(resolve(pipe), seed=0, rank=0, world_size=2, workers=0, shards=4)
-    (units,) = (stage for stage in _stages(plan.shard_stage(0)) if stage.name.startswith("deal_units"))
-    line = units.op.line(units.inputs[0], Context(seed=0, epoch=0))  # type: ignore[attr-defined]
-    weights, rows = line.weights(), line.rows()
-    assert len(weights) > 24, "some units are cut"
-    assert rows.sum() == 3000
-    assert np.all((rows - 1 <= weights) & (weights <= rows))
-
-
-def _stages(stage: Stage) -> Iterator[Stage]:
-    yield stage
-    for source in stage.inputs:
-        yield from _stages(source)

@@ -71,13 +71,6 @@ def test_the_lengths_of_streamed_shards(count: int, shards: int) -> None:
         assert stage.length == len(range(shard, count, shards))
 
 
-@pytest.mark.parametrize("rows", [0, 5, 100])
-def test_the_line_of_shards_has_all_rows(rows: int) -> None:
-    shards = shards_of(rows, [NeighboursShard(3, shard) for shard in range(3)])
-    line = NeighboursShard(3, 0).line(shards[0].input)
-    assert np.diff(line.bounds).tolist() == [shard.length for shard in shards]
-
-
 @given(st.lists(st.sampled_from(range(30)), unique=True), st.integers(0, 30))
 def test_what_is_left_if_some_are_taken_out_of_turn(numbers: list[int], count: int) -> None:
     first = next(number for number in range(31) if number not in numbers)

@@ -5,10 +5,9 @@ from __future__ import annotations
 _LISTED = "a round that is listed does not come here, and no round is negative"
 _READ_AGAIN = "only how often the stream is read depends on it"
 _SKIPPED = "the engine takes skipped rows out and puts them back, which only takes longer"
-_MOVERS = ("RowsPart", "StreamedPart", "OpenRunsInTurn", "PlacedShard", "StreamedShard")
+_MOVERS = ("PlacedShard", "PartOfShard", "RestOfShard", "StreamedShard")
 _RUN_AGAIN = "rows before a place are then run again, which takes longer"
 _ONE_WAY = "the other way to read gives the same rows"
-_ONE_REPEAT = "a repeat inside a repeat is never divided anew"
 _SORTED = "spans with a place have different starts"
 
 EQUIVALENT: dict[str, dict[str, str]] = {
@@ -55,49 +54,13 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         ),
         "_reduced: starts = np.flatnonzero(np.diff(places[order], prepend=-2))": "no place is below 0",
     },
-    "plan/redividing.py": {
-        **{
-            f"redivide: sharding.subgraph(plan.main, {shard})": "the streams have the same numbers for each shard"
-            for shard in (1, -1)
-        },
-        "_refusal: fitting = ', '.join((str(count) for count in range(1, sharding.shards + 2) "
-        "if sharding.shards % count == 0))": "no number is divided by a larger one",
-    },
     "loading/job_state.py": {
         "resumed_elsewhere: progress = Progress(states[-1].epoch, sum((one.step for one in states)) // "
         "plan.world_size, passes[0])": "the states of a job have one epoch",
         "_position_in_pass: if number <= one.data_pass:": "if it is equal, the function has returned before",
     },
     "plan/shards.py": {
-        "RowsPart: seeks: ClassVar[bool] = False": _RUN_AGAIN,
         **{f"{name}: moves_skipped: ClassVar[bool] = False": _SKIPPED for name in _MOVERS},
-        **{
-            f"{name}.blocks: spans = self.part.spans(context.rounds[-1] if context.rounds else 0, {line})": (
-                _ONE_REPEAT
-            )
-            for name, line in (("RowsPart", "line"), ("StreamedPart", "None"))
-        },
-        "StreamedPart._span: at = Cursor(span.cursor if plain is not None else plain, 0, first + given)": (_READ_AGAIN),
-        **{
-            f"StreamedPart._others: if {condition}:": _READ_AGAIN
-            for condition in (
-                "self.shard in context.process.shards or span.stop is not None or span.step != self.shards",
-                "self.shard not in context.process.shards or span.stop is None or span.step != self.shards",
-                "self.shard not in context.process.shards or span.stop is not None or span.step == self.shards",
-            )
-        },
-        **{
-            f"StreamedPart._others: slots = [({slot} self.shards for shard in context.process.shards]": _READ_AGAIN
-            for slot in (
-                "span.start + shard - self.shard) //",
-                "span.start + shard + self.shard) %",
-                "span.start - shard - self.shard) %",
-            )
-        },
-        **{
-            f"StreamedPart._others: return [RowShare(slot, {stop}, self.shards) for slot in slots]": _READ_AGAIN
-            for stop in ("slot - 1", "slot + 2", "slot + 0")
-        },
         **{f": MIN_SLICED_ROWS = {rows}": _ONE_WAY for rows in (63, 65)},
         **{f"{name}: seeks: ClassVar[bool] = False": _RUN_AGAIN for name in ("StreamedShard", "Leftover")},
         **{
@@ -126,14 +89,5 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             for one in (">= 1", "> 0")
         },
         "Leftover.blocks: source = Cursor.of(at.token if at.token is None else self.cursor)": _READ_AGAIN,
-    },
-    "plan/lengths.py": {
-        "lengths_of_redivision: rows = lengths.of_shards(tail[0].inputs[-1]) if tail else np.zeros(0, np.int64)": (
-            "an operator that leaves rows over has one input"
-        ),
-        "OpenRunLengths._of_stream: number = rounds[-1] if rounds else 0": _ONE_REPEAT,
-    },
-    "core/context.py": {
-        "Opened.note: mark: Mark = [rounds[-1] if rounds else 0, span, places]": _ONE_REPEAT,
     },
 }

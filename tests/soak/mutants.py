@@ -37,14 +37,9 @@ LIMIT = 5, 20.0
 
 ELASTIC = ("tests/loading/test_elastic.py", "tests/loading/test_even_after_redivision.py")
 TESTS: dict[str, tuple[str, ...]] = {
-    "plan/divide.py": (
-        "tests/plan/test_parts.py",
-        "tests/plan/test_pieces.py",
-        "tests/plan/test_open_runs.py",
-        *ELASTIC,
-    ),
-    "plan/redividing.py": ("tests/plan/test_redividing.py", *ELASTIC),
-    "plan/lengths.py": ("tests/plan/test_lengths.py", "tests/plan/test_redividing.py", *ELASTIC),
+    "plan/divide.py": ("tests/plan/test_pieces.py", *ELASTIC),
+    "plan/rests.py": ("tests/plan/test_rests.py", *ELASTIC),
+    "plan/lengths.py": ("tests/plan/test_lengths.py", *ELASTIC),
     "plan/shards.py": (
         "tests/plan/test_shard_operators.py",
         "tests/plan/test_part_operators.py",
@@ -52,8 +47,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/loading/test_job_state.py",
         *ELASTIC,
     ),
-    "loading/job_state.py": (*ELASTIC, "tests/plan/test_redividing.py", "tests/loading/test_job_state.py"),
-    "core/context.py": ("tests/core/test_opened.py", "tests/core/test_context.py", *ELASTIC),
+    "loading/job_state.py": (*ELASTIC, "tests/loading/test_job_state.py"),
+    "core/context.py": ("tests/core/test_context.py", *ELASTIC),
     "core/cursor.py": ("tests/core/test_cursor.py", "tests/loading/test_elastic.py", "tests/plan/test_sharding.py"),
 }
 

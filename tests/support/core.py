@@ -20,7 +20,6 @@ from feedpipe.core.block import parted as parted
 from feedpipe.core.block import zipped as zipped
 from feedpipe.core.checks import digest as digest
 from feedpipe.core.context import NoWork as NoWork
-from feedpipe.core.context import Opened as Opened
 from feedpipe.core.context import Pacing as Pacing
 from feedpipe.core.context import ProcessContext as ProcessContext
 from feedpipe.core.context import RowShare as RowShare

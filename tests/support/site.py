@@ -14,4 +14,3 @@ with pytest.MonkeyPatch.context() as patch:
     from docs._site import errors as errors
     from docs._site import gallery as gallery
     from docs._site import operators as operators
-    from docs._site import pictures as pictures

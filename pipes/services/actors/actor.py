@@ -342,7 +342,8 @@ class DispatchActor:
                 self._close(other, list(self._blocks.pop(other)))
         try:
             context = self._context.for_request(request)
-            others = [share_of(shard, self._plan.shards) for shard in self._plan.rank_shards]
+            shards = self._plan.rank_shards if request.others is None else request.others
+            others = [share_of(shard, request.share.slots) for shard in shards]
             rows = requested_rows(self._plan.stage_named(request.source), request, others, context)
         except Exception as error:
             return pack_failure("dispatching", error, self._packer)

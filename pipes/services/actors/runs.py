@@ -210,7 +210,7 @@ class ActorRemoteRun(RemoteRun):
         if item.kind != "step":
             self._streams.pop(stream.number, None)
             return
-        _, end, _ = cast("list[Json]", item.cursor)
+        _, end = cast("list[Json]", item.cursor)
         stream.request = stream.request._replace(at=end)
         self._call(stream)
 

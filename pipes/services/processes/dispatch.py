@@ -148,7 +148,8 @@ class Dispatcher:
     def _open(self, request: RowsRequest) -> Iterator[Block]:
         assert self._plan is not None, "the owner announces a run before any worker asks for its rows"
         context = self._context.for_request(request)
-        others = [share_of(shard, self._plan.shards) for shard in self._plan.rank_shards]
+        shards = self._plan.rank_shards if request.others is None else request.others
+        others = [share_of(shard, request.share.slots) for shard in shards]
         return requested_rows(self._plan.stage_named(request.source), request, others, context)
 
 

@@ -10,7 +10,7 @@
 
 If the pipe has a `remote`, the owner opens streams of rows, and allows each to make a block more. An item is then a
 block with its origins, the end of a stream or an error that ends it. It has the number of its stream for a shard, and
-[at, end, marks] for a cursor:
+[at, end] for a cursor:
 
     ("open", stream, request)
     ("allow", stream)

@@ -208,7 +208,7 @@ class ProcessRemoteRun(RemoteRun):
             return  # its reader has ended
         stream.arrived.append(item)
         if isinstance(item, Step):
-            _, end, _ = cast("list[Json]", item.cursor)
+            _, end = cast("list[Json]", item.cursor)
             stream.request = stream.request._replace(at=end)
         else:
             del self._streams[stream.number]

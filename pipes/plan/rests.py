@@ -1,0 +1,239 @@
+"""`Rest`: what is left of a shard in the middle of a pass; `dealt`: the rests of each rank.
+
+A rest goes on exactly as its shard would have, from where it was. If whole shards do not come out even, some are cut:
+each of several ranks runs the shard, and gives a part of its elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+from typing import NamedTuple, TypeAlias, cast
+
+from ..core.context import RowShare
+from ..core.cursor import Cursor, Json
+from ..core.rows import Indices, index_array
+from .divide import step_of
+
+PARTS = 16
+"""The parts of a shard, or of what a rank has of it: ranks are even to half of one at each border."""
+
+Edge: TypeAlias = tuple[int, int]
+"""An input of an operator: the number of the operator in its graph, inputs first, and that of the input."""
+ROOT: Edge = (-1, 0)
+"""The edge behind the last operator."""
+
+
+class Start(NamedTuple):
+    """Where a rest begins in the rows of an edge.
+
+    Attributes:
+        origin: the key of the draws below, in place of the number of a shard.
+        cursor: of the rows, the first one that is left; None if none is taken.
+        shares: the part of the rows that belongs to the rest, the part of that, and so on; none if it is all.
+    """
+
+    origin: int
+    cursor: Json = None
+    shares: tuple[RowShare, ...] = ()
+
+    @property
+    def taken(self) -> int:
+        """The number of rows of the rest before it begins."""
+        return self.count(Cursor.of(self.cursor).position)
+
+    @property
+    def weight(self) -> Fraction:
+        """The part of the rows."""
+        weight = Fraction(1)
+        for share in self.shares:
+            weight *= Fraction(share.stop - share.first, share.slots)
+        return weight
+
+    def count(self, rows: int) -> int:
+        """How many of the first `rows` rows belong to the rest."""
+        for share in self.shares:
+            rows = share.count(rows)
+        return rows
+
+    def places(self, first: int, count: int) -> Indices:
+        """The places of the rest among `count` rows from row `first` on."""
+        places: Indices = range(count)
+        for share in self.shares:
+            own = share.places(first, len(places))
+            places = own if isinstance(places, range) and len(places) == count else index_array(places)[own]
+            first = share.count(first)
+        return places
+
+    def after(self, token: Json, skip: int) -> Cursor:
+        """The cursor `skip` rows of the rest after `token`, which is a cursor of the rows; None is the beginning."""
+        at = Cursor.of(self.cursor if token is None else token)
+        if not self.shares or not skip:
+            return at.advance(skip)
+        # After the last of these rows, not before the next one, which may lie beyond the end.
+        last = self.count(at.position) + skip - 1
+        for share in reversed(self.shares):
+            last = share.position(last)
+        return at.advance(last + 1 - at.position)
+
+    @property
+    def plain(self) -> Json:
+        """The start as JSON."""
+        shares: Json = [list(share[:3]) for share in self.shares]
+        return [self.origin, self.cursor, shares] if shares else [self.origin, self.cursor]
+
+    @staticmethod
+    def of(plain: Sequence[Json]) -> Start:
+        """The start that `plain` was made of."""
+        origin, cursor, *shares = plain
+        parts = cast("list[tuple[int, int, int]]", shares[0]) if shares else []
+        return Start(cast("int", origin), cursor, tuple(share_of_rows(*part) for part in parts))
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What is left of a shard of the first division of a pass.
+
+    Attributes:
+        shard: the shard.
+        starts: where it begins in the rows of some edges, the last edge first. If that is not the root, the rest has
+            only rows left that wait for others to complete a group.
+        tail_of: if it completes such groups, the rests whose rows wait. `shard` is then -1.
+    """
+
+    shard: int
+    starts: Mapping[Edge, Start]
+    tail_of: tuple[Rest, ...] = ()
+
+    @staticmethod
+    def of_shard(shard: int, cursor: Json) -> Rest:
+        """The rest of a shard that nobody has divided."""
+        return Rest(shard, {ROOT: Start(shard, cursor)})
+
+    @property
+    def top(self) -> Start:
+        """The start at the last edge."""
+        return next(iter(self.starts.values()))
+
+    @property
+    def waits(self) -> bool:
+        """Whether only rows are left that wait for others to complete a group."""
+        return ROOT not in self.starts
+
+    @property
+    def runs(self) -> bool:
+        """Whether a shard is left to run."""
+        return not self.waits and not self.tail_of
+
+    def left(self, cursor: Json) -> Rest:
+        """What is left of it at a cursor of `RestOfShard`."""
+        if cursor is None:
+            return self
+        token, skip, _ = Cursor.of(cursor)
+        return replace(self, starts={**self.starts, ROOT: self.top._replace(cursor=self.top.after(token, skip).plain)})
+
+    def waiting(self, edge: Edge, cursor: Json) -> Rest:
+        """The rows that it leaves over at an edge, from a cursor of these on."""
+        below = {other: start for other, start in self.starts.items() if other != ROOT}
+        return Rest(self.shard, {edge: Start(self.top.origin, cursor), **below})
+
+    def part(self, share: RowShare) -> Rest:
+        """A part of it."""
+        return replace(self, starts={**self.starts, ROOT: self.top._replace(shares=(*self.top.shares, share))})
+
+    @property
+    def plain(self) -> list[Json]:
+        """The rest as JSON."""
+        starts: Json = [[list(edge), start.plain] for edge, start in self.starts.items()]
+        tail: list[Json] = [[rest.plain for rest in self.tail_of]] if self.tail_of else []
+        return [self.shard, starts, *tail]
+
+    @staticmethod
+    def of(plain: Json) -> Rest:
+        """The rest that `plain` was made of."""
+        shard, starts, *tail = cast("list[Json]", plain)
+        by_edge = {
+            (edge[0], edge[1]): Start.of(start)
+            for edge, start in cast("list[tuple[tuple[int, int], list[Json]]]", starts)
+        }
+        waiting = cast("list[Json]", tail[0]) if tail else []
+        return Rest(cast("int", shard), by_edge, tuple(map(Rest.of, waiting)))
+
+
+@dataclass(frozen=True)
+class Redivision:
+    """The rests that the ranks run after their number has changed.
+
+    Attributes:
+        first: the number of shards of the first division of the pass.
+        base: the keys of the draws of rests that have no shard begin here.
+        digest: of the states that it was made of; the states of a job have the same.
+        rests: by number, which is that of their rank modulo the number of ranks.
+    """
+
+    first: int
+    base: int
+    digest: str
+    rests: Mapping[int, Rest] = field(repr=False)
+
+    @property
+    def plain(self) -> dict[str, Json]:
+        """The redivision as JSON."""
+        rests: Json = {str(number): rest.plain for number, rest in self.rests.items()}
+        return {"first": self.first, "base": self.base, "digest": self.digest, "items": rests}
+
+    @staticmethod
+    def of(plain: Json) -> Redivision:
+        """The redivision that `plain` was made of."""
+        values = cast("dict[str, Json]", plain)
+        rests = cast("dict[str, Json]", values["items"])
+        first, base, digest = cast("int", values["first"]), cast("int", values["base"]), cast("str", values["digest"])
+        return Redivision(first, base, digest, {int(number): Rest.of(rest) for number, rest in rests.items()})
+
+    def of_rank(self, rank: int, world_size: int) -> Redivision:
+        """The redivision with the rests of one rank only."""
+        own = {number: rest for number, rest in self.rests.items() if number % world_size == rank}
+        return replace(self, rests=own)
+
+
+def numbered(of_ranks: Sequence[Sequence[Rest]], shards: int) -> dict[int, Rest]:
+    """The rests by number; the numbers of the tails of the ranks, from `shards` on, are left out."""
+    ranks = len(of_ranks)
+    places = [[place + (place >= shards // ranks) for place in range(len(rests))] for rests in of_ranks]
+    return {
+        rank + ranks * place: rest
+        for rank, rests in enumerate(of_ranks)
+        for place, rest in zip(places[rank], rests, strict=True)
+    }
+
+
+def dealt(rests: Sequence[Rest], ranks: int) -> list[list[Rest]]:
+    """The rests of each rank, nearly even; only those at the border of two ranks are cut."""
+    lists: list[list[Rest]] = [[] for _ in range(ranks)]
+    running = sorted((rest for rest in rests if rest.runs), key=_place)
+    total = sum((rest.top.weight for rest in running), Fraction(0))
+    begin = Fraction(0)  # in shares of a rank
+    for rest in running:
+        end = begin + rest.top.weight * ranks / total
+        slots = PARTS * ceil(end - begin)
+        of_ranks = range(int(begin), ceil(end))
+        cuts = (round((rank - begin) / (end - begin) * slots) for rank in (*of_ranks, of_ranks.stop))
+        for rank, (first, stop) in zip(of_ranks, pairwise(min(max(0, cut), slots) for cut in cuts), strict=True):
+            if first < stop:
+                lists[rank].append(rest if stop - first == slots else rest.part(share_of_rows(first, stop, slots)))
+        begin = end
+    for number, rest in enumerate(sorted((rest for rest in rests if not rest.runs), key=_place)):
+        lists[number % ranks].append(rest)
+    return lists
+
+
+def _place(rest: Rest) -> tuple[int, int, tuple[RowShare, ...]]:
+    return rest.shard, rest.top.origin, rest.top.shares
+
+
+def share_of_rows(first: int, stop: int, slots: int) -> RowShare:
+    """Some of `slots` equal parts of rows; any few rows are spread over all of them."""
+    return RowShare(first, stop, slots, step_of(slots))
