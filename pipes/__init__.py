@@ -38,7 +38,25 @@ from . import stats as stats
 from .core.checks import explains_wrong_arguments as _explains_wrong_arguments
 from .core.rows import Rows
 from .core.skips import Quarantine, Retry
-from .errors import FeedpipeError, RowError
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    DataError,
+    FeedpipeError,
+    LimitError,
+    LoaderError,
+    MissingError,
+    PlanError,
+    PlanWarning,
+    RankError,
+    RowError,
+    SourceError,
+    StateError,
+    StateWarning,
+    UnknownLengthError,
+    WorkerError,
+    WorkerWarning,
+)
 from .fitting.fit import fit
 from .fitting.profile import profile
 from .loader import Loader, gather_report, gather_state
@@ -149,8 +167,23 @@ __all__ = [
     "FileCache",
     "Rows",
     "Parts",
+    "ArgumentError",
+    "ArgumentTypeError",
+    "DataError",
     "FeedpipeError",
+    "LimitError",
+    "LoaderError",
+    "MissingError",
+    "PlanError",
+    "PlanWarning",
+    "RankError",
     "RowError",
+    "SourceError",
+    "StateError",
+    "StateWarning",
+    "UnknownLengthError",
+    "WorkerError",
+    "WorkerWarning",
 ]
 
 for _name in __all__:

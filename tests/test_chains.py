@@ -177,7 +177,6 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: b
                 lambda p: p.zip_longest(fp.from_sequence(range(9)), fill=0),
                 lambda p, n=size: p.batch(n),
                 lambda p, n=size: p.batch(n, drop_last=True),
-                lambda p, n=size: p.batch(n, distinct=lambda row: weight(row) % 5, window=2 * n),
                 lambda p, n=size: p.group_by(lambda row: weight(row) % 3, size=n, window=3 * n),
                 lambda p, n=size: p.bucket_by_length(n, weight, window=3 * n),
                 lambda p, n=size: p.batch_by_size(10 * n, lambda row: weight(row) % 10),

@@ -80,7 +80,6 @@ def test_groups() -> None:
     words = fp.from_sequence(["a", "ccc", "bb", "d", "ee", "fff"])
 
     assert list(numbers.batch(3)) == [[1, 2, 3], [4]] and list(numbers.batch(3).unbatch()) == [1, 2, 3, 4]
-    assert list(words.batch(3, distinct=len)) == [["a", "ccc", "bb"], ["d", "ee", "fff"]]
     assert list(words.batch_by_size(4, len)) == [["a", "ccc"], ["bb", "d"], ["ee"], ["fff"]]
     assert list(words.group_by(len)) == [["a", "d"], ["ccc", "fff"], ["bb", "ee"]]
     assert list(words.bucket_by_length(2, len)) == [["a", "d"], ["ccc", "fff"], ["bb", "ee"]]

@@ -1,4 +1,4 @@
-"""Ours: rows in batches without a key twice, documents of two columns in packs, and small batches as tensors."""
+"""Ours: rows in batches, documents of two columns in packs, and small batches as tensors."""
 
 from __future__ import annotations
 
@@ -13,20 +13,11 @@ import pyarrow as pa
 import feedpipe as fp
 
 ROOM = {"inputs": 1024, "targets": 256}
-FREQUENT = 0.38
 SMALL = 64
 
 
-def _keys(count: int, frequent: float = 0) -> np.ndarray[Any, Any]:
-    """The documents of `count` pairs, about three of each; one of them in a share of all pairs."""
-    chance = np.random.default_rng(0)
-    keys = chance.integers(0, max(1, count * 7 // 20), count)
-    keys[chance.random(count) < frequent] = -1
-    return keys
-
-
-def _pairs(count: int, frequent: float = 0) -> fp.Pipe[Any]:
-    return fp.from_arrays({"key": _keys(count, frequent), "n": np.arange(count)}).shuffle()
+def _pairs(count: int) -> fp.Pipe[Any]:
+    return fp.from_arrays({"n": np.arange(count)}).shuffle()
 
 
 def _documents(count: int) -> list[dict[str, Any]]:
@@ -39,12 +30,6 @@ def _build(way: str, count: int) -> Iterable[Any]:
     match way:
         case "batch":
             return _pairs(count).batch(256)
-        case "distinct 256":
-            return _pairs(count).batch(256, distinct="key")
-        case "distinct 2048":
-            return _pairs(count).batch(2048, distinct="key")
-        case "distinct, frequent":
-            return _pairs(count, FREQUENT).batch(256, distinct="key")
         case "pack rows":
             return fp.from_sequence(_documents(count)).pack(ROOM, strategy="fit")
         case "pack table":
@@ -72,9 +57,8 @@ def check(way: str, count: int) -> dict[str, Any]:
     elements = list(_build(way, count))
     if way.startswith("pack"):
         packed = sum(int(each[f"{name}_segment_ids"].astype(bool).sum()) for each in elements for name in ROOM)
-        return {"whole": packed == sum(len(row[name]) for row in _documents(count) for name in ROOM), "twice": 0}
+        return {"whole": packed == sum(len(row[name]) for row in _documents(count) for name in ROOM)}
     if way == "collate":
-        return {"whole": sum(len(each["x"]) for each in elements) == count * SMALL, "twice": 0}
+        return {"whole": sum(len(each["x"]) for each in elements) == count * SMALL}
     rows = np.sort(np.concatenate([each["n"] for each in elements]))
-    twice = sum(len(each) - len(np.unique(each["key"])) for each in elements)
-    return {"whole": bool((rows == np.arange(count)).all()), "twice": 0 if way == "batch" else twice}
+    return {"whole": bool((rows == np.arange(count)).all())}

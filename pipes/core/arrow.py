@@ -148,8 +148,8 @@ def _of_objects(values: list[Any], kind: pa.DataType | None) -> Any:
         return _of_texts(pa.large_binary(), b"".join(items), items, missing).cast(kind or pa.binary())
     try:
         numbers: npt.NDArray[Any] = np.array(items, np.int64 if own is int else own)
-    except OverflowError:  # of unsigned ones
-        return pa.array(values, kind)
+    except OverflowError:  # of unsigned ones, which Arrow does not infer
+        return pa.array(values, kind or pa.uint64())
     return arrow_array(numbers, kind, missing=missing)
 
 

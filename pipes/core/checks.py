@@ -90,7 +90,7 @@ def check_bytes(name: str, value: object) -> int:
         unit = _UNITS.get(match[2].upper()) if match else None
         if match is None or unit is None:
             raise ArgumentError(f'`{name}` must be a size such as "1GiB" but got: {value!r}')
-        return int(float(match[1]) * unit)
+        value = int(float(match[1]) * unit)
     return check_int(name, value, least=1)
 
 
@@ -102,10 +102,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def explains_wrong_arguments(function: F) -> F:
-    """`function`, whose errors of unknown, missing and surplus arguments are ours. No other call is changed."""
+    """`function`, whose errors of unknown, missing and surplus arguments are ours, and whose flags are bools."""
+    code = getattr(function, "__code__", None)
+    positional = code.co_varnames[: code.co_argcount] if code is not None else ()
+    # A function that takes `**options` has a signature with their names. For any other `inspect.signature` would take
+    # some milliseconds of the import.
+    signature: inspect.Signature | None = getattr(function, "__signature__", None)
+    options = None if signature is None else {name: p.annotation for name, p in signature.parameters.items()}
+    annotations = function.__annotations__ if options is None else options
+    kinds = {name: kind for name, kind in annotations.items() if kind in ("bool", "bool | None")}
+    flags = [(name, kind, positional.index(name) if name in positional else None) for name, kind in kinds.items()]
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if options is not None and not kwargs.keys() <= options.keys():
+            raise ArgumentTypeError(_message(function, args, kwargs) or "")
+        for name, kind, place in flags:
+            if name in kwargs:
+                _check_flag(name, kind, kwargs[name])
+            elif place is not None and place < len(args):
+                _check_flag(name, kind, args[place])
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -118,6 +134,11 @@ def explains_wrong_arguments(function: F) -> F:
             raise ArgumentTypeError(message) from None
 
     return call  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+
+def _check_flag(name: str, kind: str, value: object) -> None:
+    if value is not None or kind == "bool":
+        check_bool(name, value)
 
 
 def methods_explain_wrong_arguments(cls: C) -> C:
@@ -161,6 +182,11 @@ _MEANT = {  # the names of other libraries, and the names here
     "drop_remainder": ("drop_last",),
     "fn": ("function", "predicate"),
     "func": ("function", "predicate"),
+    "dtype": ("schema",),
+    "names": ("column_names",),
+    "na_values": ("null_values",),
+    "sep": ("delimiter",),
+    "usecols": ("columns",),
     "handler": ("on_error",),
     "num_parallel_calls": ("concurrency", "workers"),
     "num_workers": ("workers",),
@@ -173,6 +199,7 @@ _ADVICE = {  # for a function that has none of these names
     "batched": "`.map_batches(function, n)` calls it with up to n rows at a time",
     "buffer_size": "`.shuffle(window=n)` and `.prefetch(n)` are operators of the chain",
     "collate_fn": "`.collate(function)` in the chain makes batches",
+    "distinct": "a contrastive loss masks the pairs of a batch whose keys are equal",
     "drop_last": "`.batch(n, drop_last=True)` in the chain drops it",
     "drop_remainder": "`.batch(n, drop_last=True)` in the chain drops it",
     "handler": '`.on_error("skip")` in the chain leaves out rows that fail',

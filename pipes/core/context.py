@@ -155,10 +155,6 @@ class Context:
         """Before rows are divided among shards, where every shard sees the same rows."""
         return replace(self, shard=None) if self.shard is not None else self
 
-    def in_shard(self, shard: int) -> Context:
-        """As the only shard of its process."""
-        return replace(self, shard=shard, process=replace(self.process, shards=(shard,)))
-
     def part(self) -> Context:
         """For inputs that an operator may leave before their end: it closes `running` while it still has them."""
         return replace(self, process=replace(self.process, running=self.running.part()))

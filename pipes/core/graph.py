@@ -78,6 +78,18 @@ def walk(root: N) -> Iterator[N]:
             stack.extend((child, False) for child in reversed(cast("Sequence[N]", node.inputs)))
 
 
+def numbers(root: Node) -> dict[Node, int]:
+    """The number of each operator, inputs first; one that is transparent has that of its input."""
+    by_node: dict[Node, int] = {}
+    count = 0
+    for node in walk(root):
+        if node.op.trait is Trait.TRANSPARENT:
+            by_node[node] = by_node[node.inputs[0]]
+        else:
+            by_node[node], count = count, count + 1
+    return by_node
+
+
 def find_reshuffle(root: Node) -> Node | None:
     """A node that gives `root` other rows, or another order of them, in each epoch; None if there is none."""
     stack = [root]

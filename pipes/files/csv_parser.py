@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arrow import arrow_array, arrow_scalar
+from ..core.arrow import arrow_array
 from ..core.lazy import pa
 from ..errors import ArgumentError, DataError
 from ..formats.columns import BLOCK_BYTES, arrow_source, to_rows
@@ -22,9 +22,7 @@ from ..formats.text import (
     REPAIR,
     Chunk,
     ChunkReader,
-    FoundErrors,
     ParsedPart,
-    all_failing,
     first_failing,
     is_utf8,
     parse_parts,
@@ -37,17 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("feedpipe")
 
 _CR, _LF = 13, 10
-_PIECE_VALUES = 2**12
-"""The values that are converted together to find those that do not fit."""
-_NO_ASCII = bytes([*range(128), *[ord("x")] * 128])
-_SURE = {  # patterns of values that surely fit, so Arrow need not convert them
-    "int8": r"^-?\d{1,2}$",
-    "int16": r"^-?\d{1,4}$",
-    "int32": r"^-?\d{1,9}$",
-    "int64": r"^-?\d{1,18}$",
-    "float": r"^-?\d{1,15}(\.\d{1,15})?$",
-    "double": r"^-?\d{1,15}(\.\d{1,15})?$",
-}
 _ROW = re.compile(r"Row #(\d+): ")
 
 MIN_OTHERS = 10
@@ -106,8 +93,8 @@ def _read_well_formed(
         raise ArgumentError(f"`schema` gives a type that text cannot have: {error}") from None
     as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
     read_bytes = table_reader(dialect, names, selected, as_bytes)
-    parser = RecordParser(dialect, names, as_bytes, read_bytes, lambda chunk, problem: DataError())
-    parts = [part.chunk for part in parser.parse(chunk) if part.error is None]
+    parsed = parse_records(dialect, chunk, read_bytes, lambda chunk, problem: DataError())
+    parts = [part.chunk for part in parsed if part.error is None]
     return (read(b"".join(part.data for part in parts)) if parts else None), parts
 
 
@@ -133,71 +120,46 @@ def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
     return [column[0].as_py() for column in table.columns]
 
 
-class RecordParser:
-    """Parses the records of chunks.
+def parse_records(
+    dialect: Dialect,
+    chunk: Chunk,
+    read: Callable[[bytes], pa.Table],
+    explain: Callable[[Chunk, str | None], DataError],
+) -> Iterator[ParsedPart]:
+    """The parts of a chunk, those after a malformed record too.
 
     Args:
         dialect: how values are delimited and quoted.
-        names: the columns of the file.
-        types: the columns to read, and their types.
+        chunk: whole records.
         read: makes a table of records.
-        explain: makes the error of a malformed record, given what is wrong with it if that is known: a text for its
-            quotes, a fault for its values.
+        explain: makes the error of a malformed record, given what is wrong with its quotes.
+
+    Raises:
+        DataError: a quote is not closed up to the end of the file, and more than its line is lost.
     """
+    faults = dialect.unclosed_quotes(chunk.data, last=chunk.last)
+    problems = {fault.start: fault.problem for fault in faults}
+    bounds = {place for fault in faults for place in (fault.start, fault.stop)} - {0, len(chunk.data)}
+    start = 0
+    for part in chunk.cut(sorted(bounds)):
+        problem = problems.get(start)
+        start += len(part.data)
+        if problem is None:
+            read_rows, explain_record = lambda data: to_rows(read(data)), lambda record: explain(record, None)
+            yield from parse_parts(part, read_rows, dialect.record_ends, explain_record, _named)
+            continue
+        error = explain(part, problem)
+        if b"\n" in part.data.rstrip():
+            raise error
+        yield ParsedPart([], part, error)
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        names: list[str],
-        types: Mapping[str, pa.DataType],
-        read: Callable[[bytes], pa.Table],
-        explain: Callable[[Chunk, str | Fault | None], DataError],
-    ) -> None:
-        self._dialect = dialect
-        self._names = names
-        self._types = types
-        self._read = read
-        self._explain = explain
 
-    def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
-        """The parts of a chunk, those after a malformed record too.
-
-        Raises:
-            DataError: a quote is not closed up to the end of the file, and more than its line is lost.
-        """
-        faults = self._dialect.unclosed_quotes(chunk.data, last=chunk.last)
-        problems = {fault.start: fault.problem for fault in faults}
-        bounds = {place for fault in faults for place in (fault.start, fault.stop)} - {0, len(chunk.data)}
-        start = 0
-        for part in chunk.cut(sorted(bounds)):
-            problem = problems.get(start)
-            start += len(part.data)
-            if problem is None:
-                yield from self._parse_records(part)
-                continue
-            error = self._explain(part, problem)
-            if b"\n" in part.data.rstrip():
-                raise error
-            yield ParsedPart([], part, error)
-
-    def _parse_records(self, chunk: Chunk) -> Iterator[ParsedPart]:
-        return parse_parts(
-            chunk,
-            lambda data: to_rows(self._read(data)),
-            self._dialect.record_ends,
-            self._find_errors,
-            lambda record: self._explain(record, None),
-        )
-
-    def _find_errors(self, data: bytes, ends: list[int]) -> FoundErrors | None:
-        malformed = find_faults(self._dialect, self._names, self._types, data, ends)
-        if malformed is None:
-            return None
-        errors = {number: partial(self._explain_fault, fault) for number, fault in malformed.faults.items()}
-        return FoundErrors(malformed.rows, errors)
-
-    def _explain_fault(self, fault: Fault, record: Chunk) -> DataError:
-        return self._explain(record, fault)
+def _named(error: ValueError, part: Chunk, ends: list[int]) -> int | None:
+    """The record that an error of Arrow names. It counts those that are no empty lines."""
+    row = _ROW.search(str(error))
+    bounds = enumerate(pairwise([0, *ends]))
+    records = [number for number, (start, end) in bounds if part.data[start:end].strip(b"\r\n")] if row else []
+    return next(iter(records[int(row.group(1)) - 1 :]), None) if row else None
 
 
 class CsvParser:
@@ -233,41 +195,32 @@ class CsvParser:
         self._read = table_reader(dialect, names, list(types), types)
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
-        """The parts of a chunk, as `RecordParser.parse` returns them."""
-        # It refers to this object, so only the garbage collector would free one that is kept.
-        return RecordParser(self._dialect, self._names, self._types, self._read, self._explain).parse(chunk)
+        """The parts of a chunk, as `parse_records` returns them."""
+        return parse_records(self._dialect, chunk, self._read, self._explain)
 
-    def _explain(self, record: Chunk, problem: str | Fault | None) -> DataError:
-        """The error of a record that cannot be read; `problem` is the part of it that is known."""
+    def _explain(self, record: Chunk, problem: str | None) -> DataError:
+        """The error of a record that cannot be read; `problem` is what is wrong with its quotes."""
         place = self._reader.describe(record.at)
-        if isinstance(problem, str):
+        if problem is not None:
             return DataError(f"{place}: {problem}")
         data = record.data
         try:
-            fault = problem or self._find_fault(data)
-            if fault is None:
-                self._read(data)
-            elif fault.width is None:
-                return self._explain_value(place, fault.column, fault.value, self._types[fault.column])
-            else:
-                counts = f"{_count(fault.width, 'value')} for {_count(len(self._names), 'column')}"
+            values = split_record(self._dialect, data)
+            if len(values) != len(self._names):
+                counts = f"{_count(len(values), 'value')} for {_count(len(self._names), 'column')}"
                 return DataError(
                     f"{place}: {counts}: {shorten(data)}; values that hold the delimiter or a line break need "
                     "quotes, and `delimiter=` and `quote=` say what those are"
                 )
+            name = self._misfit(data)
+            if name is not None:
+                return self._explain_value(place, name, values[self._names.index(name)], self._types[name])
+            self._read(data)
         except DataError as error:
             return DataError(f"{place}: {error}")
         except pa.ArrowInvalid as error:
             return DataError(f"{place}: {error}: {shorten(data)}")
         return DataError(f"{place}: this record, or one shortly before it, cannot be read: {shorten(data)}")
-
-    def _find_fault(self, record: bytes) -> Fault | None:
-        """What is wrong with the values of a record; None if each has the type of its column."""
-        values = split_record(self._dialect, record)
-        if len(values) != len(self._names):
-            return Fault(len(values))
-        name = self._misfit(record)
-        return None if name is None else Fault(None, name, values[self._names.index(name)])
 
     def _misfit(self, record: bytes) -> str | None:
         """The first column whose value does not have its type; None if all do."""
@@ -485,153 +438,6 @@ def _ends_by_regions(data: bytes, breaks: npt.NDArray[np.int64], delimiter: byte
     region = np.searchsorted(regions[:, 0], breaks, "right") - 1
     inside = (region >= 0) & (breaks < regions[region, 1]) if len(regions) else np.zeros(len(breaks), bool)
     return RecordEnds(breaks[~inside] + 1, breaks[inside] + 1, unclosed)
-
-
-# Malformed records, found all at once and column by column.
-
-
-class Fault(NamedTuple):
-    """What is wrong with a record.
-
-    Attributes:
-        width: the number of its values, if it is not that of the columns.
-        column: the first column whose value is not of its type.
-        value: that value.
-    """
-
-    width: int | None
-    column: str = ""
-    value: bytes = b""
-
-
-class Faults(NamedTuple):
-    """The malformed records among some.
-
-    Attributes:
-        rows: the numbers of all records that are not empty lines.
-        faults: by the number of the record.
-    """
-
-    rows: list[int]
-    faults: dict[int, Fault]
-
-
-def find_faults(
-    dialect: Dialect, names: list[str], types: Mapping[str, pa.DataType], data: bytes, ends: Sequence[int]
-) -> Faults | None:
-    """Find the records with another number of values than columns, or with a value that is not of its type.
-
-    Args:
-        types: of the columns that are read.
-        data: records whose quotes are closed.
-        ends: the end of each record.
-
-    Returns:
-        None if Arrow does not see the same records.
-    """
-    bounds = [0, *ends]
-    rows = [k for k, (start, stop) in enumerate(pairwise(bounds)) if data[start:stop].strip(b"\r\n")]
-    widths = _uneven_records(dialect, names, data)
-    if widths is None or any(row > len(rows) for row in widths):
-        return None
-    faults = {rows[row - 1]: Fault(width) for row, width in widths.items()}
-    even = [record for record in rows if record not in faults]
-    columns = _text_columns(dialect, names, list(types), b"".join(data[bounds[k] : bounds[k + 1]] for k in even))
-    if columns is None or any(len(column) != len(even) for column in columns.values()):
-        return None
-    unfit: dict[str, list[int]] = {}
-    for kind in dict.fromkeys(types.values()):
-        alike = [name for name in types if types[name] == kind]
-        for number in _unfit_values([columns[name] for name in alike], kind, dialect.nulls):
-            unfit.setdefault(alike[number // len(even)], []).append(number % len(even))
-    for name in types:
-        for row in unfit.get(name, ()):
-            faults.setdefault(even[row], Fault(None, name, columns[name][row].as_py()))
-    return Faults(rows, faults)
-
-
-def _uneven_records(dialect: Dialect, names: list[str], data: bytes) -> dict[int, int] | None:
-    """The number of values of each record that has more or fewer than there are columns; records count from 1."""
-    from pyarrow.csv import ConvertOptions
-
-    widths: dict[int, int] = {}
-
-    def leave_out(row: pc.InvalidRow) -> Literal["skip", "error"]:
-        widths[row.number or 0] = row.actual_columns
-        return "skip"
-
-    parse_options = dialect.parse_options()
-    parse_options.invalid_row_handler = leave_out
-    convert_options = ConvertOptions(column_types={names[0]: pa.binary()}, include_columns=names[:1])
-    if not data.isascii():
-        data = data.translate(_NO_ASCII)  # `InvalidRow` must be UTF-8
-    try:
-        read_records(names, parse_options, convert_options, data)
-    except pa.ArrowInvalid:
-        return None
-    return widths
-
-
-def _text_columns(dialect: Dialect, names: list[str], columns: list[str], data: bytes) -> dict[str, Any] | None:
-    """The values of some columns, as bytes."""
-    from pyarrow.csv import ConvertOptions
-
-    if not columns:
-        return {}
-    options = ConvertOptions(column_types=dict.fromkeys(columns, pa.binary()), include_columns=columns)
-    try:
-        table = read_records(names, dialect.parse_options(), options, data)
-    except pa.ArrowInvalid:
-        return None
-    return {name: table.column(name).combine_chunks() for name in columns}
-
-
-def _unfit_values(columns: list[Any], kind: pa.DataType, nulls: Sequence[str]) -> list[int]:
-    """The numbers of the values that Arrow cannot convert to a type, as it does in CSV.
-
-    Args:
-        columns: of bytes; the values of the later ones count on from those of the first.
-    """
-    import pyarrow.compute as pc
-    from pyarrow.csv import ConvertOptions, ParseOptions
-
-    if pa.types.is_binary(kind):
-        return []
-    values: Any = pa.concat_arrays(columns)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return [number for number, value in enumerate(values.to_pylist()) if not _is_utf8(value)]
-    if (pattern := _SURE.get(str(kind))) is not None:
-        doubtful = np.flatnonzero(pc.invert(pc.match_substring_regex(values, pattern)))
-        values = values.take(arrow_array(doubtful))
-    else:
-        doubtful = np.arange(len(values))
-    quote, end, nothing = (arrow_scalar(text, pa.binary()) for text in (b'"', b'"\n', b""))
-    quoted: Any = pc.binary_join_element_wise(quote, pc.replace_substring(values, '"', '""'), end, nothing)
-    _, offsets, data = quoted.buffers()
-    starts = np.frombuffer(offsets, np.int32).tolist()
-    parse_options = ParseOptions(newlines_in_values=True)
-    options = ConvertOptions(column_types={"value": kind}, null_values=list(nulls))
-
-    def read(start: int, stop: int) -> None:
-        read_records(["value"], parse_options, options, data[starts[start] : starts[stop]])
-
-    def named(error: ValueError, start: int) -> int | None:
-        row = _ROW.search(str(error))
-        number = start + int(row.group(1)) - 1 if row else len(values)
-        is_it = number < len(values) and f"'{values[number].as_py().decode(errors='replace')}'" in str(error)
-        return number if is_it else None
-
-    pieces = pairwise([*range(0, len(values), _PIECE_VALUES), len(values)])
-    failing = [number for start, stop in pieces for number in all_failing(start, stop, read, named)]
-    return doubtful[failing].tolist() if failing else []
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 # Columns that are text because of a single odd value.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypedDict, Unpack, cast
 
 from ..core.block import Block
 from ..core.context import Context, NoWork
@@ -19,11 +18,11 @@ from ..core.skips import OnError
 from ..engine.ahead import REQUESTS, read_ahead
 from ..engine.calls import extend_until_error, map_until_error
 from ..errors import ArgumentError, DataError, SourceError
+from ..formats.table_format import options_of
 from ..formats.text import (
     REPAIR,
     Chunk,
     ChunkReader,
-    FoundErrors,
     ParseChunk,
     ParsedPart,
     TextPlace,
@@ -41,7 +40,13 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 
-def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8", on_error: OnError | None = None) -> Pipe[str]:
+class LinesOptions(TypedDict, total=False):
+    """The options of `parse_lines`."""
+
+    encoding: str
+
+
+def parse_lines(pipe: Pipe[File], /, *, on_error: OnError | None = None, **options: Unpack[LinesOptions]) -> Pipe[str]:
     r"""Give the lines of each file.
 
     Element: a line, without its `\n` or `\r\n`; an empty line is an empty string. Order: that of the files, and within
@@ -66,15 +71,13 @@ def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8", on_error: OnErr
         >>> list(fp.list_files("a.txt").open_files().parse_lines())
         ['one', 'two']
     """
-    return parse(pipe, Lines(encoding), on_error)
+    return parse(pipe, Lines(**options), on_error)
 
 
+@options_of(parse_lines, LinesOptions)
 @dataclass(frozen=True)
 class Lines(TextFormat):
     r"""The arguments of `parse_lines`. Lines end with `\n` or `\r\n`; the last may lack its end."""
-
-    kind: ClassVar[str] = "parse_lines"
-    arguments: ClassVar[tuple[str, ...]] = ("encoding",)
 
     encoding: str = "utf-8"
 
@@ -91,13 +94,7 @@ class Lines(TextFormat):
 
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
         def parse_chunk(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
-            return parse_parts(
-                chunk,
-                self._split,
-                line_ends,
-                partial(self._find_errors, reader),
-                lambda line: self._explain(line, reader),
-            )
+            return parse_parts(chunk, self._split, line_ends, lambda line: self._explain(line, reader), _named)
 
         return TextPlace(), parse_chunk
 
@@ -113,21 +110,6 @@ class Lines(TextFormat):
             problem = f"byte 0x{data[error.start]:02x} is not {self.encoding}"
         return DataError(f"{place}: {problem}: {shorten(data)}; {REPAIR}")
 
-    def _find_errors(self, reader: ChunkReader, data: bytes, ends: list[int]) -> FoundErrors:
-        """The errors of all lines that are not in the encoding."""
-        errors: dict[int, Callable[[Chunk], DataError]] = {}
-        view = memoryview(data)
-        start = 0
-        while start < len(data):
-            try:
-                codecs.decode(view[start:], self.encoding)
-                break
-            except UnicodeDecodeError as error:
-                number = bisect_right(ends, start + error.start)
-                errors[number] = lambda line: self._explain(line, reader)
-                start = ends[number]
-        return FoundErrors(range(len(ends)), errors)
-
     def _split(self, data: bytes) -> list[object]:
         text = data.decode(self.encoding)
         rows: list[object] = []
@@ -137,6 +119,11 @@ class Lines(TextFormat):
         if "\r" in text:
             rows = [row.removesuffix("\r") for row in rows]  # type: ignore[attr-defined]
         return rows
+
+
+def _named(error: ValueError, part: Chunk, ends: list[int]) -> int | None:
+    """The line that cannot be decoded."""
+    return bisect_right(ends, error.start) if isinstance(error, UnicodeDecodeError) else None
 
 
 def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:

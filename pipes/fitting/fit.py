@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..core.block import row_width
-from ..core.checks import check_bool
 from ..core.graph import Node, node_code
 from ..core.progress_bar import ProgressBar
 from ..core.rows import Rows, column_names, select_columns
@@ -105,7 +104,6 @@ def fit(
     """
     check_pipe(pipe)
     _check_statistics(statistics)
-    check_bool("progress", progress)
     check_ends(pipe, "fit")
     ranks = RankSource(None, None, group)
     side = ranks.side_group()

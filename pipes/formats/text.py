@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import codecs
 import io
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..core.rows import BlockRows, part_of
+from ..core.rows import BlockRows
 from ..errors import ArgumentError, DataError, FeedpipeError, Origin, shown_path
 from .streams import ChunkSize, StreamWindow, stream_error
 
@@ -335,100 +334,51 @@ def shorten(data: bytes | str, max_length: int = 60) -> str:
     return repr(text if len(text) <= max_length else text[: max_length - 3] + "...")
 
 
-class FoundErrors(NamedTuple):
-    """The malformed records among some.
-
-    Attributes:
-        rows: the numbers of all records that are not empty lines.
-        errors: makes the error of a malformed record, by the number of the record.
-    """
-
-    rows: Sequence[int]
-    errors: Mapping[int, Callable[[Chunk], DataError]]
+_FEW_RECORDS = 64
+"""Of so many records, those before and after the one that an error names are parsed; more are divided first."""
+_WAYS = 8
+"""The parts of records that are divided. One bad record costs as much as with two, one in a hundred a third of that."""
 
 
 def parse_parts(
     chunk: Chunk,
     read: Callable[[bytes], BlockRows],
     ends: Callable[[bytes], list[int]],
-    find_errors: Callable[[bytes, list[int]], FoundErrors | None],
     explain: Callable[[Chunk], DataError],
+    named: Callable[[ValueError, Chunk, list[int]], int | None] = lambda error, part, bounds: None,
 ) -> Iterator[ParsedPart]:
-    """Parse a chunk all at once, or if that fails in parts around malformed records.
+    """Parse a chunk at once, or if that fails in smaller and smaller parts.
 
     Args:
         chunk: of records that do not depend on each other.
         read: makes the rows of some bytes; raises a `ValueError` if it cannot.
         ends: finds where each record ends.
-        find_errors: finds the malformed records of some bytes, given where each record ends. If it gives None, or if
-            the other records cannot be read, the malformed ones are found by halving.
         explain: the error of a record that cannot be read.
+        named: the number of the record that such an error names, if it does; a wrong one costs time only.
     """
-    try:
-        rows = read(chunk.data)
-    except ValueError:  # Arrow's ArrowInvalid is one
-        bounds = ends(chunk.data)
-        malformed = find_errors(chunk.data, bounds) if len(bounds) > 1 else None
-        parts = None if malformed is None else _parse_around(chunk, read, bounds, malformed)
-        yield from _parse_halves(chunk, read, ends, explain) if parts is None else parts
-    else:
-        yield ParsedPart(rows, chunk)
 
-
-def _parse_around(
-    chunk: Chunk, read: Callable[[bytes], BlockRows], ends: list[int], malformed: FoundErrors
-) -> list[ParsedPart] | None:
-    """The parts between malformed records, which are read together; None if they cannot be read."""
-    records = [0]  # the number of the first record of each part
-    for number in sorted(malformed.errors):
-        records += [number, number + 1]
-    records = sorted({*records} - {len(ends)})
-    starts = [0, *ends]
-    parts = chunk.cut(starts[number] for number in records[1:])
-    well_formed = [part.data for number, part in zip(records, parts, strict=True) if number not in malformed.errors]
-    try:
-        rows = read(b"".join(well_formed)) if well_formed else []
-    except ValueError:
-        return None
-    if len(rows) != len(malformed.rows) - len(malformed.errors):
-        return None
-    parsed: list[ParsedPart] = []
-    first = 0
-    for (number, stop), part in zip(pairwise([*records, len(ends)]), parts, strict=True):
-        if (explain := malformed.errors.get(number)) is not None:
-            parsed.append(ParsedPart([], part, explain(part)))
-            continue
-        count = bisect_left(malformed.rows, stop) - bisect_left(malformed.rows, number)
-        parsed.append(ParsedPart(part_of(rows, range(first, first + count)), part))
-        first += count
-    return parsed
-
-
-def _parse_halves(
-    chunk: Chunk,
-    read: Callable[[bytes], BlockRows],
-    ends: Callable[[bytes], list[int]],
-    explain: Callable[[Chunk], DataError],
-) -> Iterator[ParsedPart]:
-    """Parse a chunk that cannot be read at once in smaller and smaller parts."""
-
-    def halve(part: Chunk) -> Sequence[Chunk]:
+    def split(part: Chunk, error: ValueError) -> Sequence[Chunk]:
         bounds = ends(part.data)
-        return part.cut([bounds[len(bounds) // 2 - 1]]) if len(bounds) > 1 else ()
+        count = len(bounds)
+        if count == 1:
+            return ()
+        number = named(error, part, bounds) if count <= _FEW_RECORDS else None
+        cuts = [count * way // _WAYS for way in range(1, _WAYS)] if number is None else [number, number + 1]
+        return part.cut(bounds[cut - 1] for cut in dict.fromkeys(cuts) if 0 < cut < count)
 
-    for part, rows in by_halves(chunk, lambda part: read(part.data), halve):
+    for part, rows in by_parts(chunk, lambda part: read(part.data), split):
         yield ParsedPart([], part, explain(part)) if isinstance(rows, ValueError) else ParsedPart(rows, part)
 
 
-def by_halves(
-    whole: T, parse: Callable[[T], R], halve: Callable[[T], Sequence[T]]
+def by_parts(
+    whole: T, parse: Callable[[T], R], split: Callable[[T, ValueError], Sequence[T]]
 ) -> Iterator[tuple[T, R | ValueError]]:
     """Parse some items at once, or if that fails fewer and fewer of them; give these parts, and what came of each.
 
     Args:
         whole: all items.
         parse: raises a `ValueError` if one of some items is malformed, or if they do not fit together.
-        halve: divides items in two; gives nothing for a single one, of which the error then comes.
+        split: divides items that cannot be parsed; gives nothing for a single one, of which the error then comes.
     """
     parts = [whole]
     while parts:
@@ -436,43 +386,11 @@ def by_halves(
         try:
             parsed: R | ValueError = parse(part)
         except ValueError as error:  # Arrow's ArrowInvalid is one
-            if halves := halve(part):
-                parts += reversed(halves)
+            if smaller := split(part, error):
+                parts += reversed(smaller)
                 continue
             parsed = error
         yield part, parsed
-
-
-def all_failing(
-    start: int,
-    stop: int,
-    read: Callable[[int, int], object],
-    named: Callable[[ValueError, int], int | None] = lambda error, start: None,
-) -> list[int]:
-    """Find all items that cannot be read. Whether one can be read must not depend on the others.
-
-    Args:
-        start, stop: the numbers of the items.
-        read: reads the items from one number up to another; raises a `ValueError` if it cannot.
-        named: the number of the item that such an error names, if it does; the items before it can then be read. Its
-            second argument is the number of the first item.
-    """
-    failing: list[int] = []
-    ranges = [(start, stop)] if stop > start else []
-    while ranges:
-        start, stop = ranges.pop()
-        try:
-            read(start, stop)
-        except ValueError as error:  # Arrow's ArrowInvalid is one
-            item = start if stop == start + 1 else named(error, start)
-            if item is None:
-                middle = (start + stop) // 2
-                ranges += [(middle, stop), (start, middle)]
-                continue
-            failing.append(item)
-            if item + 1 < stop:
-                ranges.append((item + 1, stop))
-    return failing
 
 
 def first_failing(ends: list[int], read: Callable[[int], object]) -> int:

@@ -19,7 +19,7 @@ from ..engine.skips import share_of_lost
 from ..engine.stage import Stage
 from ..errors import ArgumentError, FeedpipeError, LoaderError, StateError
 from ..plan.plan import Plan, Position, ShardState
-from ..plan.rests import Leavings, Redivision, Rest, dealt, numbered
+from ..plan.rests import ROOT, Redivision, Rest, Start, dealt, numbered
 from ..plan.shards import elements_left, take_left
 from .ranks import RankSource
 from .schedule import Schedule
@@ -473,30 +473,31 @@ class StreamedJob:
     def redivided(self, plan: Plan) -> Redivision:
         """The rests of all ranks."""
         pairs = zip(self._states, self._positions, strict=True)
-        rests = [rest for one, position in pairs for rest in self._left(one, position)]
+        rests = [rest for one, position in pairs for rest in self._left(one, position, plan)]
         base = self._base + self._shards + len(self._states)
         of_ranks = dealt(rests, plan.world_size)
         return Redivision(self._first, base, self._digest(plan), numbered(of_ranks, plan.shards))
 
-    def _left(self, one: SavedState, position: StreamedPosition) -> list[Rest]:
+    def _left(self, one: SavedState, position: StreamedPosition, plan: Plan) -> list[Rest]:
         """What is left of the shards of a rank."""
+        tail = self._shards + one.rank
         if position.redivision is None:
             shards = range(one.rank, self._shards, one.world_size)
-            rests = {shard: Rest(shard, cursor=position.cursors.get(shard)) for shard in shards}
+            rests = {shard: Rest.of_shard(shard, position.cursors.get(shard)) for shard in shards}
         else:
             rests = {n: rest.left(position.cursors.get(n)) for n, rest in position.redivision.rests.items()}
-        running = [rest for n, rest in rests.items() if n not in position.ended and rest.leftover is None]
-        left = {n: rest.leftover for n, rest in rests.items() if rest.leftover is not None} | position.ended
-        leavings = [Rest(rests[n].shard, leftover=cursor) for n, cursor in left.items() if cursor is not None]
-        tail = self._shards + one.rank
+        ended = {n: rest.top.cursor for n, rest in rests.items() if rest.waits} | position.ended
+        running = [rest for n, rest in rests.items() if n not in ended]
+        # In the order in which a tail reads them.
+        waiting = [plan.waiting(rests[n], cursor) for n in sorted(rests) if (cursor := ended.get(n)) is not None]
         if tail in position.ended:
             return running
         if tail not in position.cursors:
-            return running + leavings
-        groups = tuple(Leavings(rest.shard, rest.leftover) for rest in sorted(leavings, key=lambda rest: rest.shard))
-        rest = Rest(self._base + tail, tail_of=groups)
-        cursor = position.cursors[tail]
-        return [*running, rest.left(cursor) if self._is_redivided else replace(rest, cursor=cursor)]
+            return running + waiting
+        begun, cursor = Rest(-1, {ROOT: Start(self._base + tail)}, tuple(waiting)), position.cursors[tail]
+        if not self._is_redivided:  # its cursor is that of the groups themselves
+            cursor = [cursor, 0, 0]
+        return [*running, begun.left(cursor)]
 
     def _digest(self, plan: Plan) -> str:
         """The digest of the states and the new shards: later states come from one resume if theirs is the same."""

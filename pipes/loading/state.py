@@ -305,7 +305,7 @@ class StreamedPosition(NamedTuple):
     def has_ended(self, shard: int) -> bool:
         """Whether a shard has ended; of a rest, nothing but leftover rows may be left from the beginning."""
         rests = {} if self.redivision is None else self.redivision.rests
-        return shard in self.ended or (shard in rests and rests[shard].leftover is not None)
+        return shard in self.ended or (shard in rests and rests[shard].waits)
 
     def turns(self, shard: int) -> int:
         """The number of elements that a shard has given that has not ended."""

@@ -1,4 +1,10 @@
-"""Keys of rows, which `key=` names or computes: as Python objects, as numbers and as digests."""
+"""Keys of rows, which `key=` names or computes: as Python objects, as numbers and as digests.
+
+All operators compare keys by one rule, for rows that are objects and for columns. Two keys are equal if Python says so:
+1, 1.0, True and `Decimal(1)` are one key, and so are 0.0 and -0.0; "1", b"1", a date and a datetime are others. Null is
+a key of its own, and NaN is another, whichever type it has. NumPy's scalars count as Python's. `join` alone finds no
+partner for null and NaN. A list or an array is a key where digests are compared, and an error elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +13,11 @@ import struct
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
-from datetime import date, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from hashlib import blake2b
+from types import NoneType
 from typing import Any, TypeAlias, cast
 from uuid import UUID
 from zlib import crc32
@@ -59,19 +66,45 @@ def keys_of(
     rows: BlockRows, key: tuple[str, ...] | Callable[[Any], Hashable] | None
 ) -> tuple[list[Hashable], Exception | None]:
     """Return the keys of the rows before the first that has none, and its error. A key may be unhashable."""
-    if callable(key):
-        return map_until_error(key, rows)
-    if not isinstance(rows, Rows):
-        return map_until_error(_whole_row if key is None else partial(_named_values, key), rows)
+    if not isinstance(rows, Rows) or callable(key):
+        of_row = key if callable(key) else _whole_row if key is None else partial(_named_values, key)
+        keys, error = map_until_error(of_row, rows)
+        return _comparable_keys(keys), error
     names = column_names(rows)
     try:
         columns = select_columns(rows, existing_columns(key or names, names)).columns
     except UnfitError as error:
         return [], error
-    values = [scalars(column) for column in columns.values()]
+    values = [_comparable_keys(scalars(column)) for column in columns.values()]
     if key is None:
         return [_hashable(zip(names, row, strict=True)) for row in zip(*values, strict=True)], None
-    return cast("list[Hashable]", values[0] if len(key) == 1 else [*zip(*values, strict=True)]), None
+    return values[0] if len(key) == 1 else [*zip(*values, strict=True)], None
+
+
+_COMPARABLE = {int, str, bytes, bool, NoneType}
+"""Types whose values are keys as they are."""
+
+
+def _comparable_keys(keys: list[Hashable]) -> list[Hashable]:
+    return keys if _COMPARABLE.issuperset(map(type, keys)) else list(map(comparable_key, keys))
+
+
+def comparable_key(key: Any) -> Any:
+    """Return a key so that Python compares it by the rule of this module: each NaN is one object."""
+    if isinstance(key, np.generic):
+        key = _python_time(key) if isinstance(key, (np.datetime64, np.timedelta64)) else key.item()
+    if isinstance(key, (float, Decimal)):
+        return math.nan if (key.is_nan() if isinstance(key, Decimal) else key != key) else key
+    if isinstance(key, tuple):
+        return tuple(map(comparable_key, cast("tuple[object, ...]", key)))
+    return frozenset(map(comparable_key, cast("frozenset[object]", key))) if type(key) is frozenset else key
+
+
+def _python_time(value: np.datetime64 | np.timedelta64) -> Any:
+    """Return a time of NumPy as one of Python, which has microseconds; itself if it is more exact."""
+    kind = "M" if isinstance(value, np.datetime64) else "m"
+    coarse: Any = value.astype(f"{kind}8[us]")
+    return coarse.item() if coarse == value or np.isnat(value) else value
 
 
 def check_hashable(key: object) -> UnfitError | None:
@@ -136,15 +169,8 @@ class KeyNumbers:
         numbers, error = key_numbers(rows, self._key)
         _, firsts, own = np.unique(numbers, return_index=True, return_inverse=True)
         keys, _ = keys_of(take(rows, firsts), self._key)
-        order = [self._numbers.setdefault(_same_nan(key), len(self._numbers)) for key in keys]
+        order = [self._numbers.setdefault(key, len(self._numbers)) for key in keys]
         return np.array(order, np.int64)[own], error
-
-
-def _same_nan(key: object) -> object:
-    """Return a key, in which each NaN is one object."""
-    if isinstance(key, tuple):
-        return tuple(map(_same_nan, cast("tuple[object, ...]", key)))
-    return math.nan if isinstance(key, float) and key != key else key
 
 
 def _together(parts: list[tuple[Ints, Exception | None]]) -> tuple[Ints, Exception | None]:
@@ -159,37 +185,37 @@ def _together(parts: list[tuple[Ints, Exception | None]]) -> tuple[Ints, Excepti
 
 
 def _column(column: Column) -> tuple[Ints, Exception | None]:
-    if isinstance(column, np.ndarray) and column.ndim == 1:
-        return np.unique(column, return_inverse=True)[1], None
-    if not isinstance(column, np.ndarray):
+    if isinstance(column, np.ndarray):
+        return (np.unique(column, return_inverse=True)[1], None) if column.ndim == 1 else _values(list(column), None)
+    encoded: Any = column
+    if not isinstance(column.type, pa.DictionaryType):
         try:
-            encoded: Any = column.dictionary_encode(null_encoding="encode")
-            return numpy_array(encoded.indices).astype(np.int64), None
-        except (pa.ArrowNotImplementedError, AttributeError):  # of lists, and of columns that are encoded already
-            pass
-    return _values(scalars(column), None)
+            encoded = encoded.dictionary_encode()
+        except (pa.ArrowNotImplementedError, AttributeError):  # of lists
+            return _values(scalars(column), None)
+    places = numpy_array(encoded.indices)  # a null is NaN
+    if encoded.indices.null_count:
+        places = np.where(np.isnan(places), len(encoded.dictionary), places)
+    places = places.astype(np.int64)
+    if encoded is not column and not pa.types.is_floating(column.type):
+        return places, None
+    # Floats are encoded by their bits, so 0.0 and -0.0 are two; a dictionary from a file may have a value twice.
+    numbers, error = _values([*scalars(encoded.dictionary), None], None)
+    return (numbers[places], None) if error is None else _values(scalars(column), None)
 
 
 def _values(values: Sequence[object], error: Exception | None) -> tuple[Ints, Exception | None]:
     numbers: dict[object, int] = {}
-    results, unhashable = map_until_error(lambda value: numbers.setdefault(value, len(numbers)), values)
+    keys = _comparable_keys(cast("list[Hashable]", values))
+    results, unhashable = map_until_error(lambda key: numbers.setdefault(key, len(numbers)), keys)
     if unhashable is not None:
-        value = values[len(results)]
-        error = UnfitError(
-            f"a key must be hashable but is of type {type(value).__name__}: {value!r:.80}; convert it, such as with a "
-            "function that returns a tuple"
-        )
-    nans = [number for value, number in numbers.items() if isinstance(value, float) and value != value]
-    array = np.array(results, np.int64)
-    if len(nans) > 1:
-        array[np.isin(array, nans)] = nans[0]
-    return array, error
+        error = check_hashable(values[len(results)]) or unhashable
+    return np.array(results, np.int64), error
 
 
-# Digests of values: numbers of 64 bits, the same on every machine and in every Python. They divide rows at random, and
-# are no proof that two values are equal: text, bytes and arrays count by a checksum, of 32 bits unless they tell keys
-# apart. Equal values have equal digests,
-# whether they are Python objects or in a column; an int and a float of one value are equal.
+# Digests of values: numbers of 64 bits, the same on every machine and in every Python. Equal keys have equal digests,
+# whether they are Python objects or in a column. Text, bytes and arrays count by a checksum: of 32 bits where digests
+# divide rows at random, and of 64 bits where equal digests are taken for equal keys.
 
 
 Digests: TypeAlias = npt.NDArray[np.uint64]
@@ -199,7 +225,22 @@ _MASK = 2**64 - 1
 _STEP = 0x9E3779B97F4A7C15  # the increment of SplitMix64: neighbours are mixed better at this distance
 
 # Added to what is mixed, so that values of different types differ.
-_INT, _NULL, _FLOAT, _TEXT, _BYTES, _ARRAY, _LIST, _RECORD, _OTHER = (_STEP * k & _MASK for k in range(1, 10))
+_INT, _, _, _TEXT, _BYTES, _ARRAY, _, _, _OTHER = (_STEP * k & _MASK for k in range(1, 10))
+
+
+def _mixed(value: int) -> int:
+    """`mixed` of one number, modulo 2**64."""
+    value &= _MASK
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
+    return value ^ (value >> 31)
+
+
+# Numbers far from all multiples of `_STEP`, which the digests of small ints are made of.
+_NULL, _FLOAT, _LIST, _RECORD, _LARGE = (_mixed(_STEP * k) ^ _STEP for k in (2, 3, 7, 8, 10))
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def digest_of(value: object, checksum: Checksum = crc32) -> int:
@@ -208,23 +249,22 @@ def digest_of(value: object, checksum: Checksum = crc32) -> int:
     Raises:
         UnfitError: its type has no digest that is the same in every process.
     """
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        value = comparable_key(value)
+        if isinstance(value, np.generic):
+            return _of_bytes(_OTHER, str(value).encode(), checksum)
     if value is None:
         return _of_word(_NULL)
     if isinstance(value, (int, np.integer, np.bool_)):
-        number = int(value)
-        return (
-            _of_word(_INT, number) if -(2**63) <= number < 2**64 else _of_bytes(_OTHER, hex(number).encode(), checksum)
-        )
+        return _of_int(int(value), checksum)
     if isinstance(value, (float, np.floating)):
-        return _of_float(float(value))
+        return _of_float(float(value), checksum)
     if isinstance(value, str):
         return _of_bytes(_TEXT, _encoded(value), checksum)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _of_bytes(_BYTES, bytes(value), checksum)
     if isinstance(value, np.ndarray):
         return _of_array(value, checksum)
-    if isinstance(value, np.generic):
-        return digest_of(value.item(), checksum)
     if isinstance(value, (list, tuple, Rows)):
         result = _LIST + len(value)
         for item in cast("Sequence[object]", value):
@@ -235,10 +275,19 @@ def digest_of(value: object, checksum: Checksum = crc32) -> int:
         return _mixed(
             _RECORD + sum(_mixed(digest_of(name) * _STEP + digest_of(field, checksum)) for name, field in fields)
         )
+    if isinstance(value, Decimal):
+        if not value.is_finite() or Decimal(float(value)) == value:
+            return _of_float(math.nan if value.is_nan() else float(value), checksum)
+        whole = value == value.to_integral_value()
+        return _of_int(int(value), checksum) if whole else _of_bytes(_OTHER, _decimal_text(value), checksum)
+    if isinstance(value, datetime) and value.utcoffset() is not None:
+        return digest_of(("UTC", value - _EPOCH), checksum)  # equal times may be in several zones
     if isinstance(value, (date, time)):
         return _of_bytes(_OTHER, value.isoformat().encode(), checksum)
-    if isinstance(value, (timedelta, UUID, Decimal)):
-        return _of_bytes(_OTHER, str(value.normalize() if isinstance(value, Decimal) else value).encode(), checksum)
+    if isinstance(value, timedelta) and not getattr(value, "nanoseconds", 0):
+        value = timedelta(value.days, value.seconds, value.microseconds)  # that of pandas has another text
+    if isinstance(value, (timedelta, UUID)):
+        return _of_bytes(_OTHER, str(value).encode(), checksum)
     if isinstance(value, getattr(sys.modules.get("torch"), "Tensor", ())):
         return _of_array(cast("Any", value).numpy(force=True), checksum)
     raise UnfitError(
@@ -257,7 +306,7 @@ def digests_of_values(values: Sequence[object], checksum: Checksum = crc32) -> D
         except OverflowError:
             pass
     elif kind is float:
-        return _of_floats(np.array(values, np.float64))
+        return _of_floats(np.array(values, np.float64), checksum)
     elif kind is str:
         return _of_words(_TEXT, [checksum(_encoded(value)) for value in cast("Sequence[str]", values)])
     elif kind is bytes:
@@ -277,7 +326,7 @@ def digests_of_column(column: Column, checksum: Checksum = crc32) -> Digests:
         if column.ndim == 1 and column.dtype.kind in "iub":
             return _of_ints(column)
         if column.ndim == 1 and column.dtype.kind == "f" and column.dtype.itemsize <= 8:
-            return _of_floats(column.astype(np.float64))
+            return _of_floats(column.astype(np.float64), checksum)
         return digests_of_values(scalars(column), checksum)
     kind: Any = column.type
     if column.null_count:
@@ -289,7 +338,7 @@ def digests_of_column(column: Column, checksum: Checksum = crc32) -> Digests:
         indices: npt.NDArray[np.int64] = numpy_array(encoded.indices)
         return digests_of_column(encoded.dictionary, checksum)[indices]
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return digests_of_column(numpy_array(column))
+        return digests_of_column(numpy_array(column), checksum)
     return digests_of_values(scalars(column), checksum)
 
 
@@ -309,14 +358,6 @@ def digests_of_tuples(columns: Sequence[Digests]) -> Digests:
     return result
 
 
-def _mixed(value: int) -> int:
-    """`mixed` of one number, modulo 2**64."""
-    value &= _MASK
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
-    return value ^ (value >> 31)
-
-
 def _of_word(kind: int, word: int = 0) -> int:
     return _mixed(kind + word * _STEP)
 
@@ -326,23 +367,44 @@ def _of_words(kind: int, words: Any) -> Digests:
 
 
 def _of_ints(values: npt.NDArray[Any]) -> Digests:
-    return _of_words(_INT, values.astype(np.int64 if values.dtype.kind == "i" else np.uint64).view(np.uint64))
-
-
-def _of_floats(values: npt.NDArray[np.float64]) -> Digests:
-    whole = (np.floor(values) == values) & (np.abs(values) < 2.0**63)
-    bits = np.where(np.isnan(values), np.nan, values).view(np.uint64)
-    digests = _of_words(_FLOAT, (bits >> np.uint64(32)) | (bits << np.uint64(32)))
-    digests[whole] = _of_ints(values[whole].astype(np.int64))
+    signed = values.dtype.kind in "ib"
+    words = values.astype(np.int64 if signed else np.uint64).view(np.uint64)
+    digests = _of_words(_INT, words)
+    if not signed and (large := words >= np.uint64(2**63)).any():
+        digests[large] = _of_words(_LARGE, words[large])
     return digests
 
 
-def _of_float(number: float) -> int:
-    if number.is_integer() and abs(number) < 2.0**63:
-        return _of_word(_INT, int(number))
+def _of_int(number: int, checksum: Checksum) -> int:
+    if -(2**63) <= number < 2**64:
+        return _of_word(_INT if number < 2**63 else _LARGE, number)
+    return _of_bytes(_OTHER, hex(number).encode(), checksum)
+
+
+def _of_floats(values: npt.NDArray[np.float64], checksum: Checksum) -> Digests:
+    whole = np.floor(values) == values
+    bits = np.where(np.isnan(values), np.nan, values).view(np.uint64)
+    digests = _of_words(_FLOAT, (bits >> np.uint64(32)) | (bits << np.uint64(32)))
+    small = whole & (np.abs(values) < 2.0**63)
+    digests[small] = _of_ints(values[small].astype(np.int64))
+    for place in np.flatnonzero(whole & ~small).tolist():
+        digests[place] = _of_float(float(values[place]), checksum)
+    return digests
+
+
+def _of_float(number: float, checksum: Checksum) -> int:
+    if number.is_integer():
+        return _of_int(int(number), checksum)
     low, high = struct.unpack("<II", struct.pack("<d", math.nan if math.isnan(number) else number))
     # Most floats differ in their first bits, which are spread best if they are the last ones.
     return _of_word(_FLOAT, (low << 32) + high)
+
+
+def _decimal_text(value: Decimal) -> bytes:
+    """Return the digits of a decimal, without zeros at the end; `normalize` would round to those of the context."""
+    sign, digits, exponent = value.as_tuple()
+    text = "".join(map(str, digits))
+    return f"{'-' * sign}{text.rstrip('0')}E{cast('int', exponent) + len(text) - len(text.rstrip('0'))}".encode()
 
 
 def _of_bytes(kind: int, value: bytes, checksum: Checksum) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -15,8 +15,7 @@ from ..core.cursor import Cursor
 from ..core.operator import Amount, Grouping, Input, Order, StageView, TokenOfInput, amount_of_inputs
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.skips import Skipped, Skips
-from ..errors import ArgumentError, DataError, Origin
-from ._distinct_batches import DistinctBatch
+from ..errors import DataError, Origin
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -30,8 +29,6 @@ def batch(
     size: int,
     *,
     drop_last: bool = False,
-    distinct: str | Sequence[str] | Callable[[T], Hashable | Set[Hashable]] | None = None,
-    window: int | None = None,
 ) -> Pipe[Sequence[T]]:
     """Group `size` rows into one element.
 
@@ -44,34 +41,19 @@ def batch(
     Args:
         size: rows in each group.
         drop_last: leave out a last group of fewer rows. The shards of a rank together leave out only one such group.
-        distinct: no two rows of a group have the same key: the name of a column, several names, or a function of a row.
-            If the function returns a set, none of its keys comes twice. A group takes the oldest rows that no group has
-            yet, and puts off a row whose key it has; such a row is first in the turn of the next group. Nothing is lost
-            or doubled. The pipe is then streamed, its length unknown; a resume looks at `window` rows again, and so
-            many are in memory. Each virtual shard has short groups of its own, which `drop_last` leaves out.
-        window: with `distinct`, the rows among which a group chooses, from the oldest on; by default 8 times `size`. A
-            group is short if they have fewer than `size` keys.
 
     Rows that `on_error` skips are in no group: groups of an indexed pipe keep their number and are shorter, those of a
     streamed pipe are filled up.
 
     Raises:
-        ArgumentError: `size` is below 1, `window` below `size`, or `window` is given without `distinct`.
-        DataError: all rows of a group of an indexed pipe were skipped; a key is not hashable, or a column is missing.
+        ArgumentError: `size` is below 1.
+        DataError: all rows of a group of an indexed pipe were skipped.
 
     Example:
         >>> import feedpipe as fp
         >>> list(fp.from_sequence(range(5)).batch(2))
         [[0, 1], [2, 3], [4]]
-        >>> list(fp.from_sequence("aabacd").batch(2, distinct=str))
-        [['a', 'b'], ['a', 'c'], ['a', 'd']]
     """
-    if distinct is not None:
-        return pipe.then(DistinctBatch(size, drop_last, distinct=distinct, window=window))
-    if window is not None:
-        raise ArgumentError(
-            f"`window` needs `distinct`, whose rows it limits, but got: {window!r}; give both, or leave it out"
-        )
     return pipe.then(Batch(size, drop_last))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from ..core.block import Block, split_block
-from ..core.checks import check_bool, check_bytes
+from ..core.checks import check_bytes
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node, node_code, walk
@@ -102,7 +102,6 @@ def cache(
     if not isinstance(version, str):
         raise ArgumentTypeError(f"`version` must be a str but got: {version!r}")
     check_bytes("limit", limit)
-    check_bool("freeze", freeze)
     if any(node.op.trait is Trait.SHARD for node in walk(pipe)):
         raise PlanError(
             "`cache()` must come before `shard_by_rank()`, because it keeps rows for all ranks and a shard has "

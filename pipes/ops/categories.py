@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -225,7 +228,7 @@ class ValueNumbers:
     def _check_type(self, column: Column) -> None:
         kind: Any = pa.from_numpy_dtype(column.dtype) if isinstance(column, np.ndarray) else column.type
         kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
-        family, own = _family(kind), _family(arrow_array(self._values[:1]).type)
+        family, own = _family(kind), _family_of(self._values[0])
         if family not in (own, "null"):
             raise UnfitError(f"is of type {kind}, and `values` has {own}, such as {self._values[0]!r}; `.cast` it")
 
@@ -238,17 +241,30 @@ def check_values(value: object) -> tuple[Hashable, ...]:
     if not values:
         raise ArgumentError("`values` must have at least one value but got: []")
     try:
-        kind: Any = arrow_array(values).type
-        is_mixed = pa.types.is_null(kind) or len({_family(arrow_array([item]).type) for item in values[:1000]}) > 1
-        repeats = len(set(values)) < len(values)
-        repeated = next((item for n, item in enumerate(values) if item in values[:n]), None) if repeats else None
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        is_mixed, repeated = True, None
-    if is_mixed or None in values:
-        raise ArgumentTypeError(f"`values` must be of one type, without None, but got: {value!r:.200}")
+        repeated = next((item for item, count in Counter(values).items() if count > 1), None)
+    except TypeError:  # not hashable
+        raise ArgumentTypeError(f"`values` must be hashable but got: {value!r:.200}") from None
+    if len(set(map(_family_of, values))) > 1 or None in values or any(item != item for item in values):
+        raise ArgumentTypeError(f"`values` must be of one type, without None and NaN, but got: {value!r:.200}")
     if repeated is not None:
         raise ArgumentError(f"`values` must be different but has {repeated!r} twice")
     return values
+
+
+_FAMILIES: dict[type, str] = {
+    **dict.fromkeys((bool, int, float, Decimal), "numbers"),
+    str: "text",
+    bytes: "bytes",
+    date: "dates",
+    timedelta: "durations",
+}
+
+
+def _family_of(value: object) -> str:
+    """Return the family of a value of Python."""
+    if isinstance(value, datetime):
+        return "times" if value.tzinfo is None else "times with a zone"
+    return next((_FAMILIES[kind] for kind in type(value).__mro__ if kind in _FAMILIES), type(value).__name__)
 
 
 def _family(kind: Any) -> str:
@@ -258,6 +274,10 @@ def _family(kind: Any) -> str:
         return "text"
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return "bytes"
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind):
         return "numbers"
-    return str(kind)
+    if types.is_timestamp(kind):
+        return "times" if kind.tz is None else "times with a zone"
+    if types.is_duration(kind):
+        return "durations"
+    return "dates" if types.is_date(kind) else str(kind)

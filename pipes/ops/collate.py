@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overloa
 import numpy as np
 
 from ..core.arrow import arrow_array
-from ..core.checks import check_bool, check_choice, check_torch
+from ..core.checks import check_choice, check_torch
 from ..core.code import value_code
 from ..core.lazy import pa
 from ..core.operator import ElementForm
@@ -200,7 +200,6 @@ class Collate(BatchMap, ElementForm):  # pyright: ignore[reportIncompatibleVaria
             super().__post_init__()
         self._check_ragged()
         check_choice("nulls", self.nulls, ("error", "nan"))
-        check_bool("codes", self.codes)
         check_choice("format", self.format, ("torch", "numpy"))
         if self.function is not None and self._changes:
             name, value = next(iter(self._changes.items()))
@@ -577,7 +576,8 @@ def _check_shapes(values: Sequence[object], field: str, rules: Rules) -> None:
     """Raise an error that names the first shape that differs, and its repair."""
     shapes = {getattr(value, "shape", ()) for value in values}
     is_ragged = len({(len(shape), *shape[1:]) for shape in shapes}) == 1 and () not in shapes
-    check_agreement("shapes", values, _shape, field, ragged_repair(rules) if is_ragged else REPAIR)
+    named = field if any(len(shape) > 1 for shape in shapes) else ""
+    check_agreement("shapes", values, _shape, field, ragged_repair(rules, named) if is_ragged else REPAIR)
 
 
 def _ndim(value: object) -> int:

@@ -26,7 +26,7 @@ from ..engine.calls import map_until_error
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, ArgumentTypeError, DataError, LimitError, PlanError, UnfitError
 from ..formats.columns import check_names, to_column, to_rows
-from ._keys import keys_of
+from ._keys import check_hashable, comparable_key, keys_of
 from ._shared import as_mapping, data_error, existing_columns, plan_error
 
 if TYPE_CHECKING:
@@ -404,7 +404,7 @@ class JoinSource:
             with closing(Context()) as context:
                 return _index_rows(_read_rows(bind(self.source).blocks(START, context)), self.key, nulls=nulls)
         if isinstance(self.source, Mapping):
-            return _index_dicts(list(self.source), list(self.source.values()))
+            return _index_dicts(list(map(comparable_key, self.source)), list(self.source.values()))
         assert self.source is not None, "a function has given the source of this epoch"
         return _index_rows(to_rows(self.source), self.key, nulls=nulls)
 
@@ -509,7 +509,7 @@ class OtherSide:
     def _numbers_of(self, keys: Sequence[Any]) -> tuple[Ints, Exception | None]:
         numbers, error = map_until_error(lambda key: self.numbers.get(key, NO_ROW), keys)
         if error is not None:
-            error = UnfitError(f"a key must be hashable but is: {keys[len(numbers)]!r:.80}; join by another column")
+            error = check_hashable(keys[len(numbers)]) or error
         return np.array(numbers, np.int64), error
 
     def match(self, numbers: Ints, *, keeps_all: bool, gives_all: bool) -> Matches:
@@ -606,7 +606,7 @@ def _index(keys: Sequence[Hashable]) -> tuple[dict[Hashable, int], Ints, Ints]:
     numbers: dict[Hashable, int] = {}
     own, error = map_until_error(lambda key: NO_ROW if _is_null(key) else numbers.setdefault(key, len(numbers)), keys)
     if error is not None:
-        raise UnfitError(f"a key must be hashable but is: {keys[len(own)]!r:.80}; join by another column")
+        raise check_hashable(keys[len(own)]) or error
     owners = np.array(own, np.int64)
     order = np.argsort(owners, kind="stable")
     return numbers, np.searchsorted(owners[order], np.arange(len(numbers) + 1)), order

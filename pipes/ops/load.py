@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import nbytes
-from ..core.checks import check_bool, check_bytes
+from ..core.checks import check_bytes
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import START
@@ -79,7 +79,6 @@ class Load(SameRows, Source):
 
     def __post_init__(self) -> None:
         check_bytes("limit", self.limit)
-        check_bool("progress", self.progress)
 
     def call(self) -> str:
         return call_code(replace(self, progress=False))  # a state does not depend on it

@@ -112,7 +112,6 @@ def mix(
         'aababbab'
     """
     check_choice("stop", stop, ("first", "longest", "all"))
-    check_choice("random", random, (False, True))
     inputs = (pipe, *others)
     counted = stop != "longest" and not all(map(never_ends, inputs))
     shares: Any = weights

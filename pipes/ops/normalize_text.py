@@ -10,7 +10,7 @@ from unicodedata import normalize
 import numpy as np
 
 from ..core.arrow import arrow_array, arrow_scalar
-from ..core.checks import check_bool, check_choice
+from ..core.checks import check_choice
 from ..core.lazy import pa, pc
 from ..core.rows import Column
 from ..errors import UnfitError
@@ -61,8 +61,6 @@ class NormalizeText(ColumnConversion):
 
     def __post_init__(self) -> None:
         check_choice("form", self.form, ("NFC", "NFD", "NFKC", "NFKD", None))
-        check_bool("lower", self.lower)
-        check_bool("strip", self.strip)
 
     def converted(self) -> Sequence[str]:
         return self.names

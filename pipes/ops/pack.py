@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -19,12 +18,11 @@ from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.operator import Columns, Grouping, Input, StageView
-from ..core.rows import Array, BlockRows, Column, Rows, grid, is_grid, is_plain_number, read_only, take
-from ..engine.calls import map_until_error
+from ..core.rows import Array, BlockRows, Column, Rows, is_plain_number, read_only
 from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
-from ._shared import data_error
+from ._shared import convert_until_error, data_error
 from .group_by import Groups, segment_blocks
-from .pad_batch import NUMBERS, Fill, UnfitRowError, check_fill, described, fill_of, filled, list_values
+from .pad_batch import NUMBERS, Fill, check_fill, described, fill_of, filled, list_items
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -149,15 +147,12 @@ class Pack(Grouping):
         yield stage.input, source
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        if isinstance(self.size, Mapping):
-            reader = DocumentReader(None, self.pad, self.size)
-        else:
-            reader = DocumentReader(self.column, self.pad)
-        if self.strategy == "fit" or isinstance(self.size, Mapping):
+        reader = DocumentReader(self)
+        if self.strategy == "fit":
             return segment_blocks(stage, at, context, self.window, partial(self._fitted, stage, context, reader))
-        return self._filled(stage, at, context, reader, self.size)
+        return self._cut(stage, at, context, reader, cast("int", self.size))
 
-    def _filled(
+    def _cut(
         self, stage: StageView, at: Cursor, context: Context, reader: DocumentReader, length: int
     ) -> Iterator[Block]:
         # The token is the input's cursor at the document in which a pack begins, and how many of its tokens are packed.
@@ -174,7 +169,7 @@ class Pack(Grouping):
                 block_size.produced(output[0].rows)
                 yield output.pop()
             if error is not None:
-                raise self._failed(error, stage, block.at.advance(len(documents)), context)
+                raise data_error(self, stage.failed(error, block.at.advance(len(documents)), context))
         if stream.available > 0 and not self.drop_last:
             yield stream.take(1, row)
 
@@ -183,19 +178,15 @@ class Pack(Grouping):
         for block in segment:
             documents, error = reader.read(block.rows)
             if error is not None:
-                raise self._failed(error, stage, block.at.advance(len(documents)), context)
+                raise data_error(self, stage.failed(error, block.at.advance(len(documents)), context))
             parts.append(documents)
-        documents = Documents.joined(parts)
-        if not documents.starts[:, -1].any():
+        if not any(part.starts[:, -1].any() for part in parts):
             return [], None
-        if isinstance(self.size, Mapping):
-            rows, owners = _fitted_columns(documents, self.size, self.pad)
-        else:
-            rows, owners = _fitted_packs(documents, self.size, self.pad)
+        rows, owners = fitted(Documents.joined(parts), self.size, self.pad)
         return rows, group_origins(join_origins(segment), owners)
 
-    def _failed(self, error: Exception, stage: StageView, at: Cursor, context: Context) -> Exception:
-        return data_error(self, stage.failed(error, at, context))
+
+# Rows as documents.
 
 
 @dataclass(frozen=True)
@@ -214,227 +205,154 @@ class Documents:
     def __len__(self) -> int:
         return len(self.starts[0]) - 1
 
-    @property
-    def total(self) -> int:
-        """The number of tokens in the first column."""
-        return int(self.starts[0, -1])
-
     @staticmethod
-    def of(columns: Mapping[str, Array], lengths: Sequence[Ints]) -> Documents:
-        starts = np.zeros((len(lengths), len(lengths[0]) + 1), np.int64)
-        np.cumsum(lengths, axis=1, out=starts[:, 1:])
-        return Documents(columns, starts)
+    def of(columns: Mapping[str, Array], lengths: Ints) -> Documents:
+        return Documents(columns, np.cumsum(np.pad(lengths, ((0, 0), (1, 0))), axis=1, dtype=np.int64))
 
     @staticmethod
     def joined(parts: Sequence[Documents]) -> Documents:
         """All documents of all parts."""
-        columns: dict[str, list[Array]] = {}
-        for part in parts:
-            for name, values in part.columns.items():
-                columns.setdefault(name, []).append(values)
-        lengths = np.concatenate([np.diff(part.starts) for part in parts], axis=1)
-        return Documents.of({name: _joined(values) for name, values in columns.items()}, [*lengths])
+        names = dict.fromkeys(name for part in parts for name in part.columns)
+        columns = {name: _joined([part.columns[name] for part in parts if name in part.columns]) for name in names}
+        return Documents.of(columns, np.concatenate([np.diff(part.starts) for part in parts], axis=1))
 
 
 def _joined(arrays: list[Array]) -> Array:
     """All values. Those of an array without any may have another dtype."""
     full = [array for array in arrays if len(array)] or arrays[:1]
-    return full[0] if len(full) == 1 else np.concatenate(full)
+    return full[0] if len(full) == 1 else np.concatenate(full) if full else np.zeros(0, np.int64)
 
 
 class ColumnKind(NamedTuple):
-    """The values of a column.
-
-    Attributes:
-        dtype: of the values.
-        shape: of the items of a document.
-        is_number: whether a document has one number, and not an item for each token.
-    """
+    """The dtype of the values of a column, the shape of a document's items, and if it has one number instead."""
 
     dtype: np.dtype[Any]
-    shape: tuple[int, ...] = ()
-    is_number: bool = False
+    shape: tuple[int, ...]
+    is_number: bool
 
 
 class DocumentReader:
-    """Reads the rows of a run as documents, which must have the same columns of the same dtypes.
+    """Reads the rows of a run as documents, which must have the same columns of the same dtypes."""
 
-    Args:
-        column: the column of the tokens; None if rows have one column.
-        pad: fills packs that are not full.
-        room: the columns with lengths of their own, and the longest document in each; empty if there are none.
-
-    Attributes:
-        kinds: those of the columns with values so far.
-    """
-
-    def __init__(self, column: str | None, pad: Fill, room: Mapping[str, int] = MappingProxyType({})) -> None:
-        self.kinds: dict[str, ColumnKind] = {}
-        self._pad = pad
-        self._column = column
-        self._room = room
-        self._names: tuple[str, ...] = ()  # of the columns, those with lengths of their own first
-        self._given: tuple[str, ...] = ()  # the same in the order of the last row
+    def __init__(self, op: Pack) -> None:
+        self._column, self._pad = op.column, op.pad
+        self._room = op.size if isinstance(op.size, Mapping) else {}  # of the columns with lengths of their own
+        self._names: tuple[str, ...] = ()  # of all columns, those with lengths of their own first
+        self._kinds: dict[str, ColumnKind] = {}  # of the columns with values so far
 
     def read(self, rows: BlockRows) -> tuple[Documents, Exception | None]:
         """The documents before the first row that is none, and the error of that row."""
-        if not isinstance(rows, Rows):
-            documents, error = map_until_error(self._document, rows)
-            return self._of_rows(documents), error
-        try:
-            return self._table(rows), None
-        except UnfitError as error:
-            row = error.row if isinstance(error, UnfitRowError) else 0
-            if not row:
-                return Documents.of({}, [np.zeros(0, np.int64)] * max(1, len(self._room))), error
-            before, earlier_error = self.read(take(rows, range(row)))
-            return before, earlier_error or error
+        documents, error = convert_until_error(self._documents, cast("Rows", rows))
+        return documents or Documents.of({}, np.zeros((max(1, len(self._room)), 0), np.int64)), error
 
-    def _table(self, rows: Rows) -> Documents:
-        self._check_names(rows.columns)
+    def _documents(self, rows: BlockRows) -> Documents:
+        columns = rows.columns if isinstance(rows, Rows) else self._columns_of(rows)
+        self._check_names(list(columns))
         values: dict[str, Array] = {}
-        numbers: dict[str, Array] = {}  # one of each document
         lengths: dict[str, Ints] = {}
         for name in self._names:
-            column = rows.columns[name]
-            if name != self._names[0] and name not in self._room and _is_number(column):
-                numbers[name] = _numbers(column, name)
-            else:
-                values[name], lengths[name] = _flat(column, name)
-                self._check_length(name, lengths)
-        own = [lengths[name] for name in self._room] or [lengths[self._names[0]]]
-        values |= {name: np.repeat(each, own[0]) for name, each in numbers.items()}
-        columns = {name: values[name] for name in self._names}
-        for name, each in columns.items():
-            if len(each):
-                axis = self._axis(name)
-                kind = ColumnKind(each.dtype, each.shape[1:], name in numbers)
-                self._check_kind(name, kind, int(np.flatnonzero(own[axis])[0]))
-        return Documents.of(columns, own)
+            values[name], lengths[name] = self._flat(name, columns[name])
+            self._check_lengths(name, lengths)
+        own = np.stack([lengths[name] for name in self._room or self._names[:1]])
+        numbers = [name for name, kind in self._kinds.items() if kind.is_number]
+        return Documents.of(values | {name: np.repeat(values[name], own[0]) for name in numbers}, own)
 
-    def _check_length(self, name: str, lengths: Mapping[str, Ints]) -> None:
-        """Check the lengths of the documents in one column."""
-        own = lengths[name]
-        if not self._room:
-            first = lengths[self._names[0]]
-            if (own != first).any():
-                row = int(np.flatnonzero(own != first)[0])
-                raise UnfitRowError(_lengths_differ(self._names[0], first[row], name, own[row]), row)
-        elif name not in self._room:
-            raise UnfitRowError(_has_no_length(name))
-        elif (own > self._room[name]).any():
-            row = int(np.flatnonzero(own > self._room[name])[0])
-            raise UnfitRowError(_too_long(name, own[row], self._room[name]), row)
-
-    def _document(self, row: object) -> dict[str, Array]:
-        if (
-            type(row) is np.ndarray
-            and row.ndim == 1
-            and not self._names
-            and self.kinds.get(TOKENS) == (row.dtype, (), False)
-        ):
-            return {TOKENS: row}  # as the rows before
-        if isinstance(row, Mapping):
-            self._check_names(cast("Mapping[str, object]", row))
-            arrays = {name: _array(row[name], name) for name in self._names}
-        elif self._column is not None or self._room:
-            argument = "`column`" if self._column is not None else "`length` by column"
-            raise UnfitError(
-                f"rows must be dicts, because {argument} is given, but one is of type {type(row).__name__}"
+    def _columns_of(self, rows: list[Any]) -> dict[str, list[Any]]:
+        other = next((row for row in rows if not isinstance(row, Mapping)), None)
+        if other is not None:
+            if self._column is None and not self._room and not any(isinstance(row, Mapping) for row in rows):
+                return {TOKENS: rows}
+            reason = (
+                "`length` by column is given" if self._room else "`column` is given" if self._column else "others are"
             )
-        else:
-            arrays = {TOKENS: _array(row, TOKENS)}
-        first = next(iter(arrays))
-        room = self._room
-        for name, array in arrays.items():
-            shape = array.shape
-            if not shape:
-                if name == first or name in room:
+            raise UnfitError(f"rows must be dicts, because {reason}, but one is of type {type(other).__name__}")
+        for row in rows:
+            if row.keys() != rows[0].keys():
+                raise self._other_columns(self._in_order(list(rows[0])), self._in_order(list(row)))
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def _flat(self, name: str, column: Column | list[Any]) -> tuple[Array, Ints]:
+        """The items of all documents, and the length of each; -1 of one that has a number instead."""
+        needs_items = name in self._room or name == self._names[0]
+        if isinstance(column, list):
+            arrays = [_array(value, name) for value in column]
+            for array in arrays:
+                if needs_items and not array.ndim:
                     raise UnfitError(f"field `{name}`: a number, {described(array)}; {_RULE}")
-            elif not room:
-                if shape[0] != len(arrays[first]):
-                    raise UnfitError(_lengths_differ(first, len(arrays[first]), name, shape[0]))
-            elif name not in room:
-                raise UnfitError(_has_no_length(name))
-            elif shape[0] > room[name]:
-                raise UnfitError(_too_long(name, shape[0], room[name]))
-            if shape[:1] != (0,) and self.kinds.get(name) != (array.dtype, shape[1:], not shape):
-                self._check_kind(name, ColumnKind(array.dtype, shape[1:], not shape))  # an empty list has no dtype
-        return arrays
+            kinds = (ColumnKind(a.dtype, a.shape[1:], not a.ndim) for a in arrays if a.shape[:1] != (0,))
+            for kind in dict.fromkeys(kinds):  # an empty list has no dtype
+                self._check_kind(name, kind)
+            if name in self._kinds and self._kinds[name].is_number:
+                numbers = np.array([0 if array.ndim else array for array in arrays], self._kinds[name].dtype)
+                return numbers, np.array([-(not array.ndim) for array in arrays])
+            return _joined(arrays), np.fromiter(map(len, arrays), np.int64, len(arrays))
+        if is_number := not needs_items and _is_number(column):
+            values, lengths = _numbers(column, name), np.full(len(column), -1)
+        else:
+            values, lengths = list_items(column, name, _RULE, _RULE)
+        if len(values):
+            self._check_kind(name, ColumnKind(values.dtype, values.shape[1:], is_number))
+        return values, lengths
 
-    def _of_rows(self, documents: list[dict[str, Array]]) -> Documents:
-        names = self._names or (TOKENS,)
-        columns: dict[str, Array] = {}
-        own: list[Ints] = []
-        for name in names:
-            arrays = [document[name] for document in documents]
-            kind = self.kinds.get(name)
-            if kind is not None and kind.is_number:  # one for each token; a document without tokens may lack it
-                numbers = np.array([0 if array.ndim else array for array in arrays], kind.dtype)
-                columns[name] = np.repeat(numbers, own[0])
-                continue
-            if len(own) < max(1, len(self._room)):
-                own.append(np.fromiter(map(len, arrays), np.int64, len(arrays)))
-            columns[name] = _joined(arrays) if arrays else np.zeros(0, np.int64)
-        return Documents.of(columns, own)
+    def _check_lengths(self, name: str, lengths: Mapping[str, Ints]) -> None:
+        own, first = lengths[name], lengths[self._names[0]]
+        if name in self._room:
+            if (own > self._room[name]).any():
+                raise UnfitError(
+                    f"field `{name}`: {own.max()} items, and `length` has room for {self._room[name]}; leave such rows "
+                    "out with a `.filter`, or cut them in a `.map` before"
+                )
+        elif self._room and (own >= 0).any():
+            raise UnfitError(
+                f"field `{name}`: an array, and `length` does not name it; give it a length, or drop the column"
+            )
+        elif not self._room and len(different := np.flatnonzero((own != first) & (own >= 0))):
+            raise UnfitError(
+                f"fields `{self._names[0]}` and `{name}` of a row must have as many items but have "
+                f"{first[different[0]]} and {own[different[0]]}; drop columns that do not belong to the tokens"
+            )
 
-    def _axis(self, name: str) -> int:
-        """The number of the column that `name` is as long as."""
-        return [*self._room].index(name) if name in self._room else 0
-
-    def _check_names(self, columns: Mapping[str, object]) -> None:
-        if self._given == tuple(columns):
-            return
+    def _check_names(self, columns: list[str]) -> None:
         names = self._in_order(columns)
         if self._names and set(names) != set(self._names):
-            raise UnfitRowError(f"rows must have the same columns but have {list(self._names)} and {list(names)}")
-        if not self._names:
-            self._check_pad(list(names))
-        self._names, self._given = names, tuple(columns)
+            raise self._other_columns(self._names, names)
+        unknown = [name for name in self._pad if name not in names] if isinstance(self._pad, Mapping) else []
+        if unknown:
+            raise UnfitError(f"`pad` must have names of columns, which are {list(names)}, but has: {unknown[0]!r}")
+        self._names = names
 
-    def _in_order(self, columns: Iterable[str]) -> tuple[str, ...]:
+    def _in_order(self, names: list[str]) -> tuple[str, ...]:
         """The columns, those with lengths of their own first."""
-        names = [*columns]
-        added: Iterable[str] = ADDED_COLUMNS
-        if self._room:
-            firsts = [*self._room]
-            unknown = [name for name in firsts if name not in names]
-            if unknown:
-                raise UnfitRowError(f"`length` must have names of columns, which are {names}, but has: {unknown[0]!r}")
-            added = [f"{name}_{each}" for name in firsts for each in ADDED_COLUMNS]
-        else:
-            column = names[0] if self._column is None and len(names) == 1 else self._column
-            if column is None:
-                raise UnfitRowError(
-                    f"`column` must be given if rows have several columns; which of {names} has the tokens?"
-                )
-            if column not in names:
-                raise UnfitRowError(f"`column` must be one of {names} but is: {column!r}")
-            firsts = [column]
+        column = names[0] if self._column is None and len(names) == 1 else self._column
+        if column is None and not self._room:
+            raise UnfitError(f"`column` must be given if rows have several columns; which of {names} has the tokens?")
+        firsts = [*self._room] or [column or ""]
+        added = [f"{name}_{each}" for name in self._room for each in ADDED_COLUMNS] or ADDED_COLUMNS
+        for name in firsts:
+            if name not in names and self._room:
+                raise UnfitError(f"`length` must have names of columns, which are {names}, but has: {name!r}")
+            if name not in names:
+                raise UnfitError(f"`column` must be one of {names} but is: {name!r}")
         for name in added:
             if name in names:
-                raise UnfitRowError(f"rows must not have a column `{name}`, because `pack` adds it; rename or drop it")
-        return (*firsts, *(name for name in names if name not in firsts))
+                raise UnfitError(f"rows must not have a column `{name}`, because `pack` adds it; rename or drop it")
+        return tuple(dict.fromkeys([*firsts, *names]))
 
-    def _check_kind(self, name: str, kind: ColumnKind, row: int = 0) -> None:
-        before = self.kinds.get(name)
+    def _other_columns(self, names: Sequence[str], others: Sequence[str]) -> UnfitError:
+        return UnfitError(f"rows must have the same columns but have {list(names)} and {list(others)}")
+
+    def _check_kind(self, name: str, kind: ColumnKind) -> None:
+        before = self._kinds.get(name)
         if before is None:
-            if not self._names:
-                self._check_pad([TOKENS])
             filled(1, fill_of(self._pad, name), kind.dtype, name)
-            self.kinds[name] = kind
+            self._kinds[name] = kind
         elif before != kind:
             what = f"shapes of items {before.shape} and {kind.shape}"
             if before.dtype != kind.dtype:
                 what = f"dtypes {before.dtype} and {kind.dtype}"
             elif before.is_number != kind.is_number:
                 what = "numbers and arrays"
-            raise UnfitRowError(f"field `{name}`: {what} differ between rows; convert them with a `.map` before", row)
-
-    def _check_pad(self, names: list[str]) -> None:
-        unknown = [name for name in self._pad if name not in names] if isinstance(self._pad, Mapping) else []
-        if unknown:
-            raise UnfitRowError(f"`pad` must have names of columns, which are {names}, but has: {unknown[0]!r}")
+            raise UnfitError(f"field `{name}`: {what} differ between rows; convert them with a `.map` before")
 
 
 def _array(value: object, field: str) -> Array:
@@ -457,63 +375,34 @@ def _is_number(column: Column) -> bool:
 def _numbers(column: Column, field: str) -> Array:
     if not isinstance(column, np.ndarray):
         if column.null_count:
-            raise UnfitRowError(f"field `{field}`: null; {_RULE}", column.is_null().to_pylist().index(True))
+            raise UnfitError(f"field `{field}`: null; {_RULE}")
         return cast("Array", numpy_array(column))
     if column.dtype.kind not in NUMBERS:
-        raise UnfitRowError(f"field `{field}`: a column {described(column)}; {_RULE}")
+        raise UnfitError(f"field `{field}`: a column {described(column)}; {_RULE}")
     return column
 
 
-def _flat(column: Column, field: str) -> tuple[Array, Ints]:
-    """The items in all lists of a column, which may be lists or arrays themselves, and the length of each list."""
-    array = grid(column) if not isinstance(column, np.ndarray) and is_grid(column) and not column.null_count else column
-    if isinstance(array, np.ndarray) and array.ndim > 2:
-        return array.reshape(-1, *array.shape[2:]), np.full(len(array), array.shape[1])
-    kind: Any = None if isinstance(column, np.ndarray) else column.type
-    if not hasattr(getattr(kind, "value_type", None), "value_field") or column.null_count:  # type: ignore[union-attr]
-        return list_values(column, field, _RULE)
-    outer: Any = column
-    lengths = np.diff(numpy_array(outer.offsets)) if hasattr(outer, "offsets") else None
-    if lengths is None:
-        lengths = np.full(len(outer), kind.list_size)
-    ends = np.cumsum(lengths, dtype=np.int64)
-    try:
-        values, widths = _flat(outer.flatten(), field)
-        different = np.flatnonzero(widths != widths[:1])
-        if len(different):
-            place = int(different[0])
-            raise UnfitRowError(f"field `{field}`: items of {widths[0]} and {widths[place]} numbers; {_RULE}", place)
-    except UnfitRowError as error:
-        raise UnfitRowError(str(error), int(np.searchsorted(ends, error.row, "right"))) from None
-    width = int(widths[0]) if len(widths) else getattr(kind.value_type, "list_size", 0)
-    return values.reshape(len(widths), width, *values.shape[1:]), lengths.astype(np.int64)
+# Packs: pieces of documents, and padding.
 
 
-def _too_long(name: str, size: int, room: int) -> str:
-    return (
-        f"field `{name}`: {size} items, and `length` has room for {room}; leave such rows out with a `.filter`, or cut "
-        "them in a `.map` before"
-    )
+def _ids(total: int, starts: Ints, positions: Ints, segments: Ints) -> dict[str, Array]:
+    """The added columns of `total` tokens.
+
+    Args:
+        starts: the first token of each piece of a document, or of padding; the first is 0.
+        positions: for each piece the number of its first token in its document.
+        segments: the number of each piece in its pack; 0 for padding.
+    """
+    lengths = np.append(starts[1:], total) - starts
+    segment_ids = np.repeat(segments.astype(np.int32), lengths)
+    position_ids = np.arange(total, dtype=np.int32)
+    position_ids -= np.repeat((starts - positions).astype(np.int32), lengths)
+    position_ids[segment_ids == 0] = 0
+    return dict(zip(ADDED_COLUMNS, (segment_ids, position_ids), strict=True))
 
 
-def _has_no_length(name: str) -> str:
-    return f"field `{name}`: an array, and `length` does not name it; give it a length, or drop the column"
-
-
-def _lengths_differ(first: str, length: int, other: str, other_length: int) -> str:
-    return (
-        f"fields `{first}` and `{other}` of a row must have as many items but have {length} and {other_length}; drop "
-        "columns that do not belong to the tokens"
-    )
-
-
-class _Run(NamedTuple):
-    """The documents of one block, the cursors of the first and of the one after the last, and their origins."""
-
-    documents: Documents
-    at: Cursor
-    end: Cursor
-    origins: list[Origin | None] | None
+def _in_packs(columns: Mapping[str, Array], length: int) -> dict[str, Array]:
+    return {name: read_only(values.reshape(-1, length, *values.shape[1:])) for name, values in columns.items()}
 
 
 class TokenStream:
@@ -528,218 +417,138 @@ class TokenStream:
         self._length = length
         self._pad = pad
         self._packed = packed  # tokens of the first run that are packed
-        self._runs: deque[_Run] = deque()
+        self._runs: deque[tuple[Documents, Block]] = deque()
         self._end = START
 
     def add(self, documents: Documents, block: Block) -> None:
         """Appends documents, the first rows of `block`."""
-        if documents.total:
-            end = block.end if len(documents) == len(block) else block.at.advance(len(documents))
-            self._runs.append(_Run(documents, block.at, end, block.origins))
-            self.available += documents.total
+        if total := int(documents.starts[0, -1]):
+            self._runs.append((documents, block.slice(0, len(documents))))
+            self.available += total
 
     def take(self, count: int, row: int) -> Block:
         """Take the next `count` packs, the first of which is row `row`. The last is padded."""
         at = self._cursor(row)
         size = min(count * self._length, self.available)
-        tokens: list[dict[str, Array]] = []
+        parts: list[dict[str, Array]] = []
         starts: list[Ints] = []  # of documents, counted from the first token taken
         origins: list[Origin | None] = []
         offset = -self._packed
         while offset < size:
-            run = self._runs[0]
-            start, stop = max(0, -offset), min(run.documents.total, size - offset)
-            first = np.searchsorted(run.documents.starts[0], start, "right") - 1
-            last = np.searchsorted(run.documents.starts[0], stop)
-            starts.append(run.documents.starts[0][first:last] + offset)
-            origins += run.origins[first:last] if run.origins else ()
-            tokens.append({name: values[start:stop] for name, values in run.documents.columns.items()})
-            offset += run.documents.total
+            documents, block = self._runs[0]
+            total = int(documents.starts[0, -1])
+            begin, stop = max(0, -offset), min(total, size - offset)
+            first = np.searchsorted(documents.starts[0], begin, "right") - 1
+            last = np.searchsorted(documents.starts[0], stop)
+            starts.append(documents.starts[0][first:last] + offset)
+            origins += block.origins[first:last] if block.origins else ()
+            parts.append({name: values[begin:stop] for name, values in documents.columns.items()})
+            offset += total
             self._packed = stop
-            if stop == run.documents.total:
-                self._packed, self._end = 0, run.end
+            if stop == total:
+                self._packed, self._end = 0, block.end
                 self._runs.popleft()
         self.available -= size
-        documents = np.concatenate(starts)
-        edges = np.arange(0, size, self._length)
-        packs = _packs_of(tokens, documents, edges, self._length, self._pad)
-        owners = np.searchsorted(documents, edges, "right") - 1
-        ends = np.searchsorted(documents, edges + self._length)
+        if missing := -size % self._length:
+            shapes = {name: (missing, *values.shape[1:]) for name, values in parts[0].items()}
+            parts.append({n: filled(s, fill_of(self._pad, n), parts[0][n].dtype, n) for n, s in shapes.items()})
+        tokens = {name: _joined([part[name] for part in parts]) for name in parts[0]}
+        begins, edges = np.concatenate(starts), np.arange(0, size, self._length)
+        ids = self._ids(begins, edges, size, missing)
+        owners, ends = np.searchsorted(begins, edges, "right") - 1, np.searchsorted(begins, edges + self._length)
         spans = map(range, owners.tolist(), ends.tolist())
+        packs = Rows(_in_packs(tokens | ids, self._length), count)
         return Block(packs, at, self._cursor(row + count), group_origins(origins or None, spans))
+
+    def _ids(self, documents: Ints, edges: Ints, size: int, missing: int) -> dict[str, Array]:
+        """The added columns of packs that begin at `edges`; the first document may begin before them."""
+        starts = np.sort(np.concatenate([np.maximum(documents, 0), edges]))  # of pieces; some twice
+        starts = starts[np.flatnonzero(np.append(starts[1:], size) > starts)]
+        positions = starts - documents[np.searchsorted(documents, starts, "right") - 1]
+        segments = np.arange(1, len(starts) + 1) - np.searchsorted(starts, edges)[starts // self._length]
+        if missing:
+            starts, positions, segments = np.append(starts, size), np.append(positions, 0), np.append(segments, 0)
+        return _ids(size + missing, starts, positions, segments)
 
     def _cursor(self, row: int) -> Cursor:
         if not self._runs:
             return Cursor([self._end.plain, 0], 0, row)
-        run = self._runs[0]
-        document = int(np.searchsorted(run.documents.starts[0], self._packed, "right")) - 1
-        packed = self._packed - int(run.documents.starts[0][document])
-        return Cursor([run.at.advance(document).plain, packed], 0, row)
+        documents, block = self._runs[0]
+        document = int(np.searchsorted(documents.starts[0], self._packed, "right")) - 1
+        packed = self._packed - int(documents.starts[0, document])
+        return Cursor([block.at.advance(document).plain, packed], 0, row)
 
 
-def _packs_of(parts: list[dict[str, Array]], documents: Ints, edges: Ints, length: int, pad: Fill) -> Rows:
-    """Packs of all tokens of all parts.
-
-    Args:
-        parts: the tokens.
-        documents: the first token of each document; the first document may begin before the tokens.
-        edges: the first token of each pack.
-        length: tokens of a pack.
-        pad: fills the last pack.
-    """
-    size = sum(len(next(iter(part.values()))) for part in parts)
-    missing = -size % length
-    if missing:
-        parts.append(
-            {
-                name: filled((missing, *values.shape[1:]), fill_of(pad, name), values.dtype, name)
-                for name, values in parts[0].items()
-            }
-        )
-    tokens = {name: _joined([part[name] for part in parts]) for name in parts[0]}
-    starts = np.sort(np.concatenate([np.maximum(documents, 0), edges]))  # of pieces; some twice
-    starts = starts[np.flatnonzero(np.append(starts[1:], size) > starts)]
-    positions = starts - documents[np.searchsorted(documents, starts, "right") - 1]
-    firsts = np.searchsorted(starts, edges)  # the first piece of each pack
-    segments = np.arange(1, len(starts) + 1) - firsts[starts // length]
-    if missing:
-        starts, positions, segments = np.append(starts, size), np.append(positions, 0), np.append(segments, 0)
-    return _pack_rows(tokens, starts, positions, segments, length)
-
-
-def _pack_rows(tokens: Mapping[str, Array], starts: Ints, positions: Ints, segments: Ints, length: int) -> Rows:
-    """Packs as rows of columns, with the number and the positions of each piece of a document.
-
-    Args:
-        tokens: the tokens of all packs with their padding, by column.
-        starts: the first token of each piece in `tokens`; the first is 0.
-        positions: for each piece the number of its first token in its document.
-        segments: the number of each piece in its pack; 0 for padding.
-        length: tokens of a pack.
-    """
-    total = len(next(iter(tokens.values())))
-    columns = {**tokens, **dict(zip(ADDED_COLUMNS, _ids(total, starts, positions, segments), strict=True))}
-    return _in_packs(columns, length)
-
-
-def _ids(total: int, starts: Ints, positions: Ints, segments: Ints) -> tuple[Array, Array]:
-    """The segment ids and the position ids of `total` tokens; the arguments are those of `_pack_rows`."""
-    lengths = np.append(starts[1:], total) - starts
-    segment_ids = np.repeat(segments.astype(np.int32), lengths)
-    position_ids = np.arange(total, dtype=np.int32)
-    position_ids -= np.repeat((starts - positions).astype(np.int32), lengths)
-    if not segments.all():
-        position_ids[segment_ids == 0] = 0
-    return segment_ids, position_ids
-
-
-def _in_packs(columns: Mapping[str, Array], length: int) -> Rows:
-    packs = len(next(iter(columns.values()))) // length
-    shaped = {name: values.reshape(packs, length, *values.shape[1:]) for name, values in columns.items()}
-    return Rows({name: read_only(values) for name, values in shaped.items()}, packs)
-
-
-def _fitted_packs(documents: Documents, length: int, pad: Fill) -> tuple[Rows, list[Ints]]:
-    """Packs of whole documents, and the documents of each. Documents above `length` are cut first."""
-    starts = documents.starts[0]
-    sizes = np.diff(starts)
-    counts = -(-sizes // length)  # of pieces
-    owners = np.repeat(np.arange(len(sizes)), counts)
-    positions = length * (np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts))
-    lengths = np.minimum(length, sizes[owners] - positions)
-    pieces = PackedPieces(best_fit(lengths, length))
-    places = pieces.placed(documents.columns, starts[owners] + positions, lengths, length, pad)
-    rows = _pack_rows(*pieces.with_padding(places, positions), length)
-    return rows, pieces.members(owners)
-
-
-def _fitted_columns(documents: Documents, room: Mapping[str, int], pad: Fill) -> tuple[Rows, list[Ints]]:
-    """Packs of documents whose columns have lengths of their own, and the documents of each."""
+def fitted(documents: Documents, size: int | Mapping[str, int], pad: Fill) -> tuple[Rows, list[Ints]]:
+    """Packs of whole documents, and the documents of each. Without lengths by column, long documents are cut first."""
     sizes = np.diff(documents.starts)
-    owners = np.flatnonzero(sizes.any(0))
-    pieces = PackedPieces(best_fit_columns(sizes[:, owners], [*room.values()]))
+    if isinstance(size, Mapping):
+        owners = np.flatnonzero(sizes.any(0))  # of each piece
+        positions = np.zeros(len(owners), np.int64)
+        lengths = sizes[:, owners]
+        room, bins = size, best_fit_columns(lengths, [*size.values()])
+    else:
+        counts = -(-sizes[0] // size)
+        owners = np.repeat(np.arange(len(counts)), counts)
+        positions = size * (np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts))
+        lengths = np.minimum(size, sizes[:, owners] - positions)
+        room, bins = {next(iter(documents.columns)): size}, best_fit(lengths[0], size)
+    order = np.argsort(bins, kind="stable")
+    bins, owners, positions = bins[order], owners[order], positions[order]
+    firsts = np.flatnonzero(np.diff(bins, prepend=-1))  # the first piece of each pack
     columns: dict[str, Array] = {}
     added: dict[str, Array] = {}
     for axis, (name, length) in enumerate(room.items()):
-        along = [name] if axis else [each for each in documents.columns if each == name or each not in room]
-        places = pieces.placed(
-            {each: documents.columns[each] for each in along},
-            documents.starts[axis][owners],
-            sizes[axis][owners],
-            length,
-            pad,
-        )
-        tokens, *rest = pieces.with_padding(places, np.zeros(len(owners), np.int64))
-        ids = _ids(len(tokens[name]), *rest)
-        in_packs = _in_packs({**tokens, **dict(zip(ADDED_COLUMNS, ids, strict=True))}, length).columns
-        columns |= {each: cast("Array", in_packs[each]) for each in along}
-        added |= {f"{name}_{each}": cast("Array", in_packs[each]) for each in ADDED_COLUMNS}
-    columns = {name: columns[name] for name in documents.columns}
-    return Rows({**columns, **added}, pieces.packs), pieces.members(owners)
+        along = {
+            each: values
+            for each, values in documents.columns.items()
+            if each == name or (axis == 0 and each not in room)
+        }
+        sources, own = documents.starts[axis][owners] + positions, lengths[axis][order]
+        tokens, ids = _placed(along, sources, own, positions, bins, firsts, length, pad)
+        columns |= _in_packs(tokens, length)
+        prefix = f"{name}_" if isinstance(size, Mapping) else ""
+        added |= {prefix + each: values for each, values in _in_packs(ids, length).items()}
+    rows = Rows({**{name: columns[name] for name in documents.columns}, **added}, len(firsts))
+    return rows, np.split(owners, firsts[1:])
 
 
-class PlacedTokens(NamedTuple):
-    """The tokens of packs with their padding, and of each piece the place and the length; pieces by pack."""
-
-    tokens: dict[str, Array]
-    places: Ints
-    used: Ints  # the tokens of each pack
-    length: int
-
-
-class PackedPieces:
-    """Pieces of documents, in packs.
+def _placed(
+    columns: Mapping[str, Array],
+    sources: Ints,
+    lengths: Ints,
+    positions: Ints,
+    bins: Ints,
+    firsts: Ints,
+    length: int,
+    pad: Fill,
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The tokens of packs with their padding, and the added columns.
 
     Args:
-        bins: the pack of each piece.
+        columns: the tokens of all documents.
+        sources, lengths, positions: of each piece, pack by pack: its first token, its tokens, and its place in its
+            document.
+        bins, firsts: the pack of each piece, and the first piece of each pack.
+        length: tokens of a pack.
+        pad: fills packs.
     """
-
-    def __init__(self, bins: Ints) -> None:
-        self._order = np.argsort(bins, kind="stable")
-        self._bins = bins[self._order]
-        self._firsts = np.flatnonzero(np.diff(self._bins, prepend=-1))  # the first piece of each pack
-        self._segments = np.arange(1, len(bins) + 1) - self._firsts[self._bins]
-        self.packs = len(self._firsts)
-
-    def members(self, owners: Ints) -> list[Ints]:
-        """The documents of each pack; `owners` has that of each piece."""
-        return np.split(owners[self._order], self._firsts[1:])
-
-    def placed(
-        self, columns: Mapping[str, Array], sources: Ints, lengths: Ints, length: int, pad: Fill
-    ) -> PlacedTokens:
-        """Copy the tokens of all pieces into packs.
-
-        Args:
-            columns: the tokens of all documents.
-            sources: the first token of each piece.
-            lengths: its number of tokens.
-            length: tokens of a pack.
-            pad: fills packs.
-        """
-        sources, lengths = sources[self._order], lengths[self._order]
-        ends = np.cumsum(lengths)
-        before = (ends - lengths)[self._firsts]  # tokens in the packs before each pack
-        places = self._bins * length + ends - lengths - before[self._bins]
-        copies = list(zip(places.tolist(), sources.tolist(), lengths.tolist(), strict=True))
-        tokens: dict[str, Array] = {}
-        for name, values in columns.items():
-            shape = self.packs * length, *values.shape[1:]
-            tokens[name] = target = filled(shape, fill_of(pad, name), values.dtype, name)
-            for place, source, size in copies:
-                target[place : place + size] = values[source : source + size]
-        return PlacedTokens(tokens, places, np.diff(before, append=ends[-1:]), length)
-
-    def with_padding(self, placed: PlacedTokens, positions: Ints) -> tuple[dict[str, Array], Ints, Ints, Ints]:
-        """Tokens, places, positions and segments of all pieces, and of the padding, which follows those of its pack."""
-        padding = np.flatnonzero(placed.used < placed.length)
-        after = self._firsts[padding] + np.bincount(self._bins)[padding]
-        return (
-            placed.tokens,
-            np.insert(placed.places, after, padding * placed.length + placed.used[padding]),
-            np.insert(positions[self._order], after, 0),
-            np.insert(self._segments, after, 0),
-        )
+    packs = len(firsts)
+    ends = np.cumsum(lengths)
+    before = (ends - lengths)[firsts]  # tokens in the packs before each pack
+    places = bins * length + ends - lengths - before[bins]
+    tokens: dict[str, Array] = {}
+    for name, values in columns.items():
+        target = filled((packs * length, *values.shape[1:]), fill_of(pad, name), values.dtype, name)
+        for place, source, size in zip(places.tolist(), sources.tolist(), lengths.tolist(), strict=True):
+            target[place : place + size] = values[source : source + size]
+        tokens[name] = target
+    used = np.diff(before, append=ends[-1:])
+    padded = np.flatnonzero(used < length)
+    after = firsts[padded] + np.bincount(bins)[padded]  # padding follows the pieces of its pack
+    places = np.insert(places, after, padded * length + used[padded])
+    segments = np.insert(np.arange(1, len(bins) + 1) - firsts[bins], after, 0)
+    return tokens, _ids(packs * length, places, np.insert(positions, after, 0), segments)
 
 
 def best_fit(lengths: Ints, capacity: int) -> Ints:

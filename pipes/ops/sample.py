@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import Block, split_block
-from ..core.checks import check_bool, check_int
+from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context, uniforms
 from ..core.cursor import Cursor, Json
@@ -19,7 +19,7 @@ from ..core.operator import Operator, Order, StageView, TokenOfInput
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..engine.seeds import Permutation
 from ..errors import ArgumentError, ArgumentTypeError, DataError, PlanError, UnfitError
-from ._keys import Key, check_key, check_named_key, key_numbers, keys_of
+from ._keys import Key, check_key, check_named_key, comparable_key, key_numbers, keys_of
 from ._shared import Rearranged, SameRows, data_error
 
 if TYPE_CHECKING:
@@ -101,14 +101,12 @@ class DrawRows(Rearranged):
     def __post_init__(self) -> None:
         if self.size is not None:
             object.__setattr__(self, "size", check_int("size", self.size, least=0))
-        check_bool("replacement", self.replacement)
         if callable(self.row_weights):
             self._check_function()
         elif self.row_weights is not None:
             object.__setattr__(self, "row_weights", _check_weights(self.row_weights))
         if self.seed is not None:
             object.__setattr__(self, "seed", check_int("seed", self.seed, least=0))
-        check_bool("each_epoch", self.each_epoch)
 
     def _check_function(self) -> None:
         if self.size is None and not self.replacement:
@@ -344,7 +342,8 @@ class Resample(TokenOfInput, SameRows):
 
 def _check_shares(argument: str, value: object) -> dict[Hashable, float]:
     """Shares by class that sum to 1; numbers in the same proportions, such as counts, are accepted."""
-    shares = dict(cast("Mapping[Hashable, object]", value)) if isinstance(value, Mapping) else {}
+    items = cast("Mapping[Hashable, object]", value).items() if isinstance(value, Mapping) else ()
+    shares = {comparable_key(name): share for name, share in items}
     numbers = {name: share for name, share in shares.items() if _is_number(share)}
     if not shares or len(numbers) < len(shares):
         raise ArgumentTypeError(

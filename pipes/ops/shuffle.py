@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.block import Block, join_origins, nbytes
-from ..core.checks import check_bool, check_int
+from ..core.checks import check_int
 from ..core.context import Context, Generators
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.findings import Finding
@@ -107,7 +107,6 @@ class Shuffle(Rearranged):
             object.__setattr__(self, "window", check_int("window", self.window, least=1))
         if self.seed is not None:
             object.__setattr__(self, "seed", check_int("seed", self.seed, least=0))
-        check_bool("each_epoch", self.each_epoch)
 
     def reshuffles(self) -> bool:
         return self.each_epoch

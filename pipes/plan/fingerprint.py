@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from ..core.checks import digest, is_plain, shown_value
 from ..core.code import call_code
 from ..core.cursor import Json
-from ..core.graph import Node, walk
+from ..core.graph import Node, numbers, walk
 from ..core.operator import Operator, Order, Trait, UnitSource
 from ..files.open_files import OpenFiles
 from .function_values import FunctionValues, qualified_name
@@ -41,12 +41,10 @@ class Fingerprint:
     def __init__(self, root: Node) -> None:
         entries: list[OperatorEntry] = []
         functions: list[FunctionEntry] = []
-        number: dict[Node, int] = {}
+        number = numbers(root)
         for node in walk(root):
             if node.op.trait is Trait.TRANSPARENT:
-                number[node] = number[node.inputs[0]]
                 continue
-            number[node] = len(entries)
             facts, function_entry = _facts(node.op, is_source=not node.inputs)
             entries.append(OperatorEntry(_call(node), [number[child] for child in node.inputs], facts))
             functions.append(function_entry)

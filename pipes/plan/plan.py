@@ -13,7 +13,7 @@ import numpy as np
 from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
-from ..core.graph import Node, find_remote, names, sent, walk, with_inputs
+from ..core.graph import Node, find_remote, names, numbers, sent, walk, with_inputs
 from ..core.operator import Amount, Grouping, Operator, Order, StageView, Trait
 from ..core.rows import BlockRows
 from ..engine.run import position_count
@@ -23,9 +23,9 @@ from ..ops.concat import Concat
 from .divide import Numbers
 from .division import SharedRead
 from .lengths import Lengths, varies
-from .rests import Leavings, Redivision, Rest
+from .rests import ROOT, Edge, Redivision, Rest, Start
 from .sharding import Sharding, reorders
-from .shards import IndexedShard, Leftover, PartOfShard, RemainingShard, RestOfShard
+from .shards import IndexedShard, RemainingShard, RestOfShard
 
 
 class ShardState(NamedTuple):
@@ -58,11 +58,10 @@ class Position(NamedTuple):
     redivision: Redivision | None = None
 
     def of(self, shard: int) -> ShardState:
-        state = self.shards.get(shard, ShardState())
-        if state == (None, False, None) and self.redivision is not None and shard in self.redivision.rests:
-            leftover = self.redivision.rests[shard].leftover
-            return ShardState(None, leftover is not None, leftover)
-        return state
+        if shard in self.shards or self.redivision is None or shard not in self.redivision.rests:
+            return self.shards.get(shard, ShardState())
+        rest = self.redivision.rests[shard]
+        return ShardState(None, True, rest.top.cursor) if rest.waits else ShardState()
 
     def after(self, ended: Mapping[int, Json]) -> Position:
         """The position after these shards have ended, each with the cursor of its leftover rows."""
@@ -108,6 +107,7 @@ class Plan:
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
         self._sharding = Sharding(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
+        self._tail_edge: Edge = ROOT if self._tail is None else (numbers(root)[self._tail], 0)
         self._main = root
         if self._tail is not None:
             self._main = self._with_tail(cast("Grouping", self._tail.op).dropping(), self._tail.inputs, self.names)
@@ -165,13 +165,22 @@ class Plan:
         cursors = {s: of.leftover for s in shards if (of := position.of(s)).leftover is not None}
         if not cursors:
             return None
-        if position.redivision is not None:
-            redivision = position.redivision
-            left = tuple(Leavings(redivision.rests[s].shard, cursor) for s, cursor in cursors.items())
-            stage = self._rest_stage(redivision, Rest(redivision.base + self.tail_shard, tail_of=left))
+        redivision = position.redivision
+        if redivision is not None:
+            origin = redivision.base + self.tail_shard
+            waiting = tuple(self.waiting(redivision.rests[s], cursor) for s, cursor in cursors.items())
+            stage = self._rest_stage(redivision, Rest(-1, {ROOT: Start(origin)}, waiting))
         else:
-            stage = self._tail_stage([Leftover(s, cursor, rows.get(s)) for s, cursor in cursors.items()])
+            # A tail holds rows, so its stages are not kept with those of the plan: they are freed after the epoch.
+            waiting = tuple(self.waiting(Rest.of_shard(s, None), cursor) for s, cursor in cursors.items())
+            names = dict(self.names)
+            root = self._tail_node(waiting, self._sharding, names, [rows.get(s) for s in cursors])
+            stage = bind(root, names, dict(self._stages))
         return ShardRun(self.tail_shard, stage, state.at)
+
+    def waiting(self, rest: Rest, cursor: Json) -> Rest:
+        """The rows that a rest leaves over, from a cursor of these on."""
+        return rest if rest.waits else rest.waiting(self._tail_edge, cursor)
 
     def indexed_stage(self, part: int, parts: int, start: int = 0, beyond: tuple[range, ...] = ()) -> Stage:
         """Part `part` of `parts` of an indexed pipe: each `parts`-th element from `start + part` on.
@@ -198,17 +207,15 @@ class Plan:
     def _rest_stage(self, redivision: Redivision, rest: Rest) -> Stage:
         """The graph of a rest, bound. Its stages are freed with the redivision."""
         sharding = self._sharding_of(redivision)
-        if rest.tail_of is None:
-            node = sharding.subgraph(self._main, rest.shard)
+        start = rest.starts[ROOT]
+        if rest.tail_of:
+            node = self._tail_node(rest.tail_of, sharding, sharding.names)
+            op = RestOfShard(start, redivision.first)
         else:
-            left = [Leftover(shard, cursor) for shard, cursor in rest.tail_of]
-            node = self._tail_node(left, sharding, sharding.names)
-        for share in rest.shares:
-            node = Node(PartOfShard(share), (node,))
-            sharding.names[node] = "part"
-        rests = redivision.rests.items()
-        shards = {number: one.shard for number, one in rests if one.tail_of is None and one.leftover is None}
-        root = Node(RestOfShard(rest, shards, self.tail_name), (node,))
+            node = sharding.subgraph(self._main, rest.shard)
+            together = {number: one.shard for number, one in redivision.rests.items() if one.runs}
+            op = RestOfShard(start, redivision.first, together, self.tail_name)
+        root = Node(op, (node,))
         sharding.names[root] = "items"
         return bind(root, sharding.names, cast("dict[Node, Stage]", sharding.stages))
 
@@ -259,12 +266,14 @@ class Plan:
         totals, left = [0] * self.world_size, [0] * self.world_size  # elements, and rows that are left over
         begun: list[tuple[int, int, int]] = []  # groups of leftover rows: rank, rows, and elements given
         for number, rest in redivision.rests.items():
-            rank, position = number % self.world_size, Cursor.of(rest.cursor).position
-            if rest.tail_of is not None:
-                begun.append((rank, sum(over[one.shard] for one in rest.tail_of), position))
+            rank, top = number % self.world_size, rest.top
+            if rest.tail_of:
+                begun.append((rank, sum(over[one.shard] for one in rest.tail_of), top.taken))
                 continue
-            totals[rank] += 0 if rest.leftover is not None else rest.count(int(rows[rest.shard])) - position
-            left[rank] += over[rest.shard] if rest.has_leftover else 0
+            if rest.runs:
+                totals[rank] += top.count(int(rows[rest.shard])) - top.taken
+            if not any(share.first for share in top.shares):
+                left[rank] += over[rest.shard]
         groups = self._groups(lengths, [*left, *(count for _, count, _ in begun)])
         if groups is None:
             return None
@@ -410,16 +419,27 @@ class Plan:
             node = node.inputs[0]
         return None
 
-    def _tail_stage(self, leftovers: list[Leftover]) -> Stage:
-        # A tail holds rows, so its stages are not kept with those of the plan: they are freed after the epoch.
-        names = dict(self.names)
-        return bind(self._tail_node(leftovers, self._sharding, names), names, dict(self._stages))
+    def _tail_node(
+        self,
+        waiting: Sequence[Rest],
+        sharding: Sharding,
+        names: dict[Node, str],
+        at_hand: Sequence[BlockRows | None] = (),
+    ) -> Node:
+        """The graph that makes groups of leftover rows.
 
-    def _tail_node(self, leftovers: Sequence[Leftover], sharding: Sharding, names: dict[Node, str]) -> Node:
-        """The graph that makes groups of leftover rows."""
+        Args:
+            waiting: the rests whose rows they are.
+            sharding: the rules of the shards that left them over.
+            names: takes the names of the nodes.
+            at_hand: the rows of each rest, if this process still has them.
+        """
         assert self._tail is not None, "only an operator with a tail leaves rows over"
-        source = self._tail.inputs[0]
-        parts = tuple(Node(left, (sharding.subgraph(source, left.shard),)) for left in leftovers)
+        (source,) = self._tail.inputs
+        parts = tuple(
+            Node(RestOfShard(rest.top, sharding.shards, at_hand=rows), (sharding.subgraph(source, rest.shard),))
+            for rest, rows in zip(waiting, at_hand or [None] * len(waiting), strict=True)
+        )
         names.update(sharding.names)
         return self._with_tail(self._tail.op, (parts[0] if len(parts) == 1 else Node(Concat(), parts),), names)
 

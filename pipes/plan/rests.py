@@ -1,31 +1,96 @@
-"""`Rest`: what is left of a shard if the number of ranks changes in a pass; `dealt`: the rests of each rank.
+"""`Rest`: what is left of a shard in the middle of a pass; `dealt`: the rests of each rank.
 
-A rest goes on exactly as its shard would have, from its cursor. If whole shards do not come out even, some are cut:
+A rest goes on exactly as its shard would have, from where it was. If whole shards do not come out even, some are cut:
 each of several ranks runs the shard, and gives a part of its elements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from ..core.context import RowShare
-from ..core.cursor import START, Cursor, Json
+from ..core.cursor import Cursor, Json
+from ..core.rows import Indices, index_array
 from .divide import step_of
 
 PARTS = 16
 """The parts of a shard, or of what a rank has of it: ranks are even to half of one at each border."""
 
+Edge: TypeAlias = tuple[int, int]
+"""An input of an operator: the number of the operator in its graph, inputs first, and that of the input."""
+ROOT: Edge = (-1, 0)
+"""The edge behind the last operator."""
 
-class Leavings(NamedTuple):
-    """The rows that a shard has left over, by the cursor of the first."""
 
-    shard: int
-    cursor: Json
+class Start(NamedTuple):
+    """Where a rest begins in the rows of an edge.
+
+    Attributes:
+        origin: the key of the draws below, in place of the number of a shard.
+        cursor: of the rows, the first one that is left; None if none is taken.
+        shares: the part of the rows that belongs to the rest, the part of that, and so on; none if it is all.
+    """
+
+    origin: int
+    cursor: Json = None
+    shares: tuple[RowShare, ...] = ()
+
+    @property
+    def taken(self) -> int:
+        """The number of rows of the rest before it begins."""
+        return self.count(Cursor.of(self.cursor).position)
+
+    @property
+    def weight(self) -> Fraction:
+        """The part of the rows."""
+        weight = Fraction(1)
+        for share in self.shares:
+            weight *= Fraction(share.stop - share.first, share.slots)
+        return weight
+
+    def count(self, rows: int) -> int:
+        """How many of the first `rows` rows belong to the rest."""
+        for share in self.shares:
+            rows = share.count(rows)
+        return rows
+
+    def places(self, first: int, count: int) -> Indices:
+        """The places of the rest among `count` rows from row `first` on."""
+        places: Indices = range(count)
+        for share in self.shares:
+            own = share.places(first, len(places))
+            places = own if isinstance(places, range) and len(places) == count else index_array(places)[own]
+            first = share.count(first)
+        return places
+
+    def after(self, token: Json, skip: int) -> Cursor:
+        """The cursor `skip` rows of the rest after `token`, which is a cursor of the rows; None is the beginning."""
+        at = Cursor.of(self.cursor if token is None else token)
+        if not self.shares or not skip:
+            return at.advance(skip)
+        # After the last of these rows, not before the next one, which may lie beyond the end.
+        last = self.count(at.position) + skip - 1
+        for share in reversed(self.shares):
+            last = share.position(last)
+        return at.advance(last + 1 - at.position)
+
+    @property
+    def plain(self) -> Json:
+        """The start as JSON."""
+        shares: Json = [list(share[:3]) for share in self.shares]
+        return [self.origin, self.cursor, shares] if shares else [self.origin, self.cursor]
+
+    @staticmethod
+    def of(plain: Sequence[Json]) -> Start:
+        """The start that `plain` was made of."""
+        origin, cursor, *shares = plain
+        parts = cast("list[tuple[int, int, int]]", shares[0]) if shares else []
+        return Start(cast("int", origin), cursor, tuple(share_of_rows(*part) for part in parts))
 
 
 @dataclass(frozen=True)
@@ -33,75 +98,69 @@ class Rest:
     """What is left of a shard of the first division of a pass.
 
     Attributes:
-        shard: the shard, which is also the key of its draws.
-        shares: the part of its elements, and the part of that, and so on; none if it is all of them.
-        cursor: where it goes on; None if it has not begun.
-        leftover: the cursor of the rows that it has left over, if that is all there is.
-        tail_of: if it groups leftover rows, those. `shard` is then above all numbers of shards.
+        shard: the shard.
+        starts: where it begins in the rows of some edges, the last edge first. If that is not the root, the rest has
+            only rows left that wait for others to complete a group.
+        tail_of: if it completes such groups, the rests whose rows wait. `shard` is then -1.
     """
 
     shard: int
-    shares: tuple[RowShare, ...] = ()
-    cursor: Json = None
-    leftover: Json = None
-    tail_of: tuple[Leavings, ...] | None = None
+    starts: Mapping[Edge, Start]
+    tail_of: tuple[Rest, ...] = ()
+
+    @staticmethod
+    def of_shard(shard: int, cursor: Json) -> Rest:
+        """The rest of a shard that nobody has divided."""
+        return Rest(shard, {ROOT: Start(shard, cursor)})
 
     @property
-    def has_leftover(self) -> bool:
-        """Whether what the shard leaves over belongs to this part of it."""
-        return self.tail_of is None and not any(share.first for share in self.shares)
+    def top(self) -> Start:
+        """The start at the last edge."""
+        return next(iter(self.starts.values()))
 
     @property
-    def weight(self) -> Fraction:
-        """The part of the elements of a shard."""
-        weight = Fraction(1)
-        for share in self.shares:
-            weight *= Fraction(share.stop - share.first, share.slots)
-        return weight
+    def waits(self) -> bool:
+        """Whether only rows are left that wait for others to complete a group."""
+        return ROOT not in self.starts
 
-    def count(self, elements: int) -> int:
-        """How many of the first `elements` of the shard it has."""
-        for share in self.shares:
-            elements = share.count(elements)
-        return elements
-
-    def part(self, share: RowShare) -> Rest:
-        """A part of it."""
-        cursor = self.cursor
-        if cursor is not None:
-            cursor = Cursor(cursor, 0, share.count(Cursor.of(cursor).position)).plain
-        return replace(self, shares=(*self.shares, share), cursor=cursor)
+    @property
+    def runs(self) -> bool:
+        """Whether a shard is left to run."""
+        return not self.waits and not self.tail_of
 
     def left(self, cursor: Json) -> Rest:
         """What is left of it at a cursor of `RestOfShard`."""
         if cursor is None:
             return self
-        token, skip, _ = cast("tuple[Json, int, int]", tuple(cast("list[Json]", cursor)))
-        source = self.cursor if token is None else token
-        at = START if source is None else Cursor.of(source)
-        return replace(self, cursor=at.advance(skip).plain)
+        token, skip, _ = Cursor.of(cursor)
+        return replace(self, starts={**self.starts, ROOT: self.top._replace(cursor=self.top.after(token, skip).plain)})
+
+    def waiting(self, edge: Edge, cursor: Json) -> Rest:
+        """The rows that it leaves over at an edge, from a cursor of these on."""
+        below = {other: start for other, start in self.starts.items() if other != ROOT}
+        return Rest(self.shard, {edge: Start(self.top.origin, cursor), **below})
+
+    def part(self, share: RowShare) -> Rest:
+        """A part of it."""
+        return replace(self, starts={**self.starts, ROOT: self.top._replace(shares=(*self.top.shares, share))})
 
     @property
     def plain(self) -> list[Json]:
         """The rest as JSON."""
-        tail: Json = None if self.tail_of is None else [list(one) for one in self.tail_of]
-        values: list[Json] = [self.shard, [list(share[:3]) for share in self.shares], self.cursor, self.leftover, tail]
-        while values[-1] is None:
-            values.pop()
-        return values
+        starts: Json = [[list(edge), start.plain] for edge, start in self.starts.items()]
+        tail: list[Json] = [[rest.plain for rest in self.tail_of]] if self.tail_of else []
+        return [self.shard, starts, *tail]
 
     @staticmethod
     def of(plain: Json) -> Rest:
         """The rest that `plain` was made of."""
-        values = cast("list[Json]", plain)
-        shard, shares, cursor, leftover, tail = [*values, None, None, None][:5]
-        return Rest(
-            cast("int", shard),
-            tuple(share_of_rows(*share) for share in cast("list[tuple[int, int, int]]", shares)),
-            cursor,
-            leftover,
-            None if tail is None else tuple(Leavings(*one) for one in cast("list[tuple[int, Json]]", tail)),
-        )
+        shard, starts, *tail = cast("list[Json]", plain)
+        by_edge = {
+            (edge[0], edge[1]): Start.of(start)
+            for edge, start in cast("list[tuple[tuple[int, int], list[Json]]]", starts)
+        }
+        waiting = cast("list[Json]", tail[0]) if tail else []
+        return Rest(cast("int", shard), by_edge, tuple(map(Rest.of, waiting)))
 
 
 @dataclass(frozen=True)
@@ -110,7 +169,7 @@ class Redivision:
 
     Attributes:
         first: the number of shards of the first division of the pass.
-        base: the keys of groups of leftover rows begin here.
+        base: the keys of the draws of rests that have no shard begin here.
         digest: of the states that it was made of; the states of a job have the same.
         rests: by number, which is that of their rank modulo the number of ranks.
     """
@@ -118,7 +177,7 @@ class Redivision:
     first: int
     base: int
     digest: str
-    rests: Mapping[int, Rest]
+    rests: Mapping[int, Rest] = field(repr=False)
 
     @property
     def plain(self) -> dict[str, Json]:
@@ -154,11 +213,11 @@ def numbered(of_ranks: Sequence[Sequence[Rest]], shards: int) -> dict[int, Rest]
 def dealt(rests: Sequence[Rest], ranks: int) -> list[list[Rest]]:
     """The rests of each rank, nearly even; only those at the border of two ranks are cut."""
     lists: list[list[Rest]] = [[] for _ in range(ranks)]
-    running = sorted((r for r in rests if r.leftover is None and r.tail_of is None), key=lambda r: (r.shard, r.shares))
-    total = sum((rest.weight for rest in running), Fraction(0))
+    running = sorted((rest for rest in rests if rest.runs), key=_place)
+    total = sum((rest.top.weight for rest in running), Fraction(0))
     begin = Fraction(0)  # in shares of a rank
     for rest in running:
-        end = begin + rest.weight * ranks / total
+        end = begin + rest.top.weight * ranks / total
         slots = PARTS * ceil(end - begin)
         of_ranks = range(int(begin), ceil(end))
         cuts = (round((rank - begin) / (end - begin) * slots) for rank in (*of_ranks, of_ranks.stop))
@@ -166,10 +225,13 @@ def dealt(rests: Sequence[Rest], ranks: int) -> list[list[Rest]]:
             if first < stop:
                 lists[rank].append(rest if stop - first == slots else rest.part(share_of_rows(first, stop, slots)))
         begin = end
-    others = [rest for rest in rests if rest.leftover is not None or rest.tail_of is not None]
-    for number, rest in enumerate(sorted(others, key=lambda rest: rest.shard)):
+    for number, rest in enumerate(sorted((rest for rest in rests if not rest.runs), key=_place)):
         lists[number % ranks].append(rest)
     return lists
+
+
+def _place(rest: Rest) -> tuple[int, int, tuple[RowShare, ...]]:
+    return rest.shard, rest.top.origin, rest.top.shares
 
 
 def share_of_rows(first: int, stop: int, slots: int) -> RowShare:

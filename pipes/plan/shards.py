@@ -21,7 +21,7 @@ from ..core.rows import BlockRows, Indices, concat, index_array, take
 from ..core.times import Clock
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
-from .rests import Rest
+from .rests import Start
 
 N = TypeVar("N", int, npt.NDArray[np.int64])
 NEIGHBOURS = 16
@@ -288,116 +288,62 @@ def share_of(shard: int, shards: int) -> RowShare:
 
 
 @dataclass(frozen=True)
-class Leftover(Operator):
-    """The rows that a shard left over when it ended.
-
-    Attributes:
-        shard: the shard.
-        cursor: the cursor of the first of them, plain.
-        leftover_rows: the rows themselves, if this process still has them; else they are read again.
-    """
-
-    kind: ClassVar[str] = "leftover"
-    order: ClassVar[Order] = Order.GLOBAL
-    seeks: ClassVar[bool] = True
-    moves_skipped: ClassVar[bool] = True
-
-    shard: int
-    cursor: Json = None
-    leftover_rows: BlockRows | None = None
-
-    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        yield stage.input, at.token if at.token is not None else self.cursor
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        first = Cursor.of(self.cursor).position
-        source = Cursor.of(at.token if at.token is not None else self.cursor)
-        row = at.position
-        if self.leftover_rows is not None and at.token is None:
-            if row < len(self.leftover_rows):
-                rest = take(self.leftover_rows, range(row, len(self.leftover_rows)))
-                yield Block(rest, START.advance(row), START.advance(len(self.leftover_rows)))
-            return
-        inner = context.in_shard(self.shard)
-        for block in stage.input.blocks(source.advance(first + row - source.position), inner):
-            here = Cursor(block.at.plain, 0, block.at.position - first)
-            yield Block(block.rows, here, Cursor(block.end.plain, 0, here.row + len(block)), block.origins)
-
-
-# Operators for the rest of a shard, after the number of ranks has changed in a pass.
-
-
-@dataclass(frozen=True)
-class PartOfShard(Operator):
-    """A part of the elements of a shard."""
-
-    kind: ClassVar[str] = "deal_rows"
-    order: ClassVar[Order] = Order.GLOBAL
-    seeks: ClassVar[bool] = True
-    moves_skipped: ClassVar[bool] = True
-
-    share: RowShare
-
-    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        yield stage.input, at.token
-
-    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
-        return amount_of_inputs(self, stage, at, context, max(0, 1 + (at.skip - 1) * self.share.slots))
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        share = self.share
-        # Not from the next element of the share on: that may be beyond the end, and what is left over before it.
-        for block in stage.input.blocks(Cursor.of(at.token), context):
-            first = share.count(block.at.position)
-            skip = max(0, at.position - first)
-            places = share.places(block.at.position, len(block))[skip:]
-            if len(places):
-                rows, origins = block.select(places)
-                here = Cursor(block.at.plain, 0, first + skip)
-                output = [Block(rows, here, Cursor(block.end.plain, 0, here.row + len(places)), origins)]
-                del block, rows  # only the consumer holds them now
-                yield output.pop()
-
-
-@dataclass(frozen=True)
 class RestOfShard(Operator):
-    """The elements that are left of a shard of the first division of a pass, or of a part of it, counted from 0.
+    """The rows that are left at an edge of the graph of a shard, or a part of them, counted from 0.
 
     Attributes:
-        rest: what is left.
-        shards: the shards of the first division to which the rests belong, by number of the rest.
-        tail_name: the name of the operator that leaves rows over.
+        start: where they begin.
+        shards: the number of shards of the first division.
+        together: the shard to which each rest of the rank belongs, by number of the rest; empty if it has none.
+        tail_name: the name of the operator that leaves rows over, if the edge is behind it.
+        at_hand: the rows themselves, if this process still has them; else they are read again.
     """
 
-    kind: ClassVar[str] = "items"
+    kind: ClassVar[str] = "rest"
     order: ClassVar[Order] = Order.GLOBAL
+    seeks: ClassVar[bool] = True
     moves_skipped: ClassVar[bool] = True
 
-    rest: Rest = field(repr=False, compare=False)
-    shards: Mapping[int, int] = field(repr=False, compare=False)
-    tail_name: str | None
+    start: Start = field(repr=False, compare=False)
+    shards: int
+    together: Mapping[int, int] = field(default_factory=dict, repr=False, compare=False)
+    tail_name: str | None = None
+    at_hand: BlockRows | None = field(default=None, repr=False, compare=False)
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        yield stage.input, self.rest.cursor if at.token is None else at.token
+        yield stage.input, self.start.after(at.token, at.skip).plain
 
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
-        return amount_of_inputs(self, stage, at, context, at.skip)
+        return amount_of_inputs(self, stage, at, context)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        together = {self.shards[number] for number in context.process.shards if number in self.shards}
-        process = replace(context.process, shards=tuple(together), rank_rests=tuple({*self.shards.values()}))
-        inner = replace(context, shard=self.rest.shard, leftovers={}, process=process)
-        row = at.row
-        source = self.rest.cursor if at.token is None else at.token
-        for block in stage.input.blocks(Cursor.of(source), inner):
-            here = Cursor(block.at.plain, 0, row)
-            row += len(block)
-            output = [Block(block.rows, here, Cursor(block.end.plain, 0, row), block.origins)]
-            del block  # only the consumer holds it now
+        start, row = self.start, at.position
+        if self.at_hand is not None and at.token is None:
+            if row < len(self.at_hand):
+                rows = take(self.at_hand, range(row, len(self.at_hand)))
+                yield Block(rows, START.advance(row), START.advance(len(self.at_hand)))
+            return
+        inner = self._inner(context)
+        for block in stage.input.blocks(start.after(at.token, at.skip), inner):
+            places = start.places(block.at.position, len(block)) if start.shares else range(len(block))
+            if not len(places):
+                continue
+            rows, origins = (block.rows, block.origins) if len(places) == len(block) else block.select(places)
+            here, row = Cursor(block.at.plain, 0, row), row + len(places)
+            output = [Block(rows, here, Cursor(block.end.plain, 0, row), origins)]
+            del block, rows  # only the consumer holds them now
             yield output.pop()
-        # The last group of a tail is given out, not left over; the rows that a shard leaves over belong to one part.
-        if self.tail_name in inner.leftovers and self.rest.has_leftover:
+        # What a shard leaves over belongs to one part of it.
+        if self.tail_name in inner.leftovers and not any(share.first for share in start.shares):
             context.leftovers[self.tail_name] = inner.leftovers[self.tail_name]
+
+    def _inner(self, context: Context) -> Context:
+        """The context below the edge."""
+        process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards)
+        if self.together:
+            own = {self.together[number] for number in context.process.shards if number in self.together}
+            process = replace(process, shards=tuple(own), rank_rests=tuple({*self.together.values()}))
+        return replace(context, shard=self.start.origin, leftovers={}, process=process)
 
 
 # Reads that the shards of a process share.

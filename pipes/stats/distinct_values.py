@@ -173,9 +173,12 @@ class DistinctValues(Statistic[Tally]):
         array: Any = to_arrow(column)
         if isinstance(array.type, pa.DictionaryType):
             array = array.dictionary_decode()
-        array = array.cast(_common_type(array.type)).drop_null()
+        try:
+            array = array.cast(_common_type(array.type)).drop_null()
+        except pa.ArrowInvalid:
+            raise UnfitError("has values of 2**63 or more, which are not counted; `.cast` makes text") from None
         if pa.types.is_floating(array.type):
-            array = array.filter(pc.invert(pc.is_nan(array)))
+            array = pc.add(array.filter(pc.invert(pc.is_nan(array))), arrow_array([0.0])[0])  # 0.0 and -0.0 are one
         pairs: Any = pc.value_counts(array)
         return Tally(len(column), pairs.field(0), pairs.field(1))
 

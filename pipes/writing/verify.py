@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from ..core.checks import check_bool
 from ..core.progress_bar import ProgressBar
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, SourceError, call_site
 from ..storage.file import File
@@ -52,7 +51,6 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None, progr
     if not isinstance(manifest, (str, os.PathLike)):
         raise ArgumentTypeError(f"`manifest` must be a path but got: {manifest!r}")
     check_filesystem(filesystem)
-    check_bool("progress", progress)
     path = _manifest_of(os.fspath(manifest), filesystem)
     expected = read_manifest(path, filesystem)
     first: FeedpipeError | None = None

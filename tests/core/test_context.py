@@ -19,7 +19,7 @@ def test_keys_depend_on_seed_name_epoch_rounds_and_shard_alone() -> None:
     keys = [key(context), *map(key, others), key(context.round(0)), key(context.round(1)), key(context, "map-2")]
     assert len(set(keys)) == len(keys)
     assert key(context.round(0).round(1)) != key(context.round(1).round(0))
-    assert key(context.in_shard(1).replay().with_clock(Clock())) == key(context)
+    assert key(context.replay().with_clock(Clock())) == key(context)
     assert key(Context(seed=9, epoch=2, shard=1), seed=3) == key(context)
 
 
@@ -35,10 +35,6 @@ def test_where_rows_are_the_same_for_all_shards() -> None:
     context = Context(seed=3, epoch=2, rounds=(1,), shard=1, process=ProcessContext(shards=(1, 3)))
     assert context.unsharded().shard is None and context.unsharded().epoch == 2
     assert Context().unsharded().shard is None
-    assert (
-        context.in_shard(5).process.shards == (5,)
-        and context.in_shard(5).process.resources is context.process.resources
-    )
     assert key(context.epoch_independent()) == key(Context())
 
 

@@ -38,6 +38,7 @@ class Sources:
         makers += [
             self.interleaved,
             self.in_proportion,
+            self.by_schedule,
             self.in_turn,
             self.joined,
             self.part,
@@ -125,6 +126,9 @@ class Sources:
 
     def in_proportion(self) -> Chain:
         return self.filtered().map(str).mix(self._other(), weights=[2, 1], random=self._chance.random() < 0.5)
+
+    def by_schedule(self) -> Chain:
+        return self.filtered().map(str).mix(self._other(), weights={0: [2, 1], self._chance.choice([3, 40]): [1, 3]})
 
     def in_turn(self) -> Chain:
         return self.filtered().map(str).round_robin(self._other())

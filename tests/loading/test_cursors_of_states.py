@@ -79,7 +79,6 @@ NUMBERS = fp.from_sequence(range(40)).filter(lambda row: row >= 0)
 NESTED = {
     "batch": lambda: NUMBERS.batch(3),
     "batch_by_size": lambda: NUMBERS.batch_by_size(9, lambda row: 2),
-    "batch, distinct": lambda: NUMBERS.batch(3, distinct=lambda row: row % 5),
     "batch_by_size, window": lambda: NUMBERS.batch_by_size(9, lambda row: 2, window=8),
     "bucket_by_length": lambda: NUMBERS.bucket_by_length(3, lambda row: row, window=8),
     "cache": lambda: NUMBERS.cache(),

@@ -88,7 +88,6 @@ class TestEveryElementComesAgain:
                 {"x": 8, "y": 3}, strategy="fit", window=20
             ),
             streamed(range(50)).group_by(lambda x: x % 3, window=10),
-            streamed(range(50)).batch(4, distinct=lambda x: x % 7),
             streamed(range(20)).repeat(2).sliding(3),
             streamed(range(40)).batch_by_size(9, lambda x: x % 4),
             fp.from_table(pa.table({"x": range(40)})).shuffle().batch(8).collate(),

@@ -13,11 +13,13 @@ from ..support.examples import examples
 from ..support.plan import PARTS, Redivision, Rest, dealt, numbered
 
 
-def elements_of(rest: Rest, elements: range) -> list[int]:
-    """The elements of a shard that belong to a rest."""
-    own = [*elements]
-    for share in rest.shares:
-        own = [own[place] for place in share.places(0, len(own))]
+def elements_of(rest: Rest, elements: range, chance: random.Random) -> list[int]:
+    """The elements of a shard that belong to a rest, looked up in blocks of random lengths."""
+    own, first = list[int](), 0
+    while first < len(elements):
+        count = chance.randint(1, len(elements) - first)
+        own += [first + int(place) for place in rest.top.places(first, count)]
+        first += count
     return own
 
 
@@ -26,7 +28,7 @@ def elements_of(rest: Rest, elements: range) -> list[int]:
 def test_each_element_belongs_to_one_rest(seed: int) -> None:
     chance = random.Random(seed)
     shards, elements = chance.choice([1, 3, 8, 48]), range(chance.choice([1, 50, 101]))
-    rests = [Rest(shard) for shard in range(shards)]
+    rests = [Rest.of_shard(shard, None) for shard in range(shards)]
     for _ in range(chance.randint(1, 6)):
         ranks = chance.choice([1, 2, 5, 12, 64])
         of_ranks = dealt(rests, ranks)
@@ -37,11 +39,14 @@ def test_each_element_belongs_to_one_rest(seed: int) -> None:
         rests = [rest for of_rank in of_ranks for rest in of_rank]
         for shard in range(shards):
             of_shard = [rest for rest in rests if rest.shard == shard]
-            own = [elements_of(rest, elements) for rest in of_shard]
+            own = [elements_of(rest, elements, chance) for rest in of_shard]
             assert sorted(element for part in own for element in part) == [*elements]
-            assert [rest.count(len(elements)) for rest in of_shard] == [*map(len, own)]
-            assert sum(rest.has_leftover for rest in of_shard) == 1
-        weights = [float(sum(rest.weight for rest in of_rank)) for of_rank in of_ranks]
+            assert [rest.top.count(len(elements)) for rest in of_shard] == [*map(len, own)]
+            for rest, part in zip(of_shard, own, strict=True):
+                taken = chance.randint(0, len(part))
+                after = rest.top.after(None, taken).position
+                assert rest.top.count(after) == taken and after <= len(elements)
+        weights = [float(sum(rest.top.weight for rest in of_rank)) for of_rank in of_ranks]
         assert max(weights) - min(weights) <= 2 / PARTS * shards / ranks, "each border is right to half a part"
         plain = Redivision(shards, 0, "digest", numbers).plain
         assert Redivision.of(json.loads(json.dumps(plain))) == Redivision(shards, 0, "digest", numbers)

@@ -1,20 +1,15 @@
-"""Malformed records are found together, and as if they were found by halving."""
+"""Malformed records are the same ones, whatever is parsed with them."""
 
 from __future__ import annotations
 
 import json
-from types import ModuleType
-from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ...support.examples import examples
-from ...support.files import Csv, Jsonl, Lines, TextFormat, jsonl
+from ...support.files import Csv, Jsonl, Lines, TextFormat
 from ...support.files import csv_parser as dialect
-from ...support.files import csv_parser as faults
-from ...support.formats import text as records
 from ..reading import Always, fix, open_reader
 
 VALUES = st.sampled_from(["1", "-20", " 3", "1.5", "300", "", "NA", "x", "é", '"7"', '"a,b"', '"c\nd"', '5"', '"open'])
@@ -35,12 +30,6 @@ def parsed(data: bytes, form: TextFormat, size: int) -> list[object]:
     except ValueError as error:
         outcome.append(str(error))
     return outcome
-
-
-def by_halving(data: bytes, form: TextFormat, size: int) -> list[object]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "_parse_around", lambda *arguments: None)
-        return parsed(data, form, size)
 
 
 @given(
@@ -65,7 +54,7 @@ def test_csv(
     )
     data = "".join(line + end for line in lines).encode(encoding)
     fixed = fix(form, [b"1,1,1\n"], "csv")
-    assert parsed(data, fixed, size) == by_halving(data, fixed, size)
+    assert parsed(data, fixed, size) == parsed(data, fixed, 1)
 
 
 FIELDS = st.dictionaries(
@@ -80,14 +69,14 @@ def test_jsonl(lines: list[str], selects: bool, encoding: str) -> None:
     form = Jsonl(schema={"a": "int64", "b": "int8", "c": "string"}, columns=["a", "b"] if selects else None)
     data = b"\n".join(line.encode(encoding if k % 5 == 3 else "utf-8") for k, line in enumerate(lines))
     fixed = fix(form, [b'{"a": 1, "b": 1, "c": "x"}\n'], "jsonl")
-    assert parsed(data, fixed, 10_000) == by_halving(data, fixed, 10_000)
+    assert parsed(data, fixed, 10_000) == parsed(data, fixed, 1)
 
 
 @given(st.lists(st.binary(max_size=4), max_size=25))
 @settings(max_examples=examples(40), deadline=None)
 def test_lines(lines: list[bytes]) -> None:
     data = b"\n".join(lines)
-    assert parsed(data, Lines(), 10_000) == by_halving(data, Lines(), 10_000)
+    assert parsed(data, Lines(), 10_000) == parsed(data, Lines(), 1)
 
 
 @given(st.lists(st.text(st.sampled_from('a",\r'), max_size=6), max_size=12))
@@ -99,48 +88,3 @@ def test_quotes_that_are_not_closed_are_found_together(lines: list[str]) -> None
         one_by_one.append((start + found[0].start, start + found[0].stop))
         start = one_by_one[-1][1]
     assert [(quote.start, quote.stop) for quote in form.unclosed_quotes(data, last=True)] == one_by_one
-
-
-def count_questions(
-    monkeypatch: pytest.MonkeyPatch, name: str, modules: list[ModuleType], form: TextFormat, lines: list[str]
-) -> int:
-    """How often the function `name` of these modules asks Arrow about 2,000 lines, of which 40 are malformed."""
-    asked = 0
-    read = getattr(modules[0], name)
-
-    def counting(*arguments: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        return read(*arguments)
-
-    for module in modules:
-        monkeypatch.setattr(module, name, counting)
-    outcome = parsed("".join(lines).encode("latin-1"), form, 10**6)
-    assert len(outcome) == 2000
-    assert sum(isinstance(row, tuple) for row in outcome) == 40
-    return asked
-
-
-def test_arrow_is_asked_few_times_about_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [f'{{"a": {x}, "b": {x % 100}, "c": "text"}}\n' for x in range(2000)]
-    for x in range(0, 2000, 50):
-        lines[x] = '{"a": 1, "b\n' if x % 100 else f'{{"a": "many", "b": {x % 100}}}\n'
-    form = fix(Jsonl(schema=SCHEMA), [b'{"a": 1, "b": 1, "c": "x"}\n'], "jsonl")
-    asked = count_questions(monkeypatch, "_read_lines", [jsonl], form, lines)
-    # One for a line that is no JSON, three for a value that does not fit; halving asks 500 times.
-    assert asked < 3 * 40
-
-
-def test_arrow_is_asked_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [f"{x},{x % 100},text {x}\n" for x in range(2000)]
-    for x in range(0, 2000, 50):
-        lines[x] = "1,2\n" if x % 100 else f"{x},many,text\n"
-    form = fix(Csv(column_names=["a", "b", "c"], schema=SCHEMA), [b"1,1,1\n"], "csv")
-    asked = count_questions(monkeypatch, "read_records", [dialect, faults], form, lines)
-    assert asked < 40  # 20 values that do not fit, and a few times all records; halving asks 500 times
-
-
-def test_arrow_is_not_asked_about_bytes_that_are_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = [f"{x},{x % 100},{'no text ' + chr(255) if x % 50 == 0 else x}\n" for x in range(2000)]
-    form = fix(Csv(column_names=["a", "b", "c"], schema=SCHEMA), [b"1,1,1\n"], "csv")
-    assert count_questions(monkeypatch, "read_records", [dialect, faults], form, lines) < 10
