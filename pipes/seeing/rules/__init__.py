@@ -1,4 +1,4 @@
-"""The rules of `check`, by what they look at; docs/guides/check.md has a line for each."""
+"""The rules of `check`, by what they look at; docs/guides/slow.md says what for."""
 
 from __future__ import annotations
 
