@@ -320,7 +320,7 @@ class Epochs:
         )
         in_threads = isinstance(self.service, Threads)
         if rank.number == 0:
-            for finding in (*read_again(plan, workers, in_threads=in_threads), *other_rows(plan)):
+            for finding in (*read_again(plan, workers, in_threads=in_threads), *other_rows(plan, of_chains=True)):
                 finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
