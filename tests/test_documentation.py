@@ -43,7 +43,7 @@ def python_blocks(text: str) -> Iterator[Block]:
 
 
 # tests/clients imports them, in its environment.
-NEED_CLIENTS = "feedpipe.lightning", "feedpipe.services.actors", "feedpipe.transformers"
+NEED_CLIENTS = "feedpipe.lightning", "feedpipe.services.cluster", "feedpipe.transformers"
 
 
 def modules() -> list[str]:
