@@ -5,8 +5,8 @@
   position.
 - A **plan** says which rows each rank and each shard reads. It is computed from the pipe, a seed, and the numbers of
   ranks and workers; `pipe.explain()` prints it.
-- A **reading service** says where the plan runs: `InProcess`, or the worker processes of `MultiProcess`. Neither the
-  elements nor their order depend on it.
+- A **reading service** says where the plan runs: `InProcess`, `Threads`, `MultiProcess` or `Ray`. For one number of
+  shards, neither the elements nor their order depend on it.
 - A **loader** is what a training loop iterates. It makes the plan, runs it on a service, counts epochs and steps, and
   saves and restores its state.
 

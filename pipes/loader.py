@@ -64,10 +64,10 @@ class Loader(Generic[T_co]):
         shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. If
             the pipe shuffles, the default is 8 for each rank, or as many as there are workers, if that is more; else it
             is one for each worker.
-        even: how all ranks come to take the same number of steps: "drop" leaves out what goes beyond the shortest rank,
+        even: what to do if ranks have different numbers of steps: "drop" leaves out what goes beyond the shortest rank,
             "pad" repeats elements (`info.valid` tells which are padding), "error" raises, None does nothing. "auto" is
             "drop". If lengths are not known, the ranks must have a process group, or None or `steps` is needed.
-        steps: the number of elements of an epoch, on every rank; the next epoch goes on where the last one stopped.
+        steps: the number of elements of an epoch, on every rank; the next epoch continues where the last one stopped.
         device: where the tensors of elements are copied to, one element ahead and on a stream of its own.
         pin_memory: pin the tensors; those on their way to a CUDA device always are.
 
