@@ -101,7 +101,6 @@ from .storage.file_cache import FileCache
 from .writing.index import index
 from .writing.verify import verify
 from .writing.write_files import write_arrow, write_parquet, write_tfrecord
-from .writing.write_sql import write_sql
 from .writing.write_tar import write_tar
 
 __all__ = [
@@ -154,7 +153,6 @@ __all__ = [
     "verify",
     "write_arrow",
     "write_parquet",
-    "write_sql",
     "write_tar",
     "write_tfrecord",
     # rows that fail
@@ -190,6 +188,10 @@ for _name in __all__:
     if _isfunction(_value := globals()[_name]):
         globals()[_name] = _explains_wrong_arguments(_value)
 
+_INSTEAD = {
+    "write_sql": "write each batch of a loop with ADBC: `cursor.adbc_ingest(table, batch, mode='append')`",
+}
+"""Advice for names that `feedpipe` does not have."""
 _PUBLIC_MODULES = ("errors", "extensions", "media", "metrics", "stats", "testing")
 
 if TYPE_CHECKING:
@@ -211,7 +213,8 @@ else:  # hidden from type checkers, which would take every name to exist
             from importlib import import_module
 
             return import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        advice = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{advice}")
 
 
 def __dir__() -> list[str]:
