@@ -34,8 +34,7 @@ from ..formats.expressions import filter_problem, matching_rows, used_columns
 from ..formats.table_format import TableOptions, folder_columns, options_of
 from ..storage.file import File, Stream, TableFile
 from ..storage.file_units import FileContents, UnitTable
-from ..storage.index.layout import Folders
-from ..storage.index.reader import Bounds
+from ..storage.index import Bounds, Folders
 from ..storage.mapping import open_object, open_version
 from ..storage.remote import RemoteFile, RemoteRanges, RemoteStream
 from ..storage.tasks import Task

@@ -28,7 +28,6 @@ from .schedule import End, Even, Schedule, unknown_length_error
 from .state import Progress
 
 if TYPE_CHECKING:
-    from ..seeing.record import Recorder
     from ..seeing.verdict import RankTimes
 
 log = logging.getLogger("feedpipe")
@@ -49,7 +48,6 @@ class Epochs:
 
     Attributes:
         times: what threads did in the epochs so far.
-        recorder: notes each step, if the loader has `record=`.
         segment: the steps that the ranks agreed on last, if they agree on the end of an epoch while it runs.
         lost_log: counts and records rows that are skipped; None if no operator skips any.
     """
@@ -78,7 +76,6 @@ class Epochs:
         self._is_shared = False  # all ranks have the listings and types that the first one has resolved
         self.segment = 1
         self.times = LoaderTimes()
-        self.recorder: Recorder | None = None
         self.lost_log = LostLog.of(pipe)
 
     @property
@@ -323,7 +320,7 @@ class Epochs:
         )
         in_threads = isinstance(self.service, Threads)
         if rank.number == 0:
-            for finding in (*read_again(plan, workers, in_threads=in_threads), *other_rows(plan)):
+            for finding in (*read_again(plan, workers, in_threads=in_threads), *other_rows(plan, of_chains=True)):
                 finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
