@@ -269,8 +269,9 @@ class _BlockReader:
 class _EmptyValues:
     """Finds blocks with too many values that take no bytes, such as nulls, of which a few bytes may claim any number.
 
-    Only records without bytes and arrays of such values can hold many. The blocks of files with other schemas are not
-    looked at.
+    Only records without bytes and arrays of such values can hold many. Blocks of a schema that contains itself are
+    looked at as well: fastavro recurses in C without a limit, so deeply nested records would overflow its stack and end
+    the process. The blocks of files with other schemas are not looked at.
     """
 
     def __init__(self, schema: str) -> None:
@@ -278,6 +279,8 @@ class _EmptyValues:
         self._empty: dict[str, bool] = {}
         self._count = 0
         self._in_arrays = False
+        self._open: set[str] = set()
+        self._recursive = False
         parse_schema: Any = PACKAGE.load().parse_schema
         self._skip, self._are_empty = self._compile(parse_schema(json.loads(schema)))
 
@@ -286,8 +289,11 @@ class _EmptyValues:
         self._count = 0
         if self._are_empty:
             self._add(records)
-        elif self._in_arrays:
-            self._skip_all(self._skip, records, data, 0)
+        elif self._in_arrays or self._recursive:
+            try:
+                self._skip_all(self._skip, records, data, 0)
+            except RecursionError:
+                raise ValueError("its records are nested too deeply") from None
 
     def _add(self, count: int) -> None:
         self._count += count
@@ -324,7 +330,9 @@ class _EmptyValues:
         if kind in ("array", "map"):
             return self._compile_list(kind, schema), False
         if kind in ("record", "error"):
+            self._open.add(schema["name"])
             parts = [self._compile(part["type"]) for part in schema["fields"]]
+            self._open.discard(schema["name"])
 
             def skip_record(data: bytes, at: int) -> int:
                 for skip, _ in parts:
@@ -332,6 +340,7 @@ class _EmptyValues:
                 return at
 
             return self._named(schema, skip_record, all(empty for _, empty in parts))
+        self._recursive = self._recursive or kind in self._open
         return (lambda data, at: self._skips[kind](data, at)), self._empty.get(kind, False)
 
     def _compile_list(self, kind: str, schema: Any) -> _Skip:
@@ -461,8 +470,8 @@ def _read_head(window: StreamWindow, path: str) -> AvroHead:
     try:
         schema = metadata["avro.schema"].decode()
         json.loads(schema)
-    except (KeyError, ValueError) as error:
-        raise DataError(f"{path} is damaged: its schema is no JSON") from error
+    except (KeyError, ValueError, RecursionError) as error:
+        raise DataError(f"{path} is damaged: its schema is no JSON, or is nested too deeply") from error
     return AvroHead(schema, codec, data[at : at + _MARKER_BYTES], at + _MARKER_BYTES)
 
 

@@ -325,7 +325,9 @@ class MdsParser:
             names, encodings, sizes = (config[f"column_{key}"] for key in ("names", "encodings", "sizes"))
             form = config["format"], config["version"]
             columns = list(zip(names, encodings, sizes, strict=True))
-        except (ValueError, KeyError, TypeError) as error:
+            if not all(isinstance(encoding, str) for encoding in encodings):
+                raise TypeError("an encoding is no string")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise _no_shard(name, "its head has no description of columns") from error
         if form != ("mds", 2):
             raise _no_shard(name, f"it is of format {form[0]!r}, version {form[1]!r}, and 'mds', version 2, is read")
@@ -417,7 +419,7 @@ def _decoder(column: str, encoding: str, name: str) -> Decode:
     raise DataError(f"{name}, column {column!r}: its encoding {encoding!r} is not read; {reason}")
 
 
-_DECODING_ERRORS = (*STREAM_ERRORS, KeyError, IndexError, TypeError, ArithmeticError)
+_DECODING_ERRORS = (*STREAM_ERRORS, KeyError, IndexError, TypeError, ArithmeticError, RecursionError)
 
 
 def _array_decoder(dtype: str, shape: tuple[int, ...] | None) -> Decode:

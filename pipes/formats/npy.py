@@ -68,6 +68,8 @@ def read_header(head: bytes, name: str, size: int) -> ArrayHeader:
         raise DataError(f"{name} holds Python objects, which would have to be unpickled; that may run any code")
     if dtype.fields is not None or dtype.subdtype is not None:
         raise DataError(f"{name} holds rows of fields, {dtype}; save an array for each field")
+    if dtype.itemsize == 0 and math.prod(shape) > size:
+        raise DataError(f"{name} is damaged: its header claims {math.prod(shape)} items that take no bytes")
     header = ArrayHeader(dtype.str, shape, fortran, stream.tell())
     if min(shape, default=0) < 0:
         raise DataError(f"{name} is no .npy file, or its header is damaged: an axis has a negative length")

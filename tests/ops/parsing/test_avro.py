@@ -248,3 +248,17 @@ def test_blocks_are_limited_once_they_are_decompressed(tmp_path, monkeypatch, co
     (tmp_path / "a.avro").write_bytes(data)
     with pytest.raises(DataError, match="cannot be decompressed: it would have more than 100 bytes"):
         list(parsed(tmp_path / "a.avro"))
+
+
+NODE = {"type": "record", "name": "r", "fields": [{"name": "next", "type": ["null", "r"]}]}
+ITSELF = {"type": "record", "name": "r", "fields": [{"name": "r", "type": "r"}]}
+
+
+@pytest.mark.parametrize(("kind", "data"), [(ITSELF, bytes(100)), (NODE, bytes([2]) * 100_000 + bytes(1))])
+def test_records_nested_without_end_are_an_error_and_do_not_overflow_the_stack(tmp_path, kind, data):
+    sink = io.BytesIO()
+    fastavro.writer(sink, kind, [], sync_marker=MARKER)
+    block = _write_long(1) + _write_long(len(data)) + data + MARKER
+    (tmp_path / "a.avro").write_bytes(sink.getvalue() + block)
+    with pytest.raises(DataError, match="nested too deeply"):
+        list(parsed(tmp_path / "a.avro"))
