@@ -100,7 +100,6 @@ from .storage.file_cache import FileCache
 from .writing.index import index
 from .writing.verify import verify
 from .writing.write_files import write_arrow, write_parquet, write_tfrecord
-from .writing.write_sql import write_sql
 from .writing.write_tar import write_tar
 
 __all__ = [
@@ -152,7 +151,6 @@ __all__ = [
     "verify",
     "write_arrow",
     "write_parquet",
-    "write_sql",
     "write_tar",
     "write_tfrecord",
     # rows that fail
@@ -193,6 +191,7 @@ _PUBLIC_MODULES = ("errors", "extensions", "media", "stats", "testing")
 _INSTEAD = {  # names that went, or that other libraries have
     "metrics": "`loader.report().metrics()` gives the numbers for Prometheus or OpenTelemetry",
     "profile": "`pipe.to_table().to_pandas().describe()` describes columns, and so does DuckDB's `SUMMARIZE`",
+    "write_sql": "write each batch of a loop with ADBC: `cursor.adbc_ingest(table, batch, mode='append')`",
 }
 
 if TYPE_CHECKING:
