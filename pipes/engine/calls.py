@@ -17,7 +17,7 @@ from ..core.ending import Ending, ProcessResources, RunEnded
 from ..core.operator import Operator, StageView
 from ..core.rows import Indices, index_array
 from ..core.times import Times, clock, times_of_input, waiting
-from ..errors import LoaderError
+from ..errors import LoaderError, raise_interrupt
 
 T = TypeVar("T")
 
@@ -46,6 +46,7 @@ def map_until_error(
         if len(results) == watched:  # fewer end with the rows, or with a StopIteration
             results.extend(called)
     except Exception as error:
+        raise_interrupt(error)
         return results, error
     if results and (coroutine_error := forgotten_coroutine_error(results[0], user_function or function)):
         return [], coroutine_error
@@ -58,6 +59,7 @@ def extend_until_error(items: Iterable[T], into: list[T]) -> Exception | None:
     try:
         into.extend(items)
     except Exception as error:
+        raise_interrupt(error)
         return error
     return None
 
