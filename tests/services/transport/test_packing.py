@@ -223,9 +223,7 @@ class Refusing:
 
 
 def test_an_error_of_the_users_own(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(
-        DataError, match=r"`element\[1\]`, an? .*Refusing, cannot be packed \(ValueError\)"
-    ) as caught:
+    with pytest.raises(DataError, match=r"`element\[1\]`, an? .*Refusing, cannot be packed \(ValueError\)") as caught:
         Packer().pack([1, Refusing()])
     assert type(caught.value.__cause__) is ValueError
     (tmp_path / "a").touch()
