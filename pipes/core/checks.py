@@ -208,6 +208,8 @@ _ADVICE = {  # for a function that has none of these names
     "on_bad_rows": '`read_csv(..., on_error="skip")` leaves out rows that cannot be parsed',
     "pin_memory": "`Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
     "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
+    "record": "`fp.replay(pipe, info.cursor)` makes an element again, with `info` from `loader.with_info()`",
+    "samples": "`pipe.head(n)` returns the first elements",
     "shuffle": "`.shuffle()` is an operator of the chain",
 }
 

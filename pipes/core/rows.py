@@ -194,9 +194,10 @@ class Rows(Sequence[Row]):
         return f"Rows({self._length} x {column_names(self)})"
 
     def _repr_html_(self) -> str:
-        from ..pictures.values import rows_fragment
+        from .html import fragment
+        from .short import rows_table
 
-        return rows_fragment(self)
+        return fragment(rows_table(self))
 
     @property
     def arrow(self) -> pa.RecordBatch:

@@ -7,20 +7,16 @@ report says is read from them.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from operator import add
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from ..errors import Origin
 from .block import Block, close, nbytes
-from .flight import SAMPLE_NS, Fill, Slowest, SlowWork, memory, slowest, thinned
 from .process import cpu_periods
 
 T = TypeVar("T")
@@ -34,11 +30,7 @@ CONSUMER, DISPATCHER = "consumer", "dispatcher"
 LONG_NS = 500_000
 """What takes as long as this is kept for the timeline."""
 SPANS, SPANS_SENT = 4096, 32
-"""The spans that a thread keeps, and those that travel to another process with its table, as do the last samples."""
-SLOW_ROW_NS = 50_000
-"""From this mean of its rows on, all rows of an operator are watched."""
-WATCHED_ROWS = 32
-"""The rows of its first block that are watched."""
+"""The spans that a thread keeps, and those that travel to another process with its table."""
 SEND_NS = 500_000_000
 """The most time between two tables that a thread sends; at first there is less."""
 BUDGET = 500
@@ -143,9 +135,6 @@ class Table(NamedTuple):
             up its share of the CPUs and was stopped.
         looks, looks_ns: how often it asked the system for these, and how long that took: microseconds, unless other
             threads hold the GIL, which each of these calls gives up for a moment.
-        slow: the rows and the files that took longest.
-        samples: of what it had ready, and of the memory of its process; of a thread without a queue, none, but for one
-            thread of each process.
     """
 
     thread: str
@@ -169,8 +158,6 @@ class Table(NamedTuple):
     throttled: int = 0
     looks: int = 0
     looks_ns: int = 0
-    slow: Sequence[SlowWork] = ()
-    samples: Sequence[Fill] = ()
 
     def plus(self, other: Table) -> Table:
         """The table of both, which are of one name."""
@@ -201,8 +188,6 @@ class Table(NamedTuple):
             self.throttled + other.throttled,
             self.looks + other.looks,
             self.looks_ns + other.looks_ns,
-            slowest([*self.slow, *other.slow]),
-            thinned(sorted([*self.samples, *other.samples])),
         )
 
 
@@ -270,35 +255,6 @@ class Slot:
         )
 
 
-class LongRow(NamedTuple):
-    """The row of a block that took longest.
-
-    Attributes:
-        number: among the rows of the block.
-        since: when it began.
-        ns: its time.
-    """
-
-    number: int
-    since: int
-    ns: int
-
-
-class Reading(NamedTuple):
-    """Where the rows come from that a source has given last.
-
-    Attributes:
-        of: the name of the source.
-        first, rows: the place of the first of them among the origins, and how many there are.
-        origins: finds the origins of these and others.
-    """
-
-    of: str
-    first: int
-    rows: int
-    origins: Callable[[], Sequence[Origin]]
-
-
 class Here(threading.local):
     """What the engine knows of the thread that runs.
 
@@ -338,9 +294,6 @@ class Times:
         entered: when it began a block that is not measured; 0 if it makes none.
         measure_at: it measures a block once `made` has come so far.
         blocks, rows: what it has made.
-        reading: where the rows come from that a source has given last.
-        long_row: of the rows that the last operator has made, the longest, if that took long.
-        ready: what of its work its consumer has not taken yet.
     """
 
     __slots__ = (
@@ -359,11 +312,9 @@ class Times:
         "_operators",
         "_outside",
         "_run",
-        "_samples",
         "_since",
         "_slot",
         "_slots",
-        "_slowest",
         "_spans",
         "_starts_with_block",
         "_switches",
@@ -373,14 +324,11 @@ class Times:
         "events",
         "is_measuring",
         "left",
-        "long_row",
         "made",
         "measure_at",
         "measured_blocks",
         "measured_rows",
         "name",
-        "reading",
-        "ready",
         "rows",
     )
 
@@ -392,11 +340,6 @@ class Times:
         self.blocks = self.rows = self.measured_blocks = self.measured_rows = 0
         self.events: dict[tuple[Event, str], int] = {}
         self._spans: deque[tuple[Slot, int, int]] = deque(maxlen=SPANS)
-        self._slowest = Slowest()
-        self._samples: list[Fill] = []
-        self.reading: Reading | None = None
-        self.long_row: LongRow | None = None
-        self.ready: Callable[[], int] | None = None
         self._slots: dict[tuple[State, str], Slot] = {}
         self._operators: dict[str, Slot] = {}
         self._base = self.slot(base)
@@ -509,7 +452,6 @@ class Times:
         self._made_since = self._made_measured = self.made
         self.measure_at = min(self.measure_at, self.made)  # a first block may have cost what all others may
         self.began = self._since = now
-        self._slowest = Slowest()
         for slot in list(self._slots.values()):
             slot.start_ns += slot.ns
             slot.ns = 0
@@ -530,49 +472,6 @@ class Times:
         if made is not None:
             slot.count(made)
         return made
-
-    def watched_rows(self, operator: str) -> int:
-        """How many rows of a block are watched: all of those that take long, and the first of an unknown operator."""
-        slot = self._operators.get(operator)
-        if slot is None or not slot.rows:
-            return WATCHED_ROWS
-        return sys.maxsize if slot.measured_ns >= SLOW_ROW_NS * slot.rows else 0
-
-    def watching(self, results: Iterator[T]) -> Iterator[T]:
-        """The results for the rows of a block; the longest is noted."""
-        since = clock()
-        for number, result in enumerate(results):
-            now = clock()
-            if now - since >= LONG_NS:
-                self.note_row(number, since, now - since)
-            yield result
-            del result
-            since = clock()
-
-    def note_row(self, number: int, since: int, ns: int) -> None:
-        """Row `number` of the block that an operator makes has taken so long."""
-        if ns >= (LONG_NS if self.long_row is None else self.long_row.ns):
-            self.long_row = LongRow(number, since, ns)
-
-    def keep_row(self, operator: str, place: Callable[[int], str]) -> None:
-        """Keep the long row that the operator has made; `place` tells where that row of the block comes from."""
-        row, self.long_row = self.long_row, None
-        if row is not None:
-            measured, here.measured = here.measured, None  # to find the place may read rows
-            try:
-                self._slowest.add("row", operator, row.since, row.ns, 1, lambda: place(row.number))
-            finally:
-                here.measured = measured
-
-    def keep_file(self, operator: str, since: int, ns: int, rows: int, place: Callable[[], str]) -> None:
-        """Keep a file, or a part of one, that the operator has read."""
-        if ns >= LONG_NS:
-            self._slowest.add("file", operator, since, ns, rows, place)
-
-    def sample(self, now: int, resident: int, shared: int) -> None:
-        """Note what is ready, and the memory of the process."""
-        ready = -1 if self.ready is None else self.ready()
-        self._samples = thinned([*self._samples, Fill(now, ready, resident, shared)])
 
     def call(self, operator: str, make: Callable[[], object]) -> None:
         """Make a call of an operator, in a thread that makes nothing else; each is measured."""
@@ -622,7 +521,6 @@ class Times:
             self._pass(now := clock())
             self._made_since = self.made
             self._since = self._ended = now
-            self.ready = None  # it holds what nobody takes any more
 
     @property
     def _place(self) -> tuple[int, int, int]:
@@ -681,8 +579,6 @@ class Times:
             last.throttled - first.throttled,
             self._looks,
             self._looks_ns,
-            self._slowest.works,
-            self._samples,
         )
 
 
@@ -721,30 +617,16 @@ def waiting(state: State, of: str | None = None) -> Generator[None]:
             yield
 
 
-def measured_blocks(
-    operator: str,
-    blocks: Iterator[Block],
-    thread: Times | None = None,
-    place: Callable[[Block, int], str] = lambda block, number: "",
-) -> Iterator[Block]:
-    """The blocks of a streamed operator; their times are measured.
-
-    Args:
-        operator: its name.
-        blocks: of it.
-        thread: that runs it, if it is seen; it keeps the slowest rows.
-        place: tells where a row of a block comes from.
-    """
-    return _measured_blocks(operator, blocks, thread, place) if SEEING else blocks
+def measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
+    """The blocks of a streamed operator; their times are measured."""
+    return _measured_blocks(operator, blocks) if SEEING else blocks
 
 
 def _next(blocks: Iterator[Block]) -> Block | None:
     return next(blocks, None)
 
 
-def _measured_blocks(
-    operator: str, blocks: Iterator[Block], thread: Times | None, place: Callable[[Block, int], str]
-) -> Iterator[Block]:
+def _measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
     held: list[Block] = []
     try:
         while True:
@@ -752,8 +634,6 @@ def _measured_blocks(
             block = next(blocks, None) if times is None else times.measure(operator, _next, blocks)
             if block is None:
                 return
-            if thread is not None and thread.long_row is not None:
-                thread.keep_row(operator, partial(place, block))
             held.append(block)
             del block  # only the consumer holds it now
             yield held.pop()
@@ -826,11 +706,6 @@ class Clock:
         if self.thread is not None:
             self.thread.count(event, operator, number)
 
-    def show(self, ready: Callable[[], int]) -> None:
-        """The thread has a queue: `ready` tells what is in it."""
-        if self.times is not None:
-            self.times.ready = ready
-
     def end(self) -> None:
         """The thread ends."""
         if self.times is not None:
@@ -872,7 +747,6 @@ class RunTimes:
         self._lock = threading.Lock()
         self._began = clock()
         self._send_at = 0
-        self._sample_at = self._began + SAMPLE_NS
 
     def thread(self, name: str, base: State, *, starts_with_block: bool = True, credit: int | None = None) -> Times:
         """The times of a thread that begins; `Times` explains the arguments."""
@@ -892,11 +766,7 @@ class RunTimes:
                 elif before.until < table.until:
                     first = table.spans[0].since if table.spans else table.until
                     earlier = [span for span in before.spans if span.since < first]
-                    known = before.samples[-1].at if before.samples else 0
-                    later = [sample for sample in table.samples if sample.at > known]
-                    self._tables[key] = table._replace(
-                        spans=[*earlier, *table.spans][-SPANS:], samples=thinned([*before.samples, *later])
-                    )
+                    self._tables[key] = table._replace(spans=[*earlier, *table.spans][-SPANS:])
 
     def tables(self) -> list[Table]:
         """The tables of all threads, one for each name in each process."""
@@ -910,22 +780,7 @@ class RunTimes:
         if now < self._send_at and not last:
             return []
         self._send_at = now + min(SEND_NS, now - self._began)
-        if now >= self._sample_at:
-            self._sample(now)
-        tables = self.tables()
-        return [
-            table._replace(spans=table.spans[-SPANS_SENT:], samples=table.samples[-SPANS_SENT:]) for table in tables
-        ]
-
-    def _sample(self, now: int) -> None:
-        """Note what the threads have ready, and the memory of the process."""
-        self._sample_at = now + SAMPLE_NS
-        resident, shared = memory()
-        with self._lock:
-            threads = list(self._threads)
-        for number, times in enumerate(threads):
-            if not number or times.ready is not None:
-                times.sample(now, resident, shared)
+        return [table._replace(spans=table.spans[-SPANS_SENT:]) for table in self.tables()]
 
     def end(self) -> None:
         with self._lock:
@@ -996,8 +851,6 @@ class EpochTimes(RunTimes):
         elif self._stride > 1 and ns * self._stride > 4 * STAMP_NS:
             self._stride //= 2
         self._stamped, self._stamped_step, self._waited, self.step = now, step, waited, step
-        if now >= self._sample_at:
-            self._sample(now)
         return step + self._stride
 
     @property

@@ -210,7 +210,7 @@ class Map(CursorOfInput):
         results: list[object] = []
         error: Exception | None = None
         if not marked:
-            results, error = self._apply(stage, rows, positions, context, watched=True)
+            results, error = self._apply(stage, rows, positions, context)
             if error is None or not skips(self.on_error):
                 return results, error
         parts = parted(rows) if marked else Parted(rows, range(len(rows)), {}, len(rows))
@@ -229,13 +229,11 @@ class Map(CursorOfInput):
         return parts.merged(results), error
 
     def _apply(
-        self, stage: StageView, rows: BlockRows, positions: Indices, context: Context, *, watched: bool = False
+        self, stage: StageView, rows: BlockRows, positions: Indices, context: Context
     ) -> tuple[list[object], Exception | None]:
         """The results for the rows at `positions`, up to the first that fails, and its error."""
         function = self.called_here(stage, context)
-        thread = context.pacing.clock.thread if watched else None
-        to_watch = 0 if thread is None else thread.watched_rows(stage.name)
-        apply = partial(map_until_error, rows=rows, user_function=self.function, thread=thread, watched=to_watch)
+        apply = partial(map_until_error, rows=rows, user_function=self.function)
         if self.rng is False:
             return apply(function)
         remaining = iter(index_list(positions))
@@ -328,10 +326,10 @@ class ConcurrentMap(Map):
         if not self.calls_ahead or not context.process.threads:
             return super().rows(stage, indices, context)
         calls = begun_calls(self, stage, indices, context)
-        pool, thread = self._pool(stage, context), context.pacing.clock.thread
+        pool = self._pool(stage, context)
         results: list[object] = []
         for position, call, (result, error) in zip(
-            index_list(indices), calls, pool.results(calls, thread), strict=True
+            index_list(indices), calls, (pool.result(call) for call in calls), strict=True
         ):
             skipped, row = call.about
             if error is not None:
@@ -354,9 +352,9 @@ class ConcurrentMap(Map):
         begin = self._begin_row(stage, context)
         limit = Limit(self.calls_ahead, context.process.shards)
         calls = in_order(rows, lambda item, early: begin(item[2], item[0].at.position + item[1]), limit)
-        pool, thread = self._pool(stage, context), context.pacing.clock.thread
+        pool = self._pool(stage, context)
         for (block, index, _), call in context.running.add(calls):
-            ((result, error),) = pool.results([call], thread)
+            result, error = pool.result(call)
             limit.measure([result], 1)
             skipped, row = call.about
             if error is not None:

@@ -166,16 +166,3 @@ def is_registered(value: object) -> bool:
 def stack_promoted(arrays: Sequence[object]) -> torch.Tensor:
     """Arrays of several dtypes as one tensor of the dtype that torch promotes them to."""
     return torch.stack([torch.as_tensor(np.array(array)) for array in arrays])
-
-
-def few_values(tensor: torch.Tensor, values: int) -> Array | None:
-    """The rows of a tensor as an array; of one on a device, only `values` of each row. None for an unusual tensor."""
-    if tensor.layout != torch.strided or tensor.is_nested:
-        return None
-    rows = tensor.detach()
-    if rows.ndim and len(rows) and rows.device.type != "cpu" and rows[0].numel() > values:
-        flat = rows.reshape(len(rows), -1)
-        rows = flat[:, torch.arange(values, device=rows.device) * (flat.shape[1] - 1) // (values - 1)]
-    if rows.is_floating_point() and rows.dtype not in (torch.float16, torch.float32, torch.float64):
-        rows = rows.to(torch.float32)  # such as bfloat16, which NumPy does not have
-    return cast("Array", rows.cpu().resolve_conj().resolve_neg().numpy())

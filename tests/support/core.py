@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 
-from feedpipe.core import flight as flight
 from feedpipe.core import process as process
 from feedpipe.core import progress_bar as progress_bar
 from feedpipe.core import times as times

@@ -134,7 +134,6 @@ class Worker:
         seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
         self._outbox.times = times = times_of_run(request.run, self._outbox.times)
         self._clock = Clock(thread_of_worker(times, self._settings.number))
-        self._clock.show(lambda: self._limit.waiting)
         mode = DEFAULT._replace(before_block=self._before_block, times=self._clock.times)
         if request.careful:
             note = CrashNote(lambda text: self._line.send(("note", text)), self._end_without_owner)

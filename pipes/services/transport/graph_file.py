@@ -198,38 +198,6 @@ def sending_error(root: Node) -> ArgumentTypeError | None:
     return None if error is None else unpicklable_error(root, root, error, _pickle_error)
 
 
-def pickled_size(value: object, most: int) -> int | None:
-    """The bytes of a value in a graph file without its arrays, at most about `most`; None if it cannot be pickled."""
-    counter = _ByteCounter(most)
-    pickler = _Pickler(counter, lambda buffer: None)
-    try:
-        with pickler.by_value():
-            pickler.dump(value)
-    except _EnoughError:
-        return most
-    except Exception:
-        return None
-    return counter.count
-
-
-class _EnoughError(Exception):
-    pass
-
-
-class _ByteCounter:
-    """A file that counts the bytes that are written, up to a number."""
-
-    def __init__(self, most: int) -> None:
-        self.count = 0
-        self._most = most
-
-    def write(self, data: Any) -> int:
-        self.count += len(data)
-        if self.count >= self._most:
-            raise _EnoughError
-        return len(data)
-
-
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles by value what a fresh interpreter could not import.
 
