@@ -1,7 +1,7 @@
 """What operators, sources and reading services of other packages import.
 
 This module follows semantic versioning from version 1.0 on. No other module does, but for the public names of
-`feedpipe`, `feedpipe.errors` and `feedpipe.testing`. `docs/internals/extend.md` describes the contracts;
+`feedpipe`, `feedpipe.errors` and `feedpipe.testing`. `docs/internals/operators.md` describes the contracts;
 `feedpipe.testing.check_operator` and `check_service` prove that they are kept.
 
 - Operators and sources: `Operator`, `Source`, `Grouping`, `Order`, `Columns`; `StageView`, their view of the graph, and

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_MEMOS = 4
-"""The most values that a stage remembers for its operator."""
+MAX_MEMO_BYTES = 2**26
+"""The size of the values that a stage remembers for its operator: 16 permutations of 2**20 rows, one for each round."""
+MEMO_BYTES = 2**24
+"""The size of a value that does not tell its own."""
 
 MAX_PART_OF_UNITS = 8
 """A block of units of work has at most this part of those that are left."""
@@ -92,6 +94,7 @@ class Stage:
         self._length: object = _UNASKED
         self._schema: object = _UNASKED
         self._memos: dict[Hashable, object] = {}
+        self._memo_sizes: dict[Hashable, int] = {}
         self._lock = Lock()
 
     def _find_begins(self, regroups: bool) -> frozenset[Stage]:
@@ -181,10 +184,13 @@ class Stage:
         value = self._memos.get(key, _UNASKED)
         if value is _UNASKED:
             value = make()
+            size = 1024 + int(getattr(value, "nbytes", MEMO_BYTES - 1024))
             with self._lock:  # not held by `make`: two threads then make the value twice
-                while len(self._memos) >= MAX_MEMOS:
-                    del self._memos[next(iter(self._memos))]
                 self._memos[key] = value
+                self._memo_sizes[key] = size
+                while len(self._memos) > 1 and sum(self._memo_sizes.values()) > MAX_MEMO_BYTES:
+                    oldest = next(iter(self._memo_sizes))
+                    del self._memo_sizes[oldest], self._memos[oldest]
         return cast("T", value)
 
     def rows(self, indices: Indices, context: Context) -> BlockRows:

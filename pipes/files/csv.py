@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 from ..core.rows import Row
 from ..core.skips import OnError
 from ..errors import ArgumentError, ArgumentTypeError, DataError
 from ..formats.columns import (
     HEAD_BYTES,
-    Schema,
     check_names,
     check_schema,
     first_duplicate,
@@ -21,7 +20,7 @@ from ..formats.columns import (
     unexpected_column_error,
 )
 from ..formats.streams import ChunkSize
-from ..formats.table_format import FixedSchema, SampledHead, TextTable
+from ..formats.table_format import FixedSchema, SampledHead, TextTable, TextTableOptions, options_of
 from ..formats.text import (
     REPAIR,
     Chunk,
@@ -44,24 +43,19 @@ if TYPE_CHECKING:
 NULL_VALUES = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null")
 
 
-def parse_csv(
-    pipe: Pipe[File],
-    /,
-    *,
-    schema: Schema | None = None,
-    columns: Sequence[str] | None = None,
-    delimiter: str = ",",
-    header: bool | None = None,
-    column_names: Sequence[str] | None = None,
-    quote: str | None = '"',
-    null_values: Sequence[str] = NULL_VALUES,
-    newlines_in_values: bool = True,
-    encoding: str = "utf-8",
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    on_error: OnError | None = None,
-) -> Pipe[Row]:
+class CsvOptions(TextTableOptions, total=False):
+    """The options of `parse_csv`."""
+
+    delimiter: str
+    header: bool | None
+    column_names: Sequence[str] | None
+    quote: str | None
+    null_values: Sequence[str]
+    newlines_in_values: bool
+    encoding: str
+
+
+def parse_csv(pipe: Pipe[File], /, *, on_error: OnError | None = None, **options: Unpack[CsvOptions]) -> Pipe[Row]:
     r"""Give the rows of each CSV file, as a table.
 
     Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Names and types
@@ -114,42 +108,13 @@ def parse_csv(
         >>> list(fp.list_files("a.csv").open_files().parse_csv())
         [{'id': 1, 'said': 'well, yes'}, {'id': 2, 'said': 'no'}]
     """
-    form = Csv(
-        schema=schema,
-        columns=columns,
-        delimiter=delimiter,
-        header=header,
-        column_names=column_names,
-        quote=quote,
-        null_values=null_values,
-        newlines_in_values=newlines_in_values,
-        encoding=encoding,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-    )
-    return parse(pipe, form, on_error)
+    return parse(pipe, Csv(**options), on_error)
 
 
+@options_of(parse_csv, CsvOptions)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Csv(TextTable, TextFormat):
     """The arguments of `parse_csv`."""
-
-    kind: ClassVar[str] = "parse_csv"
-    arguments: ClassVar[tuple[str, ...]] = (
-        "schema",
-        "columns",
-        "delimiter",
-        "header",
-        "column_names",
-        "quote",
-        "null_values",
-        "newlines_in_values",
-        "encoding",
-        "path_column",
-        "row_column",
-        "unify_schemas",
-    )
 
     delimiter: str = ","
     header: bool | None = None

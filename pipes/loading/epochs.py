@@ -19,7 +19,7 @@ from ..core.times import CONSUMER, LoaderTimes, StepTimes, Table, joined, worker
 from ..engine.skips import LostLog, code_without_policy
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError
-from ..plan.findings import read_again
+from ..plan.findings import other_rows, read_again
 from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
 from ..plan.sharding import reorders
@@ -329,8 +329,9 @@ class Epochs:
             shards=shards,
         )
         in_threads = isinstance(self.service, Threads)
-        for finding in read_again(plan, workers, in_threads=in_threads) if rank.number == 0 else ():
-            finding.warn()
+        if rank.number == 0:
+            for finding in (*read_again(plan, workers, in_threads=in_threads), *other_rows(plan)):
+                finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
 

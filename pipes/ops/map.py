@@ -112,7 +112,7 @@ def map(
             than 256 MiB; a resume calls them again.
         on_error: the policy for a row on which `function` fails: "raise" (the default) ends the run; "skip" leaves the
             row out; `Quarantine(folder)` also records it. None takes the policy of the next `on_error()` in the chain.
-            See [Errors](guides/rows-that-fail.md).
+            See [rows that fail](guides/rows-that-fail.md).
         retry: the number of further calls for a row that failed with an `OSError`, before `on_error` applies; `Retry`
             also sets the errors, the waits, and a timeout of coroutines.
         name: identifies the operator in that key, instead of its kind and count.

@@ -380,6 +380,7 @@ class PrefetchLimit:
 
     Args:
         prefetch: a fixed limit, or None to adapt it.
+        most_bytes: the bytes that they may hold, except if one alone holds more.
 
     Attributes:
         waiting: elements that the consumer has not taken yet.
@@ -389,8 +390,9 @@ class PrefetchLimit:
     MAX_BYTES = 2**25
     """More bytes do not pay: the elements would no longer fit into the processor's cache."""
 
-    def __init__(self, prefetch: int | None) -> None:
+    def __init__(self, prefetch: int | None, most_bytes: float = float("inf")) -> None:
         self.waiting = 0
+        self._most_bytes = most_bytes
         self._limit = prefetch or self.MIN_ELEMENTS
         self._adapts = prefetch is None
         self._was_full = False
@@ -398,7 +400,9 @@ class PrefetchLimit:
 
     def is_full(self) -> bool:
         """Whether the worker has to wait for the consumer."""
-        return self.waiting >= self._limit
+        return self.waiting >= self._limit or (
+            self.waiting > 0 and (self.waiting + 1) * self._largest_bytes > self._most_bytes
+        )
 
     def add(self, nbytes: int) -> None:
         """Count one finished element."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from feedpipe.services.actors.burst import MAX_BURST_BYTES as MAX_BURST_BYTES
-from feedpipe.services.actors.burst import BurstWriter as BurstWriter
-from feedpipe.services.actors.burst import burst_items as burst_items
 from feedpipe.services.processes import start as start
 from feedpipe.services.processes import worker as worker
 from feedpipe.services.processes.dispatch import Dispatcher as Dispatcher
@@ -12,6 +9,7 @@ from feedpipe.services.processes.fork_server import _Server as _Server
 from feedpipe.services.processes.pool import WorkerHandle as WorkerHandle
 from feedpipe.services.processes.protocol import MAX_COPIED_BYTES as MAX_COPIED_BYTES
 from feedpipe.services.processes.protocol import DispatchRequest as DispatchRequest
+from feedpipe.services.processes.protocol import PlanArguments as PlanArguments
 from feedpipe.services.processes.protocol import received_items as received_items
 from feedpipe.services.processes.start import ForkServer as ForkServer
 from feedpipe.services.processes.start import kept_server as kept_server
@@ -25,7 +23,6 @@ from feedpipe.services.transport.graph_file import libraries_of as libraries_of
 from feedpipe.services.transport.graph_file import read_graph_file as read_graph_file
 from feedpipe.services.transport.graph_file import write_graph_file as write_graph_file
 from feedpipe.services.transport.memory import ALIGNMENT as ALIGNMENT
-from feedpipe.services.transport.memory import NOTE_BYTES as NOTE_BYTES
 from feedpipe.services.transport.memory import PAGE_BYTES as PAGE_BYTES
 from feedpipe.services.transport.memory import Arena as Arena
 from feedpipe.services.transport.memory import create_shared_memory as create_shared_memory
@@ -43,4 +40,3 @@ from feedpipe.services.turns import DEFAULT as DEFAULT
 from feedpipe.services.turns import Merge as Merge
 from feedpipe.services.turns import PrefetchLimit as PrefetchLimit
 from feedpipe.services.turns import run_shards as run_shards
-from feedpipe.services.workers import PlanArguments as PlanArguments

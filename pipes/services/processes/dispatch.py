@@ -20,7 +20,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterator
-from typing import Literal, NoReturn, TypeAlias, cast
+from typing import Literal, NoReturn, Protocol, TypeAlias, cast
 
 from ...core.block import Block, close
 from ...core.context import Context, RowsRequest
@@ -42,13 +42,46 @@ BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], list
 
 def dispatch(control: int, graph_file: int) -> None:
     """Serve the workers whose sockets come through `control`, until that is closed."""
-    content, classes = begin_worker(graph_file)
-    root, _ = cast("tuple[Node, object]", content)
     with socket.socket(fileno=control) as end:
         os.register_at_fork(after_in_child=end.close)
-        dispatcher = Dispatcher(root, end, Packer(classes, root.call_site))
-        while dispatcher.serve():
-            pass
+        serve_workers(Control(end), graph_file, f"process {os.getpid()}")
+
+
+def serve_workers(control: DispatchControl, graph_file: int, place: str) -> None:
+    """Run the graph for workers until the owner is gone."""
+    content, classes = begin_worker(graph_file)
+    root, _ = cast("tuple[Node, object]", content)
+    dispatcher = Dispatcher(root, control, Packer(classes, root.call_site), place)
+    while dispatcher.serve():
+        pass
+
+
+class DispatchControl(Protocol):
+    """How a dispatcher hears of runs from its owner, and of new workers."""
+
+    def filenos(self) -> list[int]:
+        """What to poll."""
+        ...
+
+    def receive(self) -> tuple[list[socket.socket], DispatchRequest | None] | None:
+        """Connections of new workers, and the next run; None once the owner is gone."""
+        ...
+
+
+class Control:
+    """The same through one socket, which brings descriptors too."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def filenos(self) -> list[int]:
+        return [self._end.fileno()]
+
+    def receive(self) -> tuple[list[socket.socket], DispatchRequest | None] | None:
+        data, fds, _, _ = socket.recv_fds(self._end, 2**16, 1)
+        if not data:
+            return None
+        return [socket.socket(fileno=fd) for fd in fds], cast("DispatchRequest | None", pickle.loads(data))
 
 
 class _Client:
@@ -66,10 +99,11 @@ class _Client:
 class Dispatcher:
     """The dispatcher's side of both connections: to its owner, through `control`, and to the workers."""
 
-    def __init__(self, root: Node, control: socket.socket, packer: Packer) -> None:
+    def __init__(self, root: Node, control: DispatchControl, packer: Packer, place: str) -> None:
         self._root = root
         self._control = control
         self._packer = packer
+        self._place = place
         self._clients: dict[int, _Client] = {}
         self._run = -1
         self._plan: Plan | None = None
@@ -80,12 +114,14 @@ class Dispatcher:
     def serve(self) -> bool:
         """Wait for messages and answer them; False once the owner is gone."""
         poll = select.poll()
-        poll.register(self._control, select.POLLIN)
+        controls = self._control.filenos()
+        for fd in controls:
+            poll.register(fd, select.POLLIN)
         for client in self._clients.values():
             poll.register(client.channel, select.POLLIN | (0 if client.channel.flush() else select.POLLOUT))
         with self._clock.waiting("consumer"):
             ready = {fd for fd, _ in poll.poll()}
-        if self._control.fileno() in ready and not self._receive_control():
+        if not ready.isdisjoint(controls) and not self._receive_control():
             return False
         for fd in ready.intersection(self._clients):
             self._answer(fd)
@@ -93,12 +129,11 @@ class Dispatcher:
 
     def _receive_control(self) -> bool:
         """Receive a new worker, or the next run; False once the owner is gone."""
-        data, fds, _, _ = socket.recv_fds(self._control, 2**16, 1)
-        if not data:
+        received = self._control.receive()
+        if received is None:
             return False
-        for fd in fds:
-            self._clients[fd] = _Client(socket.socket(fileno=fd))
-        request = cast("DispatchRequest | None", pickle.loads(data))
+        ends, request = received
+        self._clients |= {end.fileno(): _Client(end) for end in ends}
         if request is not None:
             for client in self._clients.values():
                 client.close_requests()
@@ -142,7 +177,7 @@ class Dispatcher:
                 answer = ("block", number, block.at.plain, block.end.plain, tables, packed.sizes)
                 client.channel.post(answer, packed.body())
         except Exception as error:
-            packed = pack_error(error, f"the dispatcher, process {os.getpid()}", self._packer)
+            packed = pack_error(error, f"the dispatcher, {self._place}", self._packer)
             client.channel.post(("failed", number, packed.sizes), packed.body())
 
     def _open(self, request: RowsRequest) -> Iterator[Block]:

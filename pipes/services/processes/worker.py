@@ -25,15 +25,26 @@ from ...engine.seeds import seed_process
 from ...errors import LimitError
 from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
-from ..remote import RowServer
+from ..fetching import Fetcher, FetchRequest, FetchSource, fetched
 from ..transport.channel import Channel, GoneError, pack_error
 from ..transport.graph_file import begin_worker
 from ..transport.memory import PAGE_BYTES, Arena
 from ..transport.packing import PackedElement, Packer, unpack_body
 from ..turns import DEFAULT, PrefetchLimit, run_shards, step_count
-from ..workers import CrashNote, Fetcher, FetchRequest, FetchSource, PlanArguments, fetched
+from .deaths import CrashNote
 from .dispatch import DispatchClient
-from .protocol import MAX_COPIED_BYTES, ArenaPlace, FetchHead, ItemHead, ItemKind, RunRequest, TakenHead, WorkerSettings
+from .protocol import (
+    MAX_COPIED_BYTES,
+    ArenaPlace,
+    FetchHead,
+    ItemHead,
+    ItemKind,
+    PlanArguments,
+    RunRequest,
+    TakenHead,
+    WorkerSettings,
+)
+from .remote import RowServer
 
 Init = Callable[[int], object]
 
@@ -62,8 +73,9 @@ def serve(control: int, graph_file: int, stacks: int, *others: int) -> None:
 class Worker:
     """The worker's side of the protocol."""
 
-    def __init__(self, channel: Channel, graph_file: int, others: list[int]) -> None:
+    def __init__(self, channel: Channel, graph_file: int, others: list[int], place: str = "") -> None:
         self._channel = channel
+        self._place = place or f"process {os.getpid()}"
         message = channel.receive()
         assert message is not None, "a channel that waits returns a message"
         self._settings = cast("WorkerSettings", message.head)
@@ -78,7 +90,7 @@ class Worker:
         self._keys: deque[FetchHead] = deque()
         self._fetcher: Fetcher | None = None
         self._server: RowServer | None = None
-        self._limit = PrefetchLimit(self._settings.prefetch)
+        self._limit = PrefetchLimit(self._settings.prefetch, self._settings.most_bytes)
         self._clock = Clock()
         self._outbox = Outbox(channel, self._arena, self._limit, self._await_memory)
         self._plan: tuple[PlanArguments, Plan] | None = None
@@ -121,9 +133,8 @@ class Worker:
         self._outbox.times = times = times_of_run(request.run, self._outbox.times)
         self._clock = Clock(thread_of_worker(times, self._settings.number))
         mode = DEFAULT._replace(before_block=self._before_block, times=self._clock.times)
-        if request.careful and self._arena is not None:
-            arena = self._arena
-            note = CrashNote(lambda text: arena.note(text.encode()), self._end_without_owner)
+        if request.careful:
+            note = CrashNote(lambda text: self._channel.send(("note", text)), self._end_without_owner)
             mode = mode._replace(block_sizes=OneRow, threads=False, tracer=note)
         if self._dispatch is not None:
             mode = mode._replace(dispatched=partial(self._dispatch.rows, request.run))
@@ -266,7 +277,7 @@ class Worker:
             self._outbox.add(run, "ended", item.shard, item.leftover, rows)
 
     def _pack_error(self, error: BaseException) -> PackedElement:
-        return pack_error(error, f"worker {self._settings.number}, process {os.getpid()}", self._packer)
+        return pack_error(error, f"worker {self._settings.number}, {self._place}", self._packer)
 
     def _send_failure(self, run: int, error: BaseException, stream: int = 0) -> None:
         self._outbox.add(run, "failed", stream, None, self._pack_error(error))

@@ -42,7 +42,7 @@ def write_csv(path: Path) -> Path:
 
 
 def write_jsonl(path: Path) -> Path:
-    faults = [b"garbage", b"[1]", b'{"x": ', b'{"x": "a"}', b'{"x": 1, "y": 2}', b'{"x": "\xff"}']
+    faults = [b"garbage", b"[1]", b'{"x": ', b'{"x": "a"}', b'{"x": 1, "x": 2}', b'{"x": "\xff"}']
     lines = [b'{"x": %d, "tags": ["a"]}' % x for x in range(COUNT)]
     for fault, place in zip(faults, sorted(BAD), strict=True):
         lines[place] = fault
