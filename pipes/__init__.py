@@ -5,8 +5,8 @@
   position.
 - A **plan** says which rows each rank and each shard reads. It is computed from the pipe, a seed, and the numbers of
   ranks and workers; `pipe.explain()` prints it.
-- A **reading service** says where the plan runs: `InProcess`, or the worker processes of `MultiProcess`. Neither the
-  elements nor their order depend on it.
+- A **reading service** says where the plan runs: `InProcess`, `Threads`, `MultiProcess` or `Ray`. For one number of
+  shards, neither the elements nor their order depend on it.
 - A **loader** is what a training loop iterates. It makes the plan, runs it on a service, counts epochs and steps, and
   saves and restores its state.
 
@@ -100,7 +100,6 @@ from .storage.file_cache import FileCache
 from .writing.index import index
 from .writing.verify import verify
 from .writing.write_files import write_arrow, write_parquet, write_tfrecord
-from .writing.write_sql import write_sql
 from .writing.write_tar import write_tar
 
 __all__ = [
@@ -152,7 +151,6 @@ __all__ = [
     "verify",
     "write_arrow",
     "write_parquet",
-    "write_sql",
     "write_tar",
     "write_tfrecord",
     # rows that fail
@@ -193,6 +191,7 @@ _PUBLIC_MODULES = ("errors", "extensions", "media", "stats", "testing")
 _INSTEAD = {  # names that went, or that other libraries have
     "metrics": "`loader.report().metrics()` gives the numbers for Prometheus or OpenTelemetry",
     "profile": "`pipe.to_table().to_pandas().describe()` describes columns, and so does DuckDB's `SUMMARIZE`",
+    "write_sql": "write each batch of a loop with ADBC: `cursor.adbc_ingest(table, batch, mode='append')`",
 }
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from .loading.job_state import gather, group_of_job, read_states, restore_job, s
 from .loading.ranks import RankSource
 from .loading.replay import Info
 from .loading.schedule import Even, Schedule
-from .loading.state import Progress, State, compare, restored
+from .loading.state import Progress, State, compare
 from .ops.mix import Mix, fixed_weights
 from .pipe import Pipe, check_pipe, warn_in_torch_worker
 from .plan.plan import Plan, Position
@@ -64,10 +64,10 @@ class Loader(Generic[T_co]):
         shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. If
             the pipe shuffles, the default is 8 for each rank, or as many as there are workers, if that is more; else it
             is one for each worker.
-        even: how all ranks come to take the same number of steps: "drop" leaves out what goes beyond the shortest rank,
+        even: what to do if ranks have different numbers of steps: "drop" leaves out what goes beyond the shortest rank,
             "pad" repeats elements (`info.valid` tells which are padding), "error" raises, None does nothing. "auto" is
             "drop". If lengths are not known, the ranks must have a process group, or None or `steps` is needed.
-        steps: the number of elements of an epoch, on every rank; the next epoch goes on where the last one stopped.
+        steps: the number of elements of an epoch, on every rank; the next epoch continues where the last one stopped.
         device: where the tensors of elements are copied to, one element ahead and on a stream of its own.
         pin_memory: pin the tensors; those on their way to a CUDA device always are.
 
@@ -115,7 +115,6 @@ class Loader(Generic[T_co]):
             shards=None if shards is None else check_int("shards", shards, least=1),
             steps=None if steps is None else check_int("steps", steps, least=1),
             even=even,
-            is_users=self._is_users,
         )
         self._epochs.check_service()
         self._epochs.check_ranks()
@@ -316,7 +315,6 @@ class Loader(Generic[T_co]):
                     f"is after step {loaded.step} of that; finish the epoch first, or load no state"
                 )
         self._requested_epoch = epoch
-        self._epochs.epoch_is_chosen = True
 
     def state_dict(self, *, step: int | None = None) -> State:
         """Return the place of the consumer, after the last element it took, as plain JSON. It reads no rows.
@@ -363,7 +361,7 @@ class Loader(Generic[T_co]):
         """
         self._check_open()
         states = read_states(state)
-        schedule = restored(states[0], lambda pipe: self._epochs.restore(pipe, lambda: self._schedule))
+        schedule = self._epochs.restore(states[0].pipe, lambda: self._schedule)
         compare(states[0], schedule.signature, strict=strict, advises=self._is_users)
         schedule = self._epochs.resume(schedule, shards_of_job(states, schedule.plan))
         progress = schedule.after_end(restore_job(states, schedule))

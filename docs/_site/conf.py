@@ -11,7 +11,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 source_suffix = {".md": "markdown"}
 myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 4
-smartquotes = False
+smartquotes_action = "D"  # dashes alone
 
 autodoc_member_order = "bysource"
 add_module_names = False

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "gallery"
@@ -89,8 +89,9 @@ def run(path: Path) -> Page:
     import matplotlib
 
     inks = ["text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"]
-    style = {**dict.fromkeys(inks, INK), "axes.facecolor": "none", "svg.fonttype": "none", "svg.hashsalt": path.stem}
-    matplotlib.rcParams.update({**style, "axes.spines.right": False, "axes.spines.top": False})
+    style: dict[str, Any] = {**dict.fromkeys(inks, INK), "axes.facecolor": "none", "svg.fonttype": "none"}
+    style |= {"svg.hashsalt": path.stem, "axes.spines.right": False, "axes.spines.top": False}
+    matplotlib.rcParams.update(style)  # type: ignore[arg-type]  # the names of settings are literals in its stubs
     text = path.read_text(encoding="utf-8")
     # So an error names the file and its line, and so do feedpipe's messages.
     linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))

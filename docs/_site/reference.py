@@ -51,8 +51,8 @@ GROUPS: Mapping[str, tuple[str, str]] = {
         "Statistics",
         "fit Stats stats.mean_std stats.min_max stats.quantiles stats.vocabulary stats.counts stats.missing",
     ),
-    "media": ("Video and audio", "media.frames media.video_info media.audio media.audio_info"),
-    "writers": ("Writers", "write_parquet write_arrow write_tar write_tfrecord write_sql verify"),
+    "media": ("Video and audio", "media.frames media.frame_times media.video_info media.audio media.audio_info"),
+    "writers": ("Writers", "write_parquet write_arrow write_tar write_tfrecord verify"),
 }
 
 

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Video: clips, and the cost of seeking
 #
-# A random clip of each film in each epoch, of which only the frames that are needed are decoded; what key frames have to do
+# A random clip of each video in each epoch, of which only the needed frames are decoded; what key frames have to do
 # with it; a model that sees where things move, and an exact resume.
 #
 # **You need** torch, PyAV and Matplotlib. **It takes** about 6 seconds.

@@ -24,8 +24,7 @@ from ..plan.explain import explained
 from ..seeing.progress import progress
 from ..seeing.tuning import tune
 from ..sources.index import Footers
-from ..storage.index.reader import Index, versions
-from ..storage.index.writer import remove_versions
+from ..storage.index import Index, remove_versions, versions
 from ..writing.index import index
 from ..writing.verify import verify
 

@@ -31,6 +31,7 @@ from ..services.fetching import FetchEnd, FetchRequest
 from ..services.on_ray import Ray, pool_settings
 from ..services.processes.pool import Pool, PoolSettings
 from ..services.processes.runs import FetchRun
+from ..services.processes.start import LAUNCHERS
 from .fetchers import DatasetSource, InheritedSource, has_state, next_epoch
 
 T_co = TypeVar("T_co", covariant=True)
@@ -255,7 +256,7 @@ class DataLoader(TorchDataLoader[T_co]):
         settings = PoolSettings(
             workers=self.num_workers,
             memory=memory_budget(),
-            start_method=self._start_method,
+            launcher=partial(LAUNCHERS[self._start_method], 1, 4),
             prefetch=prefetch,
             timeout=self.timeout or None,
         )

@@ -1,4 +1,4 @@
-"""Units that footers list, such as row groups: of files, of the unit file of a manifest, or of an index."""
+"""Units that footers list, such as row groups: of files, or of an index."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from ..errors import Origin
 from ..formats.columns import FlatHead
 from ..formats.table_format import TableFormat
 from ..storage.file import File
-from ..storage.file_units import UNKNOWN, FileContents, FileUnits, Numbers, UnitTable
-from ..storage.index.layout import BLOCK_FILES, Folders
-from ..storage.index.reader import Bounds, Index, IndexedUnits
+from ..storage.file_units import FileContents, FileUnits, Numbers, UnitTable
+from ..storage.index import BLOCK_FILES, Bounds, Folders, Index, IndexedUnits
 from ..storage.tasks import in_threads
 from .open_files import OpenFileCache, OpenFiles
 from .units import InputFiles, Place, UnitFormat, UnitReader, W
@@ -103,23 +102,12 @@ class CountedFormat(TableFormat, UnitFormat):
         return before / unit.rows if unit.rows > 0 else 0.0
 
     def resolved(self: F, files: InputFiles) -> tuple[F, UnitTable | None]:
-        """With names and types, and all units: those that a manifest or an index keeps, if there are such."""
-        # Only the place of a manifest tells where its units are.
+        """With names and types, and all units: those of an index, if there is one."""
+        # Only the order of the index tells which of its files an element is.
         source = files.source
-        manifest = source.listed_in if isinstance(source, OpenFiles) and files.has_fixed_order else None
-        if manifest is None:
-            return super().resolved(files)
-        if isinstance(manifest, Index):
-            return self._with_index(files, manifest)
-        kind = f"{self.units}, compression {cast('OpenFiles', source).compression}"
-        kept = FileUnits.read(manifest, kind, files.count)
-        if kept is not None:
-            fits = self.can_use(kept.schemas, knows_rows=not (kept.rows == UNKNOWN).any())
-            return self._with_kept(files, kept) if fits and not self.selects_units() else super().resolved(files)
-        form = self.fixed(files)
-        units = FileUnits.of(in_threads(form.contents, files))
-        units.write(manifest, kind)
-        return form, units.unit_table(self.fields)
+        if isinstance(source, OpenFiles) and source.index is not None and files.has_fixed_order:
+            return self._with_index(files, source.index)
+        return super().resolved(files)
 
     def _with_index(self: F, files: InputFiles, index: Index) -> tuple[F, UnitTable | None]:
         """The units of an index. No file is opened, if the index says all that is needed of the files.
@@ -144,18 +132,6 @@ class CountedFormat(TableFormat, UnitFormat):
         units = form.find_units(file for part in _parts(matching) for file in files.at(part, Context()))
         units.column("file")[:] = matching[units.column("file")]
         return form, units
-
-    def _with_kept(self: F, files: InputFiles, kept: FileUnits) -> tuple[F, UnitTable]:
-        """Fix names and types by the schemas that were kept of the files, which must fit them."""
-        firsts = files.at(kept.first_files(), Context())
-        heads = [FlatHead(file.path, schema) for file, schema in zip(firsts, kept.schemas, strict=True)]
-        form = self.fixed_by(iter(heads), files)
-        fixed = form.require_fixed_schema(firsts[0].name)
-        columns = [fixed.columns_in(head) for head in heads]
-        if fixed.folder_types:
-            for file, number in zip(files, kept.schema_numbers.tolist(), strict=True):
-                fixed.constants(file.path, columns[number])
-        return form, kept.unit_table(self.fields)
 
 
 def _parts(numbers: Numbers) -> Iterator[Numbers]:

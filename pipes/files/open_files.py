@@ -23,9 +23,8 @@ from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
 from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
 from ..storage.file_cache import FileCache, check_file_cache
 from ..storage.filesystem import check_filesystem
-from ..storage.index.reader import Index
+from ..storage.index import FromIndex, Index
 from ..storage.listing import ListedPath, Listing
-from ..storage.manifest import FromManifest, ManifestPlace
 from ..storage.tasks import Task, in_threads, in_turn
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ def open_files(
     among shards and sent to other processes. Order and length are the input's; indexed if the input is. State: none.
 
     Args:
-        compression: "gzip", "bz2", "zstd", "lz4", "brotli" or None for all files; "infer" decides by the end of each
-            name: .gz, .tgz, .bz2, .zst, .lz4, .br.
+        compression: "gzip", "bz2", "xz", "zstd", "lz4", "brotli", "zip" or None for all files; "infer" decides by the
+            end of each name: .gz, .tgz, .bz2, .xz, .zst, .lz4, .br, .zip. A zip archive must hold one file.
         filesystem: a pyarrow or fsspec file system that the paths are on; without it they are local paths or URLs.
         cache: keeps what is read of remote files on a local disk; see `FileCache`.
 
@@ -71,9 +70,9 @@ class OpenFiles(CursorOfInput):
     seeks: ClassVar[bool] = True
 
     compression: str | None = "infer"
-    # Not part of a state: the files stay the same on another storage, and with another manifest.
+    # Not part of a state: the files stay the same on another storage, and with an index.
     filesystem: object = field(default=None, repr=False)
-    listed_in: ManifestPlace | Index | None = field(default=None, repr=False)
+    index: Index | None = field(default=None, repr=False)
     cache: FileCache | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -96,10 +95,10 @@ class OpenFiles(CursorOfInput):
 
     def resolve(self, stage: StageView) -> Operator:
         source = stage.input.op
-        listed_in = source.listed_in if isinstance(source, FromManifest) else None
-        if listed_in is None and self.cache is None:
+        index = source.index if isinstance(source, FromIndex) else None
+        if index is None and self.cache is None:
             return self
-        return replace(self, listed_in=listed_in, cache=self.cache and self.cache.renewed())
+        return replace(self, index=index, cache=self.cache and self.cache.renewed())
 
     def length(self, stage: StageView) -> int | None:
         return stage.input.length

@@ -34,8 +34,7 @@ from ..formats.expressions import filter_problem, matching_rows, used_columns
 from ..formats.table_format import TableOptions, folder_columns, options_of
 from ..storage.file import File, Stream, TableFile
 from ..storage.file_units import FileContents, UnitTable
-from ..storage.index.layout import Folders
-from ..storage.index.reader import Bounds
+from ..storage.index import Bounds, Folders
 from ..storage.mapping import open_object, open_version
 from ..storage.remote import RemoteFile, RemoteRanges, RemoteStream
 from ..storage.tasks import Task
@@ -476,7 +475,8 @@ class ParquetFile:
         fixed, length = self._fixed, batch.num_rows
         arrays: dict[str, Any] = {}
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
-            arrays[name] = fixed.cast(array, name, self._name)
+            if name in fixed.file_types:  # to Arrow a.b is a column of that name, and the field b of a column a
+                arrays[name] = fixed.cast(array, name, self._name)
         for name, value in self._constants.items():
             constant: Any = pa.repeat(value, length)
             arrays[name] = fixed.cast(constant, name, self._name) if name in fixed.file_types else constant

@@ -23,7 +23,7 @@ from ..formats.expressions import check_expression, expression_identity, filter_
 from ..formats.streams import read_tail, seal_of
 from ..storage.file import File, Stream
 from ..storage.filesystem import locate
-from ..storage.index.reader import Bounds
+from ..storage.index import Bounds
 from ..storage.mapping import FileValues
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceErro
 from ..formats.table_format import FormatOptions, TableFormat
 from ..storage.file import File
 from ..storage.file_units import UnitTable
-from ..storage.index.reader import IndexedUnits
+from ..storage.index import IndexedUnits
 from ..storage.tasks import in_threads, in_turn
 from .open_files import at_call_site, check_file, has_fixed_order
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Literal, TypeAlias, cast, get_args
 
 from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
@@ -78,15 +79,14 @@ class MultiProcess:
     def start(self) -> PlanService:
         from .processes.pool import PoolSettings
         from .processes.runs import plan_service
+        from .processes.start import LAUNCHERS
 
         settings = PoolSettings(
             workers=self.workers,
             memory=element_memory(self.memory),
-            start_method=self.start_method,
             prefetch=self.prefetch,
             init=self.init,
             timeout=self.timeout,
-            threads=self.threads,
-            io_threads=self.io_threads,
+            launcher=partial(LAUNCHERS[self.start_method], self.threads, self.io_threads),
         )
         return plan_service(settings, ordered=self.ordered)

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -22,15 +21,24 @@ from ..files.parquet_footer import has_bounds
 from ..formats.columns import format_names
 from ..storage.file import File
 from ..storage.file_units import FileContents, FileUnits, Numbers
-from ..storage.index.layout import BLOCK_FILES, FILES, SUFFIX, FileBlock, Version, common_prefix
-from ..storage.index.reader import Index, versions
-from ..storage.index.writer import BlockPlace, write_version
+from ..storage.index import (
+    BLOCK_FILES,
+    FILES,
+    SUFFIX,
+    FileBlock,
+    Index,
+    Version,
+    common_prefix,
+    versions,
+    write_version,
+)
 from ..storage.listing import Listing, Selection
 from ..storage.tasks import in_threads
 
 Footers = Literal["infer", True, False]
 ReadFooters: TypeAlias = "Callable[[FooterReader, Iterator[pa.Table]], Iterator[FileContents]]"
 """Reads the footers of the files of tables, in order."""
+call: Any = pc
 MAX_ATTEMPTS = 8
 """The most times that another writer may write a version of the same number first."""
 
@@ -80,13 +88,13 @@ def make_version(
         listing = selection.absolute_listing(address, times=True)
         work = _Work(listing, selection.filesystem, _kind(listing, footers), statistics, before)
         work.read = read or FooterReader.contents
-        entries = work.all_new() if before is None else work.grown(before)
-        if entries is None and before is not None:
+        if before is not None and work.is_as(before):
             return before
         number = 1 if before is None else before.number + 1
         call, selected = selection.call(), selection.digest()
-        version = Version.begun(number, call, selected, work.root, work.kind, work.digest, statistics)
-        written = write_version(version, address, selection.filesystem, entries or (), work.schemas, work.fields)
+        version = Version(number, call, selected, work.root, work.kind, statistics, work.digest)
+        blocks = work.blocks()
+        written = write_version(version, address, selection.filesystem, blocks, work.schemas, work.fields)
         if written is not None:
             return Index(address, number, written.digest, selection.filesystem)
     raise SourceError(f"{shown_path(address)} cannot be written: other writers were faster, {MAX_ATTEMPTS} times")
@@ -159,10 +167,10 @@ class FooterReader:
             read = partial(cast("Parquet", self.form).footer, statistics=self.statistics)
         return iter(in_threads(read, (self._file(**row) for table in files for row in table.to_pylist())))
 
-    def bounds(self, contents: Sequence[FileContents]) -> list[Any]:
-        """The bounds of the columns of some files, as `FileBlock` has them."""
-        types = (kind for kind in self.statistics.values() for _ in range(2))
-        return [arrow_array([file.bounds[k] for file in contents], kind) for k, kind in enumerate(types)]
+    def bounds(self, contents: Sequence[FileContents]) -> dict[str, Any]:
+        """The bounds of the columns of some files, by the names that `FileBlock` has for them."""
+        names = [(f"{end}_{name}", kind) for name, kind in self.statistics.items() for end in ("min", "max")]
+        return {n: arrow_array([file.bounds[k] for file in contents], kind) for k, (n, kind) in enumerate(names)}
 
     def _file(self, path: str, size: int, changed: int) -> File:
         return File(path, filesystem=self.filesystem, listed=size if size >= 0 else None, changed=changed)
@@ -176,7 +184,7 @@ class _Work:
         kind: of the units.
         fields: of the units, those that states are checked against.
         schemas: of the blocks that were made.
-        digest: of the listing, in the order of the blocks that were made.
+        digest: of the listing, in the order of the blocks.
         read: reads footers.
     """
 
@@ -192,7 +200,7 @@ class _Work:
     ) -> None:
         self._listing = listing
         self._reader: FooterReader | None = None
-        self.root = common_prefix(listing.paths).rpartition("/")[0] + "/"
+        self.root = common_prefix(str(call.min(listing.paths)), str(call.max(listing.paths))).rpartition("/")[0] + "/"
         self.kind = FILES
         self.fields: tuple[str, ...] = ()
         self.schemas: list[pa.Schema] = []
@@ -204,6 +212,12 @@ class _Work:
             self.kind = form.units
             self.fields = tuple(name for name in form.fields if name != "footer_bytes")
             self._reader = FooterReader(form, filesystem, types)
+        self._order, self._kept = np.arange(len(listing)), np.zeros(len(listing), np.bool_)
+        self._before = None
+        is_unique = call.count_distinct(listing.paths).as_py() == len(listing)
+        if before is not None and before.kind == self.kind and is_unique:
+            self._before = before
+            self._grow(before)
 
     def _types(
         self, form: CountedFormat | None, statistics: tuple[str, ...], before: Index | None, filesystem: object
@@ -233,109 +247,66 @@ class _Work:
             types[name] = kind
         return types
 
-    def all_new(self) -> Iterator[tuple[FileBlock, BlockPlace | None]]:
-        """The blocks of the first version."""
-        return ((block, None) for block in self._new_blocks(np.arange(len(self._listing))))
-
-    def grown(
-        self, before: Index
-    ) -> list[tuple[FileBlock, BlockPlace | None]] | Iterator[tuple[FileBlock, BlockPlace | None]] | None:
-        """The blocks of the version after `before`; None if nothing has changed."""
-        call: Any = pc
-        listing = self._listing
-        if before.kind != self.kind or call.count_distinct(listing.paths).as_py() < len(listing):
-            return self.all_new()
-        old = pa.concat_arrays([pa.nulls(0, pa.large_string()), *(block.paths() for block in before.blocks())])
+    def _grow(self, before: Index) -> None:
+        """Order the files as in the version before, new ones after them; find those that are as they were."""
+        listing, blocks = self._listing, [*before.blocks()]
+        old = pa.concat_arrays([pa.nulls(0, pa.string()), *(block.paths for block in blocks)]).cast(pa.large_string())
+        sizes, changed = (
+            np.concatenate([np.zeros(0, np.int64), *part])
+            for part in zip(*((b.sizes, b.changed) for b in blocks), strict=True)
+        )
         places = numpy_array(call.index_in(old, value_set=listing.paths).fill_null(arrow_scalar(-1, pa.int32())))
-        is_there = places >= 0
-        is_new = np.ones(len(listing), np.bool_)
-        is_new[places[is_there]] = False
-        new = np.flatnonzero(is_new)
-        changes = [self._changed(block, own) for block, own in self._by_block(before, places)]
-        if not len(new) and not any(change.any() for change in changes):
-            return None
-        order = np.concatenate([places[is_there], new])
-        if (order != np.arange(len(order))).any():  # else the order is that of a listing
-            self.digest = hashlib.blake2b(
-                f"{before.version.listing} {listing.digest}".encode(), digest_size=16
-            ).hexdigest()
-        if self.root.startswith(before.version.root):
-            self.root = before.version.root
-        return self._regrown(before, places, changes, new)
-
-    def _regrown(
-        self, before: Index, places: Numbers, changes: Sequence[Any], new: Numbers
-    ) -> Iterator[tuple[FileBlock, BlockPlace | None]]:
+        there = places >= 0
+        own_sizes, own_changed = numpy_array(listing.sizes)[places], numpy_array(listing.changed)[places]
+        others = (own_changed != changed) & (own_changed != 0) & (changed != 0)
+        self._same = there & (own_sizes == sizes) & ~others  # of the files of the version before
+        new = np.setdiff1d(np.arange(len(listing)), places[there])
+        self._order = np.concatenate([places[there], new])
+        self._kept = np.concatenate([self._same[there], np.zeros(len(new), np.bool_)])
         for schema in before.schemas:
             self._number(schema)
-        table = before.entries
-        last = len(table.first) - 1
-        for number, (block, own) in enumerate(self._by_block(before, places)):
-            room = BLOCK_FILES - len(block) if number == last else 0
-            if not changes[number].any() and not min(room, len(new)) and self.root == before.version.root:
-                data = before.version.data[table.data[number]]
-                place = BlockPlace(data, int(table.offset[number]), int(table.length[number]), table.digest(number))
-                yield block, place
-                continue
-            kept = np.flatnonzero(own >= 0)
-            added, new = new[:room], new[room:]
-            files = np.concatenate([own[kept], added])
-            if len(files):
-                contents = None if block.units is None else self._contents(block, kept, changes[number], own, added)
-                yield self._block(files, contents), None
-        yield from ((block, None) for block in self._new_blocks(new))
+        if (self._order != np.arange(len(self._order))).any():  # else the order is that of a listing
+            both = f"{before.version.listing} {listing.digest}".encode()
+            self.digest = hashlib.blake2b(both, digest_size=16).hexdigest()
+        if self.root.startswith(before.version.root):
+            self.root = before.version.root
 
-    def _contents(
-        self, block: FileBlock, kept: Numbers, changed: Any, own: Numbers, added: Numbers
-    ) -> Iterator[FileContents]:
-        """What the footers of a block say: those of files that have not changed as they were kept."""
-        assert block.units is not None, "only files with footers have contents"
-        again = self._footers(np.concatenate([own[kept[changed[kept]]], added]))
-        for place in kept.tolist():
-            yield next(again) if changed[place] else block.contents(place)
-        yield from again
+    def is_as(self, before: Index) -> bool:
+        """Whether nothing has changed since the version before."""
+        return self._before is not None and len(self._kept) == before.files and bool(self._kept.all())
 
-    def _by_block(self, before: Index, places: Numbers) -> Iterator[tuple[FileBlock, Numbers]]:
-        """The blocks of a version, with the place in the listing of each of their files."""
+    def blocks(self) -> Iterator[FileBlock]:
+        """All blocks."""
+        kept, order = self._kept_contents(), self._order
+        tables = map(self._table, _parts(order))
+        again = map(self._table, _parts(order[~self._kept]))
+        read = iter(()) if self._reader is None else self.read(self._reader, again)
         first = 0
-        for block in before.blocks():
-            yield block, places[first : first + len(block)]
+        for table in tables:
+            paths, sizes, changed = (cast("Any", column).combine_chunks() for column in table.columns)
+            paths, numbers = paths.cast(pa.string()), (numpy_array(sizes), numpy_array(changed))
+            if self._reader is None:
+                yield FileBlock.of(paths, *numbers)
+            else:
+                flags = self._kept[first : first + len(table)].tolist()
+                contents = [next(kept) if flag else next(read) for flag in flags]
+                units, bounds = self._numbered(FileUnits.of(contents)), self._reader.bounds(contents)
+                yield FileBlock.of(paths, *numbers, units, bounds)
+            first += len(table)
+
+    def _kept_contents(self) -> Iterator[FileContents]:
+        """What the footers say of the files that are as they were."""
+        first = 0
+        for block in self._before.blocks() if self._before is not None and self._reader is not None else ():
+            for place in np.flatnonzero(self._same[first : first + len(block)]).tolist():
+                yield block.contents(place)
             first += len(block)
-
-    def _changed(self, block: FileBlock, own: Numbers) -> Any:
-        """Which files of a block have vanished, or have another size or time of change now."""
-        listing = self._listing
-        sizes, changed = numpy_array(listing.sizes)[own], numpy_array(listing.changed)[own]
-        times = (changed != block.changed) & (changed != 0) & (block.changed != 0)
-        return (own < 0) | (sizes != block.sizes) | times
-
-    def _new_blocks(self, files: Numbers) -> Iterator[FileBlock]:
-        """Blocks of files at these places of the listing."""
-        footers = self._footers(files)
-        for start in range(0, len(files), BLOCK_FILES):
-            part = files[start : start + BLOCK_FILES]
-            yield self._block(part, footers if self._reader is not None else None)
-
-    def _footers(self, files: Numbers) -> Iterator[FileContents]:
-        """What the footers of some files say."""
-        if self._reader is None:
-            return iter(())
-        parts = (files[start : start + BLOCK_FILES] for start in range(0, len(files), BLOCK_FILES))
-        return self.read(self._reader, map(self._table, parts))
 
     def _table(self, files: Numbers) -> pa.Table:
         listing = self._listing
         columns = {"path": listing.paths, "size": listing.sizes, "changed": listing.changed}
         places = arrow_array(files)
         return pa.table({name: cast("Any", column).take(places) for name, column in columns.items()})
-
-    def _block(self, files: Numbers, footers: Iterator[FileContents] | None) -> FileBlock:
-        paths, sizes, changed = (cast("Any", column).combine_chunks() for column in self._table(files).columns)
-        if footers is None or self._reader is None:
-            return FileBlock.of_paths(paths, numpy_array(sizes), numpy_array(changed))
-        contents = [*islice(footers, len(files))]
-        units, bounds = self._numbered(FileUnits.of(contents)), self._reader.bounds(contents)
-        return FileBlock.of_paths(paths, numpy_array(sizes), numpy_array(changed), units, bounds)
 
     def _numbered(self, units: FileUnits) -> FileUnits:
         """The units with the schemas of the whole index."""
@@ -348,3 +319,7 @@ class _Work:
             self._numbers[text] = len(self.schemas)
             self.schemas.append(schema)
         return self._numbers[text]
+
+
+def _parts(files: Numbers) -> Iterator[Numbers]:
+    return (files[start : start + BLOCK_FILES] for start in range(0, len(files), BLOCK_FILES))

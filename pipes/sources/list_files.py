@@ -1,16 +1,15 @@
-"""`list_files`: the paths of files, and listings that are kept."""
+"""`list_files`: the paths of files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
-from ..core.arrow import arrow_array, arrow_scalar, numpy_array
+from ..core.arrow import arrow_scalar
 from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
@@ -30,13 +29,11 @@ from ..errors import (
 )
 from ..files.open_files import at_call_site
 from ..pipe import Pipe
-from ..storage.index.reader import Index
+from ..storage.index import SUFFIX, Index
 from ..storage.listing import BATCH_FILES, Listing, Selection, add_to_digest
-from ..storage.manifest import Manifest, ManifestPlace, folder_of, manifest_schema, read_manifest, write_manifest
+from ..storage.manifest import Manifest, folder_of, read_manifest
 from .from_sequence import pack_list
 from .index import is_index, open_index
-
-log = logging.getLogger("feedpipe")
 
 
 def list_files(
@@ -67,21 +64,20 @@ def list_files(
         recursive: in folders, takes the files in their subfolders as well; otherwise the log says if there are any.
         filesystem: a pyarrow or fsspec file system for `paths` and `manifest`; without it, they are local paths or
             URLs.
-        manifest: the path of a file that keeps the listing. The first run writes it; every rank and every later run
-            read it and list nothing. Remove it to list again. Relative paths become absolute in it. The manifest of
-            `write_parquet` or `write_tar` serves too, with its folder as `paths`. What the footers of Parquet and Arrow
-            files say is kept beside it, in a file that ends with `.units`, and not read again. A path that ends with
-            `.index` is that of an index, for millions of files; see `index`.
+        manifest: the path of an index, which ends with `.index` and keeps the listing, and what the footers of Parquet,
+            Arrow and ORC files say. The first run makes it; every rank and every later run read it and list nothing.
+            `fp.index` makes its next version. Relative paths become absolute in it. The manifest of a writer, such as
+            `write_parquet` or `write_tar`, serves too, with its folder as `paths`.
         version: the version of the index; by default that of the state that a loader loads, else the newest.
 
     Raises:
         ArgumentTypeError: `paths` is a pipe, or no path.
-        SourceError: a path is missing, cannot be listed, matches no file, or for something that is no file, such as
-            a device; `paths` is empty; the manifest cannot be read or written.
-        ArgumentError: the manifest was made for other `paths`, `pattern` or `recursive`; braces stand for more than
-            ten million paths; `version` is given without an index.
+        SourceError: a path is missing, cannot be listed, matches no file, or is no file, such as a device; `paths` is
+            empty; the index or the manifest cannot be read or written.
+        ArgumentError: the index or the manifest was made for other `paths`, `pattern` or `recursive`; braces stand for
+            more than ten million paths; `version` is given without an index.
         MissingError: the index has no such version.
-        DataError: the manifest is damaged, or another kind of file.
+        DataError: the index or the manifest is damaged, or another kind of file.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -116,14 +112,9 @@ class ListFiles(UnitSource):
     """Of a state: the number of the version of the index, and its digest."""
 
     @property
-    def listed_in(self) -> ManifestPlace | Index | None:
-        """The manifest or the index that keeps the listing."""
-        listing = self._resolved_listing()
-        if isinstance(listing, Index):
-            return listing
-        if self.selection.manifest is None:
-            return None
-        return ManifestPlace(self.selection.manifest, self.selection.filesystem, listing.digest)
+    def index(self) -> Index | None:
+        """The index that keeps the listing."""
+        return self.listing if isinstance(self.listing, Index) else None
 
     def call(self) -> str:
         return call_code(self.selection)  # pyright: ignore[reportArgumentType]
@@ -189,68 +180,34 @@ def _restored(selection: dict[str, object], listing: Listing | Index | None) -> 
     return ListFiles(restored, listing)
 
 
-# Manifests that keep a listing
-
-
-MAX_FILES_OF_MANIFEST = 10**6
-"""The files above which the log names a better way."""
+# Indexes and manifests
 
 
 def cached_listing(selection: Selection) -> Listing | Index:
-    """Lists the files of a selection, or reads its manifest or index; makes that if it is missing.
+    """Lists the files of a selection, or reads its index or manifest; makes the index if it is missing.
 
     Raises:
-        SourceError: a path is missing, cannot be listed, or matches no file; the manifest cannot be read or written.
-        DataError: the manifest is damaged, or another kind of file.
-        ArgumentError: the manifest belongs to another selection.
+        SourceError: a path is missing, cannot be listed, or matches no file; the index or the manifest cannot be read
+            or written.
+        DataError: the index or the manifest is damaged, or another kind of file.
+        ArgumentError: the index or the manifest belongs to another selection.
     """
-    path = selection.manifest
-    if path is None:
+    if selection.manifest is None:
         return selection.listing()
-    if is_index(path):
+    if is_index(selection.manifest):
         return open_index(selection)
-    listing = _kept_listing(selection, path)
-    if len(listing) > MAX_FILES_OF_MANIFEST:
-        log.warning(
-            "%s has %d files, and each process reads all of it; `fp.index` makes an index, of which it reads a part",
-            shown_path(path),
-            len(listing),
-        )
-    return listing
+    return _listing_of_writer(selection, selection.manifest)
 
 
-def _kept_listing(selection: Selection, path: str) -> Listing:
-    """The listing of a manifest, which is made if it is missing."""
+def _listing_of_writer(selection: Selection, path: str) -> Listing:
+    """The files in the manifest of a writer."""
     try:
         manifest = read_manifest(path, selection.filesystem)
-    except MissingError:
-        return _list_and_write(selection, path)
-    if manifest.made_by != "list_files":
-        return _listing_of_writer(selection, path, manifest)
-    if manifest.details.get("selected") != selection.digest():
-        raise ArgumentError(
-            f"{path} was made by `{manifest.details.get('call')}`, and this is `{selection.call()}`, perhaps from "
-            "another folder; remove the file, and it will be written again, or give another `manifest`"
-        )
-    digest = manifest.details.get("digest")
-    if not isinstance(digest, str):
-        raise DataError(f"{path} is damaged: its first line must have the `digest` of the files")
-    return Listing(manifest.paths(path, selection.filesystem), _sizes(manifest), digest)
-
-
-def _list_and_write(selection: Selection, path: str) -> Listing:
-    """Lists the files and writes the manifest. Several processes may do so at once, since all write the same."""
-    listing = selection.absolute_listing(path)
-    sizes: Any = arrow_array(numpy_array(listing.sizes), missing=numpy_array(listing.sizes) < 0)
-    rows, checksums = pa.nulls(len(listing), pa.int64()), pa.nulls(len(listing), pa.string())
-    files = pa.Table.from_arrays([listing.paths, sizes, rows, checksums], schema=manifest_schema())
-    details = {"call": selection.call(), "selected": selection.digest(), "digest": listing.digest}
-    write_manifest(Manifest("list_files", files, details), path, selection.filesystem)
-    return listing
-
-
-def _listing_of_writer(selection: Selection, path: str, manifest: Manifest) -> Listing:
-    """The files in the manifest of a writer."""
+    except MissingError as error:
+        raise MissingError(
+            f"{shown_path(path)} is not there; a listing is kept in an index, which the first run makes: give "
+            f"`manifest` a path that ends with {SUFFIX!r}"
+        ) from error
     folder = folder_of(path, selection.filesystem)
     paths = [selection.absolute(name) for name in selection.all_paths()]
     if paths != [selection.absolute(folder)] or selection.pattern is not None:

@@ -1,31 +1,23 @@
-"""The units of files, such as row groups, as footers tell them, and the file beside a manifest that keeps them."""
+"""The units of files, such as row groups, as footers list them."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arrow import arrow_array, numpy_array
 from ..core.lazy import pa
 from ..core.rows import Indices, index_array
-from ..errors import DataError, MissingError, SourceError
-from .file import File
 from .listing import Sums
-from .manifest import ManifestPlace, open_output
 
 Numbers = npt.NDArray[np.int64]
 UNKNOWN = -1
 """The number of rows of a unit that does not know it, such as a stream. It is the only unit of its file."""
-VERSION = "2"
-
-_LOG = logging.getLogger("feedpipe")
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,87 +175,3 @@ class FileUnits:
     def first_files(self) -> Numbers:
         """The position of the first file of each schema."""
         return np.unique(self.schema_numbers, return_index=True)[1]
-
-    def digest(self) -> str:
-        """A digest of all values, whatever the format that they are written in."""
-        digest = hashlib.blake2b(digest_size=16)
-        for column in (self.schema_numbers, self.seals, self.footer_bytes, self.counts, self.rows, self.compressed):
-            digest.update(len(column).to_bytes(8, "little") + column.tobytes())
-        for schema in self.schemas:
-            digest.update(schema.serialize())
-        return digest.hexdigest()
-
-    def write(self, manifest: ManifestPlace, kind: str) -> None:
-        """Write the unit file of a manifest. If that fails, log it; the next run reads the footers again."""
-        offsets = arrow_array(np.append(0, np.cumsum(self.counts)), pa.int64())
-        columns: dict[str, Any] = {
-            "schema": arrow_array(self.schema_numbers),
-            "seal": arrow_array(self.seals),
-            "footer_bytes": arrow_array(self.footer_bytes),
-            "rows": pa.LargeListArray.from_arrays(offsets, arrow_array(self.rows)),
-            "compressed": pa.LargeListArray.from_arrays(offsets, arrow_array(self.compressed)),
-        }
-        metadata: dict[str, bytes] = {
-            "feedpipe units": VERSION.encode(),
-            "kind": kind.encode(),
-            "listing": manifest.digest.encode(),
-            "digest": self.digest().encode(),
-            **{f"schema {number}": schema.serialize().to_pybytes() for number, schema in enumerate(self.schemas)},
-        }
-        table = pa.table(columns).replace_schema_metadata(metadata)
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        try:
-            with (
-                open_output(manifest.unit_file, manifest.filesystem) as stream,
-                pa.ipc.new_file(stream, table.schema, options=options) as writer,
-            ):
-                writer.write_table(table)
-        except (SourceError, pa.ArrowException, OSError) as error:
-            _LOG.warning("footers are not kept for the next run: %s", error)
-
-    @staticmethod
-    def read(manifest: ManifestPlace, kind: str, files: int) -> FileUnits | None:
-        """Read the unit file of a manifest. If none fits these files, log it and return None."""
-        path = manifest.unit_file
-        try:
-            with File(path, filesystem=manifest.filesystem).open(None) as stream:
-                data = stream.read()
-            units = _parse(data, manifest.digest, kind)
-            if len(units) != files:
-                raise DataError(f"it has {len(units)} files of {files}")
-        except MissingError:
-            _LOG.info("%s is not there yet: the footers of %d files are read and kept in it", path, files)
-        except (SourceError, DataError) as error:
-            _LOG.warning("%s is not used, and written again: %s", path, error)
-        else:
-            return units
-        return None
-
-
-def _parse(data: bytes, listing: str, kind: str) -> FileUnits:
-    """The content of a unit file.
-
-    Raises:
-        DataError: it is damaged, or belongs to other files.
-    """
-    try:
-        table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-        table.validate(full=True)
-        metadata = {key.decode(): value for key, value in (table.schema.metadata or {}).items()}
-        expected = {"feedpipe units": VERSION, "kind": kind, "listing": listing}
-        for key, value in expected.items():
-            if metadata.get(key) != value.encode():
-                raise DataError(f"its {key!r} is {metadata.get(key, b'').decode()!r} and should be {value!r}")
-        count = sum(key.startswith("schema ") for key in metadata)
-        schemas = [pa.ipc.read_schema(pa.py_buffer(metadata[f"schema {number}"])) for number in range(count)]
-        names = ("schema", "seal", "footer_bytes", "rows", "compressed")
-        schema, seal, footers, rows, compressed = (cast("Any", table.column(name).combine_chunks()) for name in names)
-        flat = [schema, seal, footers, rows.value_lengths(), rows.flatten(), compressed.flatten()]
-        units = FileUnits(schemas, *(np.asarray(numpy_array(column), np.int64) for column in flat))
-    except DataError:
-        raise
-    except (pa.ArrowException, OSError, KeyError, ValueError, AttributeError) as error:
-        raise DataError(f"it is damaged: {' '.join(str(error).split())}") from error
-    if units.digest() != metadata.get("digest", b"").decode():
-        raise DataError("it is damaged: its digest is another one")
-    return units

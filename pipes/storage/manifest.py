@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, cast
 
 from ..core.arrow import arrow_scalar
 from ..core.cursor import Json
@@ -38,7 +38,7 @@ _BATCH_LINES = 2**14  # lines that are Python objects at the same time
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Files in order, and the function that listed or wrote them.
+    """The files that a writer has written, in order.
 
     Attributes:
         made_by: the name of the function.
@@ -51,50 +51,13 @@ class Manifest:
     details: Mapping[str, Json] = field(default_factory=lambda: MappingProxyType({}))
 
     def paths(self, path: str, filesystem: object = None) -> pa.LargeStringArray:
-        """The paths or URLs of the files; `path` is that of the manifest.
-
-        A listing has the paths as they were listed. A writer puts its files beside the manifest.
-        """
-        names: Any = self.files["path"]
-        if self.made_by != "list_files":
-            plain, options = (path, "") if filesystem is not None else split_options(path)
-            parts = [arrow_scalar(part, pa.large_string()) for part in (plain[: plain.rfind("/") + 1], options, "")]
-            join: Any = pc.binary_join_element_wise
-            names = join(parts[0], names, *parts[1:])
+        """The paths or URLs of the files, which are in the folder of the manifest, `path`."""
+        plain, options = (path, "") if filesystem is not None else split_options(path)
+        parts = [arrow_scalar(part, pa.large_string()) for part in (plain[: plain.rfind("/") + 1], options, "")]
+        join: Any = pc.binary_join_element_wise
+        names = join(parts[0], self.files["path"], *parts[1:])
         paths: pa.LargeStringArray = pa.concat_arrays([pa.nulls(0, pa.large_string()), *names.chunks])
         return paths
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestPlace:
-    """The place of the manifest of some files.
-
-    Attributes:
-        path: of the manifest.
-        filesystem: that `path` is on; None if it is a local path or a URL.
-        digest: of the listing.
-    """
-
-    path: str
-    filesystem: object
-    digest: str
-
-    @property
-    def unit_file(self) -> str:
-        """The path of the file beside it that keeps facts from footers. Its name is hidden from listings."""
-        plain, options = (self.path, "") if self.filesystem is not None else split_options(self.path)
-        folder, slash, name = plain.rpartition("/")
-        return f"{folder}{slash}{'' if name.startswith(('.', '_')) else '_'}{name}.units{options}"
-
-
-@runtime_checkable
-class FromManifest(Protocol):
-    """An operator whose rows are the files of a manifest, in order."""
-
-    @property
-    def listed_in(self) -> Any:
-        """The `ManifestPlace`, or the `Index`; None if there is neither."""
-        ...
 
 
 def manifest_schema() -> pa.Schema:
@@ -129,8 +92,7 @@ def read_manifest(path: str, filesystem: object = None) -> Manifest:
     if not isinstance(made_by, str) or type(count) is not int:
         raise DataError(f"{shown_path(path)} is damaged: its first line must have `made_by` and the number of `files`")
     files = _parse_files(rest, path)
-    if made_by != "list_files":
-        _check_beside(files["path"], path)
+    _check_beside(files["path"], path)
     if len(files) != count:
         raise DataError(f"{shown_path(path)} is damaged: it has {len(files)} files, and its first line says {count}")
     return Manifest(made_by, files, head)

@@ -17,8 +17,7 @@ from ..pipe import Pipe
 from ..sources.from_table import from_table
 from ..sources.index import FooterReader, Footers, is_index, make_version
 from ..storage.file_units import FileContents, FileUnits
-from ..storage.index.layout import SUFFIX
-from ..storage.index.reader import Index
+from ..storage.index import SUFFIX, Index
 from ..storage.listing import Selection
 
 CHUNK_FILES = 256
@@ -115,4 +114,4 @@ class _ReadChunk:
 
     def __call__(self, files: Rows) -> tuple[FileUnits, list[Any]]:
         contents = [*self.reader.contents(iter([files.arrow]))]
-        return FileUnits.of(contents), self.reader.bounds(contents)
+        return FileUnits.of(contents), [*self.reader.bounds(contents).values()]

@@ -11,8 +11,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, LoaderError, PlanError, WorkerError
-from feedpipe.testing import check_service
 
+from ..support.check_service import check_service
 from ..support.testing import PARTS, check_part, nothing_left
 
 

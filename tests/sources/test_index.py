@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
 import os
 import pickle
@@ -27,18 +28,18 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError, MissingError, SourceError, StateError
+from feedpipe.extensions import Context
 from feedpipe.testing import check_operator
 
+from ..storage.remote_store import RemoteStore
 from ..support.core import walk
-from ..support.engine import resolve
+from ..support.engine import bind, resolve
 from ..support.examples import examples
-from ..support.files import parquet
+from ..support.files import parquet, parquet_footer
 from ..support.loading import epochs
 from ..support.sources import index as index_module
-from ..support.storage import Index
-from ..support.storage import layout as index_layout
-from ..support.storage import reader as index_reader
-from ..support.storage import writer as index_writer
+from ..support.storage import Index, open_version, remove_versions, versions
+from ..support.storage import index as storage_index
 from ..support.writing import index as write_index
 
 
@@ -166,12 +167,79 @@ def test_ranks_exchange_the_address_alone(here: Path) -> None:
     assert len(pickle.dumps(fp.index("data", "f.index", recursive=True))) < 200
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"columns": ["t", "year"]},
+        {"unify_schemas": True},
+        {"columns": ["x"], "path_column": "p", "row_column": "r"},
+        {"filter": pc.field("x") >= 2},
+    ],
+)
+def test_an_index_tells_what_footers_tell(here: Path, options: dict[str, Any]) -> None:
+    x = pa.array([1, 2, None], pa.int64())
+    for name, table in {
+        "year=2024/a": pa.table({"x": x, "t": ["a", "b", "c"]}),
+        "year=2024/b": pa.table({"t": ["d"] * 9, "x": pa.array(range(9), pa.int32())}),
+        "year=2025/c": pa.table({"x": pa.array([], pa.int64()), "t": pa.array([], pa.string())}),
+        "year=2026/d": pa.table({"x": x, "t": pa.array(["é", None, ""])}),
+    }.items():
+        os.makedirs(os.path.dirname(f"data/{name}"), exist_ok=True)
+        pq.write_table(table, f"data/{name}.parquet", row_group_size=4)
+    fp.index("data", "f.index", recursive=True)
+    without = fp.read_parquet(here / "data", recursive=True, **options)
+    kept = fp.read_parquet(here / "data", recursive=True, manifest="f.index", **options)
+    assert identities(kept) == identities(without)
+    assert list(kept) == list(without)
+
+
+def test_fields_of_structs_with_an_index(here: Path) -> None:
+    rows = [{"s": {"a": k, "b": "x"}, "n": k} for k in range(20)]
+    pq.write_table(pa.Table.from_pylist(rows), "data/a.parquet", row_group_size=5)
+    for _ in range(2):
+        nested = fp.read_parquet("data", columns=["s.a"], manifest="f.index")
+        assert list(nested) == [{"s": {"a": k}} for k in range(20)]
+        assert list(fp.read_parquet("data", filter=pc.field("n") >= 15, manifest="f.index")) == rows[15:]
+
+
+def test_a_changed_file_of_the_same_size_is_told_by_its_seal(here: Path) -> None:
+    for name in "ab":
+        pq.write_table(pa.table({"x": [1, 2]}), f"data/{name}.parquet")
+    fp.index("data", "f.index")
+    before = os.stat("data/b.parquet")
+    pq.write_table(pa.table({"y": [1, 2]}), "data/b.parquet")
+    os.utime("data/b.parquet", ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(SourceError, match="b.parquet has changed since its footer was read"):
+        list(fp.read_parquet("data", manifest="f.index"))
+
+
+def test_the_footer_of_a_remote_file_of_known_length_is_one_request() -> None:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({f"column_{k}": [k] for k in range(1_000)}), sink)
+    data = sink.getvalue()
+    size, length = len(data), int.from_bytes(data[-8:-4], "little") + 8
+    store = RemoteStore({"d/a": data})
+    (group,) = bind(resolve(fp.read_parquet("d", filesystem=store.filesystem)).inputs[0]).rows(range(1), Context())
+    assert group.footer_bytes == length > 2**16
+    for known, expected in [
+        (0, [(size - 2**16, size), (size - length, size - 2**16)]),
+        (length, [(size - length, size)]),
+    ]:
+        parquet_footer._cache.clear()
+        store.requests.clear()
+        stream, version = open_version(group.file)
+        with stream:
+            assert parquet_footer.parquet_footer(group.file, stream, version, known).seal == group.seal
+        assert [(begin, end) for _, begin, end in store.requests] == expected
+
+
 # Dealing in granules
 
 
 def test_above_a_number_of_units_they_are_dealt_in_granules(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "BLOCK_FILES", 8)
-    monkeypatch.setattr(index_layout, "MAX_EXACT_UNITS", 16)
+    monkeypatch.setattr(storage_index, "MAX_EXACT_UNITS", 16)
     write_some([0, 3, 50, 9, 21, 7] * 8)
     made = fp.index("data", "f.index", recursive=True)
     assert made.version.granule == 16 and made.units == 8 * 15
@@ -210,9 +278,9 @@ def test_writers_make_an_index(here: Path, name: str, partition: str | None) -> 
     assert written(10, index=True) == list(range(10))  # of files that were there
     digest = Index.open("out/_files.index").digest
     assert written(10, index=True) == list(range(10))
-    assert Index.open("out/_files.index").digest == digest and index_reader.versions("out/_files.index") == [1]
+    assert Index.open("out/_files.index").digest == digest and versions("out/_files.index") == [1]
     assert written(13, index=True, overwrite=True) == list(range(13))
-    assert index_reader.versions("out/_files.index") == [1]
+    assert versions("out/_files.index") == [1]
     fp.verify("out/_manifest.jsonl")
 
 
@@ -343,7 +411,7 @@ def test_footers_are_read_in_processes(here: Path, monkeypatch: pytest.MonkeyPat
     (here / "data" / "13.parquet").write_bytes(b"PAR1 and nothing else PAR1")
     with pytest.raises(DataError, match=r"13\.parquet is damaged"):
         fp.index("data", "g.index", workers=2)
-    assert not index_reader.versions("g.index")
+    assert not versions("g.index")
     with pytest.raises(ArgumentError, match="`workers` must be >= 0 but got: -1"):
         fp.index("data", "g.index", workers=-1)
 
@@ -412,10 +480,10 @@ def test_an_index_grows(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The first version stays as it was.
     old = fp.list_files("data", recursive=True, manifest="f.index", version=1)
     assert [Path(path).name for path in old] == [f"part-{number:03}.parquet" for number in range(10)]
-    tables = [pa.ipc.open_file(str(path)).read_all() for path in here.glob("f.index/*.arrow")]
-    assert (
-        sum(table.num_rows for table in tables if "name" in table.schema.names) == 10 + 4 + 2
-    )  # a block of two changed
+    assert sorted(os.listdir("f.index")) == ["v1.parquet", "v2.parquet"]
+    assert pq.read_table("f.index/v2.parquet")["path"].to_pylist() == list(
+        fp.list_files("data", recursive=True, manifest="f.index")
+    )
 
 
 def test_a_state_goes_on_with_its_version(here: Path) -> None:
@@ -447,7 +515,7 @@ def test_a_version_that_was_removed(here: Path) -> None:
     state = loader.state_dict()
     write("day=9/new.parquet", 5, 9000)
     fp.index("data", "f.index", recursive=True)
-    (here / "f.index/v1.json").unlink()
+    (here / "f.index/v1.parquet").unlink()
     with pytest.raises(MissingError, match="has no version 1; the versions there are: 2"):
         fp.Loader(read("f.index").batch(4)).load_state_dict(state)
 
@@ -466,26 +534,22 @@ def test_an_index_that_was_made_again(here: Path) -> None:
         fp.Loader(read("f.index").batch(4)).load_state_dict(state)
 
 
-def files_of(index: Index) -> set[str]:
-    return {f"v{index.number}.json", *index.version.names}
-
-
 def test_old_versions_are_removed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "BLOCK_FILES", 2)
     for number in range(5):
         write(f"day={number}/part.parquet", 3, 10 * number)
         made = fp.index("data", "f.index", recursive=True)
-    (here / "f.index" / "files-6-of-another-writer.arrow").write_text("")
-    assert index_writer.remove_versions("f.index", None, 2) == [1, 2, 3]
-    assert index_writer.remove_versions("f.index", None, 2) == []
+    (here / "f.index" / "of-another.parquet").write_text("")
+    assert remove_versions("f.index", None, 2) == [1, 2, 3]
+    assert remove_versions("f.index", None, 2) == []
     left = [Index.open("f.index", number=number) for number in (4, 5)]
-    assert {*os.listdir("f.index")} == {"files-6-of-another-writer.arrow"}.union(*map(files_of, left))
+    assert {*os.listdir("f.index")} == {"of-another.parquet", "v4.parquet", "v5.parquet"}
     for opened in left:
         opened.check()
     assert made.digest == left[1].digest
     assert len(read("f.index", version=4)) == 12 and len(read("f.index")) == 15
     with pytest.raises(MissingError, match=r"g\.index has no index; the versions there are: none"):
-        index_writer.remove_versions("g.index", None, 1)
+        remove_versions("g.index", None, 1)
 
 
 def test_two_writers_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -508,8 +572,8 @@ def test_two_writers_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert Counter(values(read("f.index"))) == Counter(values(read()))
     last.check()
     others[0].check()
-    named = {name for number in (1, 2, 3) for name in files_of(Index.open("f.index", number=number))}
-    assert named == set(os.listdir("f.index"))  # what the slower writer had written is gone
+    # What the slower writer had written is gone.
+    assert sorted(os.listdir("f.index")) == ["v1.parquet", "v2.parquet", "v3.parquet"]
     monkeypatch.setattr(index_module, "write_version", lambda *arguments: None)
     write("day=9/three.parquet", 5, 9000)
     with pytest.raises(SourceError, match="cannot be written: other writers were faster, 8 times"):
@@ -521,6 +585,8 @@ def test_two_writers_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_arguments(here: Path) -> None:
     write_some([3, 4])
+    with pytest.raises(MissingError, match=r"m\.jsonl is not there; a listing is kept in an index"):
+        list(fp.list_files("data", manifest="m.jsonl"))
     with pytest.raises(
         ArgumentError, match=r"`into` must be the path of a folder that ends with '\.index' but got: 'x'"
     ):
@@ -546,47 +612,39 @@ def test_arguments(here: Path) -> None:
     assert fp.index("data", "j.index", recursive=True, pattern="*.parquet", footers=False).rows is None
 
 
-def damage(path: Path, at: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 255
-    path.write_bytes(content)
-
-
-def test_damage(here: Path) -> None:
+def test_damage_is_an_error_or_changes_no_row(here: Path) -> None:
     write_some([3] * 6)
-    made = fp.index("data", "f.index", recursive=True)
-    (data,) = here.glob("f.index/files-*.arrow")
-    (table,) = here.glob("f.index/blocks-*.arrow")
-    text = here / "f.index/v1.json"
-    contents = {path: path.read_bytes() for path in (data, table, text)}
-
-    def refused(words: str) -> None:
-        with pytest.raises(DataError, match=words):
-            list(read("f.index"))
-        with pytest.raises(DataError, match=words):
+    fp.index("data", "f.index", recursive=True)
+    whole, rows = (here / "f.index/v1.parquet").read_bytes(), values(read())
+    damaged = [bytearray(whole[:size]) for size in range(0, len(whole), len(whole) // 20)]
+    for at in range(0, len(whole), max(1, len(whole) // 300)):
+        damaged.append(bytearray(whole))
+        damaged[-1][at] ^= 255
+    refused = 0
+    for content in damaged:
+        (here / "f.index/v1.parquet").write_bytes(content)
+        try:
             Index.open("f.index").check()
-        for path, content in contents.items():
-            path.write_bytes(content)
-        Index.open("f.index").check()
+            assert values(read("f.index")) == rows
+        except DataError as error:
+            assert "f.index" in str(error)
+            refused += 1
+    assert refused > len(damaged) // 2
 
-    offset = int(made.entries.offset[0])
-    place = rf"version 1 of f\.index is damaged: files-1-\w+\.arrow, block 0 at byte {offset}, cannot be read: "
-    for at in (offset + 9, offset + int(made.entries.length[0]) // 2, offset + int(made.entries.length[0]) - 40):
-        damage(data, at)
-        refused(place)
-    data.write_bytes(contents[data][: offset + 100])
-    refused(place)
-    table.write_bytes(contents[table][:200])
-    refused(r"blocks-1-\w+\.arrow cannot be read: ")
-    newer = json.loads(contents[text]) | {"version": 2}
-    text.write_text(json.dumps(newer))
-    refused("is of version 2 of the format; this feedpipe reads version 1")
-    text.write_text(json.dumps(json.loads(contents[text]) | {"files": "many"}))
-    refused("is damaged: it has no right `files`")
-    text.write_text("{}")
-    refused("is no version of an index")
-    text.write_text(json.dumps(json.loads(contents[text]) | {"digest": "0" * 32}))
-    refused(r"blocks-1-\w+\.arrow does not fit its digest")
+
+def test_a_version_of_another_format(here: Path) -> None:
+    write_some([3] * 6)
+    fp.index("data", "f.index", recursive=True)
+    table = pq.read_table("f.index/v1.parquet")
+    text = pq.read_metadata("f.index/v1.parquet").metadata[b"feedpipe index"]
+    for changed, words in (
+        (b"{}", "v1.parquet is no version of an index"),
+        (json.dumps(json.loads(text) | {"version": 9}), "is of version 9 of the format; this feedpipe reads version 1"),
+        (json.dumps(json.loads(text) | {"files": "many"}), "is damaged: its metadata have another checksum"),
+    ):
+        pq.write_table(table.replace_schema_metadata({"feedpipe index": changed}), "f.index/v1.parquet")
+        with pytest.raises(DataError, match=words):
+            Index.open("f.index")
 
 
 def test_a_file_that_has_changed(here: Path) -> None:
@@ -637,12 +695,12 @@ def test_an_index_in_memory(tmp_path: Path) -> None:
     with memory.open("/data/4.parquet", "wb") as stream:
         pq.write_table(pa.table({"x": [4]}), stream)
     assert fp.index("/data", "/all.index", filesystem=memory).number == 2
-    assert index_reader.versions("/all.index", memory) == [1, 2]
+    assert versions("/all.index", memory) == [1, 2]
 
 
 def test_blocks_are_kept_a_while(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "BLOCK_FILES", 2)
-    monkeypatch.setattr(index_reader, "MAX_BLOCKS", 3)
+    monkeypatch.setattr(storage_index, "MAX_BLOCKS", 3)
     for number in range(20):
         (here / "data" / f"{number:02}.txt").write_text("x" * number)
     made = fp.index("data", "f.index")
@@ -664,5 +722,5 @@ def test_processes_make_one_index_at_once(here: Path) -> None:
     program = "import feedpipe as fp; print(len(fp.read_parquet('data', recursive=True, manifest='f.index')))"
     processes = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate()[0] for process in processes] == ["27\n"] * 3
-    assert index_reader.versions("f.index") == [1]
+    assert versions("f.index") == [1]
     Index.open("f.index").check()

@@ -18,7 +18,6 @@ from feedpipe.services.transport import packing as packing
 from feedpipe.services.transport.channel import Channel as Channel
 from feedpipe.services.transport.channel import SpinWait as SpinWait
 from feedpipe.services.transport.channel import enough_cores as enough_cores
-from feedpipe.services.transport.graph_file import CapturedGlobals as CapturedGlobals
 from feedpipe.services.transport.graph_file import libraries_of as libraries_of
 from feedpipe.services.transport.graph_file import read_graph_file as read_graph_file
 from feedpipe.services.transport.graph_file import write_graph_file as write_graph_file
@@ -27,6 +26,7 @@ from feedpipe.services.transport.memory import PAGE_BYTES as PAGE_BYTES
 from feedpipe.services.transport.memory import Arena as Arena
 from feedpipe.services.transport.memory import create_shared_memory as create_shared_memory
 from feedpipe.services.transport.memory import rounded_bytes as rounded_bytes
+from feedpipe.services.transport.module_state import CapturedGlobals as CapturedGlobals
 from feedpipe.services.transport.packing import MAX_LAYOUTS as MAX_LAYOUTS
 from feedpipe.services.transport.packing import MIN_OWN_REGION_BYTES as MIN_OWN_REGION_BYTES
 from feedpipe.services.transport.packing import LayoutCache as LayoutCache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from feedpipe.storage import file_cache as file_cache
 from feedpipe.storage import filesystem as filesystem
+from feedpipe.storage import index as index
 from feedpipe.storage import listing as listing
 from feedpipe.storage import mapping as mapping
 from feedpipe.storage import remote as remote
@@ -22,10 +23,9 @@ from feedpipe.storage.filesystem import describe as describe
 from feedpipe.storage.filesystem import is_transient as is_transient
 from feedpipe.storage.filesystem import locate as locate
 from feedpipe.storage.filesystem import split_options as split_options
-from feedpipe.storage.index import layout as layout
-from feedpipe.storage.index import reader as reader
-from feedpipe.storage.index import writer as writer
-from feedpipe.storage.index.reader import Index as Index
+from feedpipe.storage.index import Index as Index
+from feedpipe.storage.index import remove_versions as remove_versions
+from feedpipe.storage.index import versions as versions
 from feedpipe.storage.listing import Listing as Listing
 from feedpipe.storage.listing import Selection as Selection
 from feedpipe.storage.listing import _part_regex as _part_regex

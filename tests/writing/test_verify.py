@@ -62,18 +62,6 @@ def test_a_missing_file(manifest: str) -> None:
         fp.verify(manifest)
 
 
-def test_a_listing_has_sizes_only(manifest: str, tmp_path: Path) -> None:
-    listing = tmp_path / "listing.jsonl"
-    len(fp.list_files(tmp_path / "out", manifest=listing))
-    fp.verify(listing)
-    path = Path(manifest).with_name("part-00001.tar")
-    path.write_bytes(bytes(20480))
-    fp.verify(listing)
-    path.write_bytes(bytes(20481))
-    with pytest.raises(DataError, match="part-00001.tar has 20481 bytes and should have 20480"):
-        fp.verify(listing)
-
-
 def test_arguments(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="none.jsonl is not there"):
         fp.verify(tmp_path / "none.jsonl")

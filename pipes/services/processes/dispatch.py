@@ -5,6 +5,7 @@ worker to dispatcher              dispatcher to worker
     ("next", number)                  ("block", number, at, end, tables, sizes)  some rows
                                       ("end", number)                            no more rows
                                       ("failed", number, sizes)                  no more rows, because of an error
+                                      ("log", records)                           what functions have logged
     ("close", number)
 
 `open` asks for the first block, each `next` for one more. The dispatcher answers each at once: with rows that are at
@@ -19,7 +20,7 @@ import select
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NoReturn, Protocol, TypeAlias, cast
 
 from ...core.block import Block, close
@@ -34,6 +35,7 @@ from ...plan.shards import requested_rows, share_of
 from ..transport.channel import Channel, GoneError, Head, Message, pack_error
 from ..transport.graph_file import begin_worker
 from ..transport.packing import Packer
+from .logs import Records, handle_records
 from .protocol import DispatchRequest, Sizes, unpack_error, unpack_message
 
 BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], list[Table], Sizes]
@@ -50,7 +52,7 @@ def dispatch(control: int, graph_file: int) -> None:
 def serve_workers(control: DispatchControl, graph_file: int, place: str) -> None:
     """Run the graph for workers until the owner is gone."""
     content, classes = begin_worker(graph_file)
-    root, _ = cast("tuple[Node, object]", content)
+    _, root, _ = cast("tuple[object, Node, object]", content)
     dispatcher = Dispatcher(root, control, Packer(classes, root.call_site), place)
     while dispatcher.serve():
         pass
@@ -104,6 +106,7 @@ class Dispatcher:
         self._control = control
         self._packer = packer
         self._place = place
+        self._records = Records()
         self._clients: dict[int, _Client] = {}
         self._run = -1
         self._plan: Plan | None = None
@@ -170,15 +173,20 @@ class Dispatcher:
                     client.blocks[number] = self._open(request)
             block = self._clock.next(client.blocks.get(number, iter(())))
             if block is None:
-                client.channel.post(("end", number))
+                self._post(client, ("end", number))
             else:
                 packed = self._packer.pack((block.rows, block.origins))
                 tables = [] if self._times is None else self._times.due()
                 answer = ("block", number, block.at.plain, block.end.plain, tables, packed.sizes)
-                client.channel.post(answer, packed.body())
+                self._post(client, answer, packed.body())
         except Exception as error:
             packed = pack_error(error, f"the dispatcher, {self._place}", self._packer)
-            client.channel.post(("failed", number, packed.sizes), packed.body())
+            self._post(client, ("failed", number, packed.sizes), packed.body())
+
+    def _post(self, client: _Client, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
+        if self._records.waiting:
+            client.channel.queue(("log", self._records.take()))
+        client.channel.post(head, body)
 
     def _open(self, request: RowsRequest) -> Iterator[Block]:
         assert self._plan is not None, "the owner announces a run before any worker asks for its rows"
@@ -239,7 +247,9 @@ class DispatchClient:
                 except GoneError:
                     _wait_for_end()
                 assert message is not None, "a channel that waits returns a message"
-                if (answers := self._answers.get(cast("int", message.head[1]))) is not None:
+                if message.head[0] == "log":
+                    handle_records(message.head[1])
+                elif (answers := self._answers.get(cast("int", message.head[1]))) is not None:
                     answers.append(message)
             return self._answers[number].popleft()
 

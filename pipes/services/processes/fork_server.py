@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 from ..transport.graph_file import libraries_of
 from .dispatch import dispatch
-from .surroundings import enter
+from .surroundings import enter, read
 from .worker import serve
 
 Role: TypeAlias = Literal["worker", "dispatcher"]
@@ -322,13 +322,15 @@ class _Server:
 
     def _receive_request(self, connection: _Connection) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(connection.control, 2**16, 16)
+            data, fds, _, _ = socket.recv_fds(connection.control, 1, 16)
         except ConnectionError:  # the other end was closed before it had read an answer
             data, fds = b"", []
         if not data:
             connection.leave()
             return
-        number, order = cast("Request", pickle.loads(data))
+        request, *fds = fds
+        number, order = cast("Request", read(request))
+        os.close(request)
         if isinstance(order, int):
             connection.end(number, order)
             return

@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from threading import Lock
 from time import perf_counter
@@ -26,11 +27,13 @@ from ..base import ShardEnd, Step
 from ..fetching import FetchRequest
 from ..transport import nesting
 from ..transport.channel import Channel, GoneError, Head, Message, SpinWait, enough_cores
-from ..transport.graph_file import CapturedGlobals, write_graph_file
+from ..transport.graph_file import write_graph_file
 from ..transport.memory import Window, create_shared_memory
+from ..transport.module_state import CapturedGlobals
 from ..transport.packing import unpack
 from .deaths import report_death
 from .fork_server import Death
+from .logs import handle_records
 from .protocol import (
     ArenaPlace,
     BurstMessage,
@@ -41,7 +44,7 @@ from .protocol import (
     received_items,
     unpack_error,
 )
-from .start import STARTERS, DispatcherLink, Launcher, LocalLauncher
+from .start import DispatcherLink, ForkServer, Launcher
 
 log = logging.getLogger("feedpipe")
 
@@ -51,18 +54,15 @@ class PoolSettings(NamedTuple):
 
     Attributes:
         memory: bytes of all arenas together; of workers without shared memory, of finished elements.
-        launcher: starts the workers; by default processes of this machine, by `start_method`.
+        launcher: starts the workers; by default by the fork server, with the threads that `MultiProcess` gives them.
     """
 
     workers: int
     memory: int
-    start_method: str = "forkserver"
     prefetch: int | None = None
     init: Callable[[int], object] | None = None
     timeout: float | None = None
-    threads: int = 1
-    io_threads: int = 4
-    launcher: Callable[[], Launcher] | None = None
+    launcher: Callable[[], Launcher] = partial(ForkServer, 1, 4)
 
 
 @dataclass
@@ -118,9 +118,7 @@ class Pool:
         self._globals: CapturedGlobals | None = None
         self._warned_of_full_memory = False
         self._orphans: set[int] = set()  # numbers of workers whose dispatcher has died
-        make = settings.launcher
-        starter = STARTERS[settings.start_method]
-        launcher = LocalLauncher(starter(settings.threads, settings.io_threads)) if make is None else make()
+        launcher = settings.launcher()
         self._resources = _Resources(launcher)
         if not launcher.shares_memory:
             self._arena_bytes = 0
@@ -240,7 +238,7 @@ class Pool:
         self._check_memory()
         root = worker_graph(root)
         self._globals = CapturedGlobals(root)
-        resources.graph_file = write_graph_file((root, settings.init), root)
+        resources.graph_file = write_graph_file((self._globals.state, root, settings.init), root)
         if any(node.op.trait is Trait.ONE_PROCESS for node in walk(root)):
             resources.dispatcher = DispatcherHandle(resources.launcher)
         is_local = resources.launcher.shares_memory
@@ -498,6 +496,9 @@ class WorkerHandle:
                 continue
             if kind == "note":
                 self.crash_note = str(message.head[1])
+                continue
+            if kind == "log":
+                handle_records(message.head[1])
                 continue
             self._receive(message)
 

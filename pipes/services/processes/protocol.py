@@ -6,7 +6,7 @@
     FetchRequest(...)            each run        as for a RunRequest, but an error does not end the run
     ("fetch", run, number, key)  an element      ("note", text)     what a careful run makes next
     ("took", count, offsets)     go on
-    ("stop",)                    end the run
+    ("stop",)                    end the run         ("log", records)   what functions have logged
 
 If the pipe has a `remote`, the owner opens streams of rows, and allows each to make a block more. An item is then a
 block with its origins, the end of a stream or an error that ends it. It has the number of its stream for a shard, and

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
@@ -35,7 +36,7 @@ from .fork_server import (
     run,
     wait_or_kill,
 )
-from .surroundings import Kind, Surroundings, close, import_path, thread_variables
+from .surroundings import Kind, Surroundings, close, import_path, thread_variables, written
 
 if TYPE_CHECKING:
     from .protocol import DispatchRequest
@@ -85,33 +86,44 @@ class Launcher(Protocol):
     def disown(self) -> None: ...
 
 
-class LocalLauncher:
+class LocalLauncher(ABC):
     """Launches processes of this machine; descriptors are their connections."""
 
     shares_memory: ClassVar[bool] = True
     noun: ClassVar[str] = "process"
 
-    def __init__(self, starter: Starter) -> None:
-        self._starter = starter
-        self.end, self.close, self.disown = starter.end, starter.close, starter.disown
+    @abstractmethod
+    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
+        """Start a process, which gets copies of `fds` and must not keep `own` open."""
+
+    @abstractmethod
+    def end(self, pid: int, /) -> Death: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Wait until all processes have ended. Their connections are closed."""
+
+    @abstractmethod
+    def disown(self) -> None:
+        """Forget all processes, in a forked copy of this process that is not their parent."""
 
     def prepare(self, workers: Sequence[int], graph_file: int, dispatcher: DispatcherLink | None) -> None:
-        pass
+        return None
 
     def worker(self, number: int, graph_file: int, fds: Sequence[int], dispatcher: DispatcherLink | None) -> Started:
         with open_connection() as (ours, theirs), contextlib.ExitStack() as ends:
             fds = [theirs.fileno(), graph_file, *fds]
             if dispatcher is not None:
                 fds.append(ends.enter_context(cast("LocalDispatcher", dispatcher).connect()).fileno())
-            process = self._starter.start("worker", fds, ours.fileno())
+            process = self.start("worker", fds, ours.fileno())
         return Started(ours, process, f"process {process}")
 
     def dispatcher(self, graph_file: int) -> LocalDispatcher:
         with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
-            process = self._starter.start("dispatcher", [theirs.fileno(), graph_file], ours.fileno())
+            process = self.start("dispatcher", [theirs.fileno(), graph_file], ours.fileno())
         return LocalDispatcher(ours, process)
 
-    def stacks(self, process: int) -> None:
+    def stacks(self, process: int, /) -> None:
         return None
 
 
@@ -138,24 +150,6 @@ class LocalDispatcher:
             socket.send_fds(self._control, [pickle.dumps(request)], fds)
 
 
-class Starter(Protocol):
-    """Starts processes, and ends them."""
-
-    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        """Start a process, which gets copies of `fds` and must not keep `own` open."""
-        ...
-
-    def end(self, pid: int) -> Death: ...
-
-    def close(self) -> None:
-        """Wait until all processes have ended. They have been told to end."""
-        ...
-
-    def disown(self) -> None:
-        """Forget all processes, in a forked copy of this process that is not their parent."""
-        ...
-
-
 _PRELOADED = {
     "pyarrow": ["pyarrow"],
     "pyarrow.compute": ["pyarrow.compute"],
@@ -168,7 +162,7 @@ _PRELOADED = {
 """What workers need if this process has imported a module for its pipes."""
 
 
-class ForkServer:
+class ForkServer(LocalLauncher):
     """Has workers forked by the server of this process, which has no threads and has imported what they need.
 
     Args:
@@ -182,7 +176,7 @@ class ForkServer:
         self._changes = self._server.changes()
         self._requests = 0
         with contextlib.suppress(ConnectionError):  # `start` says why the server has ended
-            self._control.send(pickle.dumps((0, _needed_imports())))
+            self._post(0, _needed_imports(), [])
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
         order = role, _needed_imports(), len(self._changes)
@@ -206,12 +200,19 @@ class ForkServer:
         self._changes.clear()
         self._server = None
 
+    def _post(self, number: int, order: Order, fds: Sequence[int]) -> None:
+        request = written((number, order))
+        try:
+            socket.send_fds(self._control, [b"+"], [request, *fds])
+        finally:
+            os.close(request)
+
     def _send(self, order: Order, fds: Sequence[int]) -> object:
         """Send an order, and wait for the answer."""
         assert self._server is not None, "a pool that was closed starts no process"
         self._requests += 1
         try:
-            socket.send_fds(self._control, [pickle.dumps((self._requests, order))], fds)
+            self._post(self._requests, order, fds)
             while message := self._control.recv(4096):
                 number, answer = cast("Answer", pickle.loads(message))
                 if number == self._requests:  # else it answers a request that an interrupt has cut short
@@ -223,7 +224,7 @@ class ForkServer:
         raise self._server.error()
 
 
-class Fork:
+class Fork(LocalLauncher):
     """Copies this process for each worker: fast, and safe only while this process has no other threads."""
 
     def __init__(self, threads: int, io_threads: int) -> None:
@@ -258,7 +259,7 @@ class Fork:
         self._pids.clear()
 
 
-STARTERS: dict[str, Callable[[int, int], Starter]] = {"forkserver": ForkServer, "fork": Fork}
+LAUNCHERS: dict[str, Callable[[int, int], LocalLauncher]] = {"forkserver": ForkServer, "fork": Fork}
 
 
 def _needed_imports() -> Imports:
@@ -390,14 +391,18 @@ os.register_at_fork(after_in_child=_disown)
 def start_interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int) -> subprocess.Popen[bytes]:
     """Run `command` in a new interpreter that has the `sys.path` of this one, and copies of `fds`."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    code = f"import sys; sys.path[:] = {import_path()!r}; {command}"
-    with owners_signals_blocked():
-        return subprocess.Popen(
-            [sys.executable, *flags, "-c", code],
-            pass_fds=fds,
-            stdin=subprocess.DEVNULL,
-            env=os.environ | thread_variables(threads, io_threads),
-        )
+    path = written(import_path())
+    code = f"import pickle, sys; file = open({path}, 'rb'); sys.path[:] = pickle.load(file); file.close(); {command}"
+    try:
+        with owners_signals_blocked():
+            return subprocess.Popen(
+                [sys.executable, *flags, "-c", code],
+                pass_fds=[*fds, path],
+                stdin=subprocess.DEVNULL,
+                env=os.environ | thread_variables(threads, io_threads),
+            )
+    finally:
+        os.close(path)
 
 
 END_SECONDS = 3.0

@@ -20,21 +20,20 @@ import weakref
 from array import array
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import RLock
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
-from ...core.checks import attributes, class_attribute, digest, is_plain
 from ...core.code import value_code
 from ...core.graph import Node, node_code, walk
 from ...core.operator import Operator
 from ...core.rows import Array
-from ...errors import ArgumentTypeError, CallSite, WorkerWarning, warn
-from ...plan.function_values import FunctionValues, closure, code_digest, defaults, global_names, global_reads
+from ...errors import ArgumentTypeError, CallSite
+from ...plan.function_values import closure, defaults, global_names
 from . import nesting
+from .importable import Importable, is_of_user
 from .memory import create_shared_file
 from .packing import adopt, number_of
 
@@ -269,7 +268,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         module = sys.modules.get(name)
         if name.partition(".")[0] in LARGE_LIBRARIES:
             self.libraries.add(name)
-        elif module is not None and _is_of_user(module) and self._importable(name):
+        elif module is not None and is_of_user(module) and self._importable(name):
             self._note_libraries(parent)
             for value in list(vars(module).values()):
                 with suppress(Exception):  # an attribute of a user's object may be code
@@ -295,14 +294,6 @@ def _module_of(value: Any) -> object:
         return value.__name__
     has_name = isinstance(value, (type, FunctionType, BuiltinFunctionType))
     return value.__module__ if has_name else type(value).__module__
-
-
-def _is_of_user(module: ModuleType) -> bool:
-    """Whether a module is neither installed nor a part of Python or of feedpipe."""
-    file = getattr(module, "__file__", None)
-    if file is None or module.__name__.partition(".")[0] in (__name__.partition(".")[0], *sys.stdlib_module_names):
-        return False
-    return not {"site-packages", "dist-packages"}.intersection(Path(file).parts)
 
 
 def _cache(function: Callable[..., object], parameters: dict[str, Any]) -> object:
@@ -342,156 +333,6 @@ def _array_arguments(array: Array) -> tuple[object, ...]:
     if not array.flags.c_contiguous:
         array = array.copy("C")
     return array.shape, array.dtype.str, pickle.PickleBuffer(array.data)
-
-
-# What travels by value.
-
-
-class Importable:
-    """Tells, by name, whether a fresh interpreter with the same `sys.path` imports the very module that is here."""
-
-    def __init__(self) -> None:
-        self._answers: dict[str, bool] = {}
-
-    def __call__(self, name: str) -> bool:
-        if name in nesting.starting_modules:
-            return False
-        if name not in self._answers:
-            module = sys.modules.get(name)
-            try:
-                self._answers[name] = module is not None and self._can_import(name, module)
-            except Exception:  # a third party's finder failed; to send by value is always right
-                self._answers[name] = False
-        return self._answers[name]
-
-    def _can_import(self, name: str, module: ModuleType) -> bool:
-        parent = name.rpartition(".")[0]
-        if parent and not self(parent):
-            return False
-        file = getattr(module, "__file__", None)
-        if file is None and getattr(module, "__spec__", None) is None:
-            # A package may create modules by itself, as six.moves; a module without a package comes from `exec`.
-            return bool(parent)
-        # `importlib.util.find_spec` would ask the module that is loaded, and not search for one.
-        path = sys.modules[parent].__path__ if parent else None
-        specs = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        spec = next((spec for spec in specs if spec is not None), None)
-        if spec is None:
-            return file is None and bool(parent)
-        return file is None or spec.origin in ("built-in", "frozen") or _is_same_file(spec.origin, file)
-
-
-def _is_same_file(origin: str | None, file: str) -> bool:
-    if origin is None:
-        return False
-    if os.path.abspath(origin) == os.path.abspath(file):
-        return True
-    return os.path.exists(origin) and os.path.exists(file) and os.path.samefile(origin, file)
-
-
-# Globals that travel with functions.
-
-
-MAX_READS = 1000
-"""The globals of a graph that are compared."""
-_MISSING = object()
-
-
-class _Read(NamedTuple):
-    """A function reads a global.
-
-    Attributes:
-        path: the name of the global, and the attributes that lead from there to the value.
-        namespace: the globals of the module.
-        captured: a digest of the value that travelled.
-    """
-
-    function: str
-    path: str
-    namespace: dict[str, object]
-    captured: str
-
-
-class CapturedGlobals:
-    """The globals that the functions of a graph read, by value, when the graph travelled.
-
-    These count: plain values, also as attributes of modules, classes and objects (`config.depth`), and the code of
-    functions, which are followed in turn. A function whose module workers import captures nothing. What a function
-    assigns itself is a state of the run. No code of a user is called.
-    """
-
-    def __init__(self, root: Node) -> None:
-        self._reads: list[_Read] = []
-        importable = Importable()
-        seen: set[tuple[int, str]] = set()  # by namespace and path
-        visited: set[int] = set()
-        functions = [function for node in walk(root) for function in _functions(node)]
-        while functions and len(self._reads) < MAX_READS:
-            function = functions.pop()
-            is_by_reference = importable(function.__module__) and "<" not in function.__qualname__
-            if id(function) in visited or is_by_reference:
-                continue
-            visited.add(id(function))
-            namespace = function.__globals__
-            for path in sorted(global_reads(function)):
-                path, value = _value(namespace, path)
-                if (id(namespace), path) not in seen:
-                    seen.add((id(namespace), path))
-                    captured = _digest(value)
-                    if captured is not None:
-                        self._reads.append(_Read(function.__name__, path, namespace, captured))
-                    functions += FunctionValues(value).functions
-
-    def changes(self) -> list[tuple[str, str]]:
-        """The globals that have changed since then, each once: its name and that of a function that reads it."""
-        changed = [read for read in self._reads if _digest(_value(read.namespace, read.path)[1]) != read.captured]
-        if changed:
-            self._reads = [read for read in self._reads if read not in changed]
-        return [(read.path, read.function) for read in changed]
-
-    def warn_of_changes(self) -> None:
-        """Warn of each global that has changed since then, once."""
-        for name, function in self.changes():
-            warn(
-                f"the global `{name}`, which `{function}` reads, has changed since the workers started, and they do "
-                "not see that; make a new loader, or give the value to the function through its rows",
-                WorkerWarning,
-            )
-
-
-def _value(namespace: dict[str, object], path: str) -> tuple[str, object]:
-    """The part of a path that leads to a value, and the value: a global, or an attribute of one.
-
-    A path ends at a plain value or a function. The value is `_MISSING` if it is not there.
-    """
-    name, *names = path.split(".")
-    value = namespace.get(name, _MISSING)
-    for attribute in names:
-        if is_plain(value) or isinstance(value, FunctionType):
-            break
-        if issubclass(type(value), type):
-            value = class_attribute(cast("type", value), attribute, _MISSING)
-        else:
-            shared = class_attribute(type(value), attribute, _MISSING)
-            value = attributes(value).get(attribute, shared)
-        name += f".{attribute}"
-    return name, value
-
-
-def _functions(node: Node) -> Iterator[FunctionType]:
-    """The functions among the arguments of an operator, and those that they hold."""
-    for field in dataclasses.fields(node.op):  # type: ignore[arg-type]
-        if field.init and field.repr:
-            argument = getattr(node.op, field.name)
-            if callable(argument) or not is_plain(argument):
-                yield from FunctionValues(argument, reads=not node.inputs).functions
-
-
-def _digest(value: object) -> str | None:
-    """A digest of a plain value or a function's code; None for anything else."""
-    if isinstance(value, FunctionType):
-        return code_digest(value.__code__)
-    return digest(value) if is_plain(value) else None
 
 
 # Errors of what cannot be sent: the operator, its line, and the part of its arguments.

@@ -194,8 +194,8 @@ def test_interrupted_in_the_middle(start_method, rows, program, processes):
 )
 def test_interrupted_at_the_start(start_method, moment, program, processes):
     source = f"""
-from feedpipe.services.processes.start import STARTERS
-starter, moment = STARTERS["{start_method}"], {moment}
+from feedpipe.services.processes.start import LAUNCHERS
+starter, moment = LAUNCHERS["{start_method}"], {moment}
 once = starter.start
 def start(*arguments):
     global moment

@@ -19,16 +19,17 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
-from ..core.ending import ends_are_due
-from ..engine.stage import resolve
-from ..errors import LoaderError, PlanWarning, UnknownLengthError
-from ..loader import Loader
-from ..loading.state import State
-from ..plan.plan import Plan, Position
-from ..services.base import ReadingService, Step
-from ..services.inprocess import InProcess
-from ..services.processes.start import kept_server
-from ..sources.from_sequence import from_sequence
+from feedpipe.core.ending import ends_are_due
+from feedpipe.engine.stage import resolve
+from feedpipe.errors import LoaderError, PlanWarning, UnknownLengthError
+from feedpipe.loader import Loader
+from feedpipe.loading.state import State
+from feedpipe.plan.plan import Plan, Position
+from feedpipe.services.base import ReadingService, Step
+from feedpipe.services.inprocess import InProcess
+from feedpipe.services.processes.start import kept_server
+from feedpipe.sources.from_sequence import from_sequence
+
 from .runs import (
     Case,
     Group,
@@ -78,7 +79,7 @@ def check_service(service: ReadingService, *, others: Sequence[ReadingService] =
 
     Example:
         >>> import feedpipe as fp
-        >>> from feedpipe.testing import check_service
+        >>> from tests.support.check_service import check_service
         >>> check_service(fp.InProcess(debug=True))
     """
     for part in PARTS:

@@ -10,21 +10,21 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from ..core.lazy import pa
-from ..errors import RowError
-from ..loader import Loader
-from ..loading.replay import Info
-from ..loading.schedule import Even
-from ..loading.state import State
-from ..pipe import Pipe
-from ..services.base import ReadingService
-from ..services.inprocess import InProcess
-from ..sources.from_arrays import from_arrays
-from ..sources.from_sequence import from_iterable, from_sequence
-from ..sources.from_table import from_table
-from ..sources.list_files import list_files
-from ..sources.read_files import read_csv, read_jsonl
-from .operators import same
+from feedpipe.core.lazy import pa
+from feedpipe.errors import RowError
+from feedpipe.loader import Loader
+from feedpipe.loading.replay import Info
+from feedpipe.loading.schedule import Even
+from feedpipe.loading.state import State
+from feedpipe.pipe import Pipe
+from feedpipe.services.base import ReadingService
+from feedpipe.services.inprocess import InProcess
+from feedpipe.sources.from_arrays import from_arrays
+from feedpipe.sources.from_sequence import from_iterable, from_sequence
+from feedpipe.sources.from_table import from_table
+from feedpipe.sources.list_files import list_files
+from feedpipe.sources.read_files import read_csv, read_jsonl
+from feedpipe.testing import same
 
 Group: TypeAlias = Literal["indexed", "streamed", "files"]
 
