@@ -19,11 +19,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from fashion_mnist import find_data
+from fashion_mnist import find_data, images
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, DistributedSampler
@@ -40,10 +39,9 @@ class FashionMNIST(Dataset[tuple[Tensor, int]]):
     """The images of one part, each shifted at random by up to two pixels if `augmented`."""
 
     def __init__(self, folder: Path, part: str, count: int, *, augmented: bool) -> None:
-        files = {"image": folder / f"{part}-images-idx3-ubyte.gz", "label": folder / f"{part}-labels-idx1-ubyte.gz"}
-        (rows,) = fp.read_idx(files).batch(count).take(1)
-        self.images = torch.from_numpy(np.stack([row["image"] for row in rows]))
-        self.labels = [int(row["label"]) for row in rows]
+        (rows,) = images(folder, part).batch(count).collate().take(1)
+        self.images = rows["image"]
+        self.labels = rows["label"].tolist()
         self.augmented = augmented
 
     def __len__(self) -> int:
