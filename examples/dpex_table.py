@@ -85,9 +85,9 @@ def train(mode: str, options: argparse.Namespace, **reading: Any) -> dict[str, f
     for epoch in range(options.epochs):
         if sampler is not None:
             sampler.set_epoch(epoch)
-        for images, labels in loader:
+        for pictures, labels in loader:
             optimizer.zero_grad()
-            F.cross_entropy(model(images), labels).backward()
+            F.cross_entropy(model(pictures), labels).backward()
             optimizer.step()
     right = loss = 0.0
     test = FashionMNIST(folder, "t10k", 10_000, augmented=False)

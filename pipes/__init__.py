@@ -188,7 +188,7 @@ _PUBLIC_MODULES = ("errors", "extensions", "media", "stats", "testing")
 
 _INSTEAD = {  # names that went, or that other libraries have
     "metrics": "`loader.report().metrics()` gives the numbers for Prometheus or OpenTelemetry",
-    "read_idx": "`np.frombuffer(gzip.open(path).read(), np.uint8, offset=16)` is the data of MNIST's images, after 16 bytes",
+    "read_idx": "`np.frombuffer(gzip.open(path).read(), np.uint8, offset=16)` is the data of MNIST's images",
     "profile": "`pipe.to_table().to_pandas().describe()` describes columns, and so does DuckDB's `SUMMARIZE`",
     "write_sql": "write each batch of a loop with ADBC: `cursor.adbc_ingest(table, batch, mode='append')`",
 }
