@@ -45,8 +45,9 @@ FILES = "files"
 """The `kind` of an index whose units are files as a whole."""
 _KEY, _CHECKSUM = b"feedpipe index", b"checksum"
 _WEIGHTS, _SIZES, _FOLDERS = b"weights", b"sizes", b"folders"
-"""The keys of the metadata. The checksum is that of the others. What few runs need has a key of its own: the sums of the rows of neighbouring units and of
-the bytes of files, and the first file of each folder and schema if the name of a folder gives a column."""
+"""The keys of the metadata. The checksum is that of the others. What few runs need has a key of its own: the sums of the
+rows of neighbouring units and of the bytes of files, and the first file of each folder and schema if the name of a
+folder gives a column."""
 
 
 def granule_size(units: int) -> int:
