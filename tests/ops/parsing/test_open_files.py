@@ -65,7 +65,7 @@ def test_an_error_downstream_names_the_file(tmp_path):
 
 def test_arguments():
     with pytest.raises(ArgumentError, match="`compression` must be one of"):
-        fp.from_sequence(["a"]).open_files(compression="zip")
+        fp.from_sequence(["a"]).open_files(compression="rar")
     with pytest.raises(ArgumentTypeError, match="`filesystem` must be"):
         fp.from_sequence(["a"]).open_files(filesystem="s3")
 
