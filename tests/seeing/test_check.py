@@ -279,7 +279,6 @@ CASES = {
         lambda _: fp.from_arrays({"image": np.zeros((400, 4, 4))}).map(turned),
         "hint",
     ),
-    "slow-files": Case(compressed, lambda p: p, lambda _: ROWS, "hint"),
 }
 
 

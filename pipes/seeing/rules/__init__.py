@@ -5,7 +5,7 @@ from __future__ import annotations
 from .checked_pipe import Rule
 from .functions import early_draws, global_state, large_captures, unkeyed_draws, unpicklable
 from .machine import large_elements, large_windows, open_files, workers_over_cpus
-from .plan import no_length, other_rows, read_again, slow_files, uneven_ranks, weights_of_epochs
+from .plan import no_length, other_rows, read_again, uneven_ranks, weights_of_epochs
 from .rows import decode_before_shuffle, failing_row, filter_late, row_map_vectorisable, sorted_classes
 
 RULES: tuple[Rule, ...] = (
@@ -28,5 +28,4 @@ RULES: tuple[Rule, ...] = (
     decode_before_shuffle,
     filter_late,
     row_map_vectorisable,
-    slow_files,
 )

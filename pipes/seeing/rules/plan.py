@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from ...core.findings import Finding
 from ...engine.run import unknown_length_reason
 from ...errors import PlanError
-from ...files.parquet import Parquet
-from ...files.units import Parse
 from ...loading.schedule import Schedule
 from ...loading.state import Progress
 from ...ops.mix import fixed_weights
@@ -50,11 +48,3 @@ def no_length(view: CheckedPipe) -> Iterator[Finding]:
             "each other before each step, and need a process group; `steps=` needs neither"
         )
         yield Finding("no-length", "hint", None, text, "fp.Loader(pipe, steps=1000)")
-
-
-def slow_files(view: CheckedPipe) -> Iterator[Finding]:
-    """Parquet files that take long to decode because of how they were written."""
-    for node in view.nodes:
-        if isinstance(node.op, Parse) and isinstance(node.op.format, Parquet) and node.op.format.slow is not None:
-            slow = node.op.format.slow
-            yield Finding("slow-files", "hint", node.call_site, f"`{node.op.kind}`: {slow.problem}", slow.repair)
