@@ -92,8 +92,8 @@ def train(mode: str, options: argparse.Namespace, **reading: Any) -> dict[str, f
     right = loss = 0.0
     test = FashionMNIST(folder, "t10k", 10_000, augmented=False)
     with torch.no_grad():
-        for images, labels in DataLoader(test, 1000):
-            scores = model(images)
+        for pictures, labels in DataLoader(test, 1000):
+            scores = model(pictures)
             right += float((scores.argmax(1) == labels).sum())
             loss += float(F.cross_entropy(scores, labels, reduction="sum"))
     return {"accuracy": 100 * right / len(test), "loss": loss / len(test)}

@@ -123,7 +123,7 @@ def test_an_unknown_compression() -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     file = fp.File(str(tmp_path / "none.txt"))
     for look in (file.open, file.size):
-        with pytest.raises(SourceError, match=r"none\.txt is not there: it has vanished since it was listed") as error:
+        with pytest.raises(SourceError, match=r"none\.txt is not there: it was removed since it was listed") as error:
             look()
         assert isinstance(error.value, FileNotFoundError)
 

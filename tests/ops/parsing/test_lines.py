@@ -53,7 +53,7 @@ def test_a_file_that_vanished(tmp_path):
     (tmp_path / "b").unlink()
     assert next(rows) == "a2"
     for _ in range(2):
-        with pytest.raises(SourceError, match=r"/b is not there: it has vanished(.|\n)*test_lines\.py:\d+"):
+        with pytest.raises(SourceError, match=r"/b is not there: it was removed(.|\n)*test_lines\.py:\d+"):
             next(rows)
 
 

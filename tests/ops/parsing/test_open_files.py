@@ -28,7 +28,7 @@ def test_nothing_is_opened_before_it_is_read(tmp_path):
     (tmp_path / "a.txt").write_text("hello")
     (file,) = fp.list_files(tmp_path).open_files()
     (tmp_path / "a.txt").unlink()
-    with pytest.raises(SourceError, match=r"a\.txt is not there: it has vanished since it was listed"):
+    with pytest.raises(SourceError, match=r"a\.txt is not there: it was removed since it was listed"):
         file.open()
 
 
