@@ -121,6 +121,8 @@ class Loader(Generic[T_co]):
         )
         self._epochs.check_service()
         self._epochs.check_ranks()
+        if isinstance(self._epochs.service, MultiProcess):
+            self._epochs.service.prepare()
         if any(isinstance(node.op, Mix) for node in walk(pipe)):
             for finding in fixed_weights(pipe, by_steps=steps is not None):
                 finding.warn()

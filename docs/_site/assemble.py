@@ -84,7 +84,11 @@ def gallery_files(shown: Mapping[str, gallery.Page]) -> Iterator[tuple[str, str]
 
 def written_pages() -> Iterator[tuple[str, str]]:
     """Yield the place in the site and the text of each page that people write."""
-    own = {path.relative_to(ROOT).as_posix(): path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    own = {
+        path.relative_to(ROOT).as_posix(): path.relative_to(DOCS).as_posix()
+        for path in DOCS.rglob("*.md")
+        if path.parent.name != "plan"
+    }
     places = own | OTHER_PAGES
     for name, place in places.items():
         title, _, rest = (ROOT / name).read_text(encoding="utf-8").partition("\n\n")

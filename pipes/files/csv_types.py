@@ -9,11 +9,11 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ..core.arrow import arrow_array
-from ..core.lazy import pa
+from ..core.lazy import pa, pc
 from ..errors import ArgumentError, DataError
 from ..formats.table_format import SampledHead
 from ..formats.text import Chunk, shorten
-from .csv_parser import Dialect, is_number, lost_values, parse_records, table_reader
+from .csv_parser import Dialect, is_number, lost_values, parse_records, table_reader, text_reader
 
 log = logging.getLogger("feedpipe")
 
@@ -59,10 +59,10 @@ def infer_types(
             table.drop_columns([name for name in explicit if name in table.column_names]), dialect.nulls, place
         )
         numbers = [name for name in types if name not in schema and is_number(types[name])]
-        texts = table_reader(dialect, names, numbers, dict.fromkeys(numbers, pa.string()))
-        written = texts(b"".join(part.data for part in parts)) if numbers else pa.table({})
-        for name in numbers:
-            types[name] = _exact_type(written.column(name), name, types[name], dialect.nulls, place)
+        written = text_reader(dialect, names, numbers)(b"".join(part.data for part in parts)) if numbers else None
+        if written is not None and _may_be_inexact(written):
+            for name in numbers:
+                types[name] = _exact_type(written.column(name), name, types[name], dialect.nulls, place)
     return SampledHead(file, types, has_rows=has_rows)
 
 
@@ -88,6 +88,13 @@ def _read_well_formed(
 # Columns of text that looks like numbers.
 
 _INTEGER = r"^-?\d+$"
+_SUSPECT = r"^\s*[-+]?0[0-9xX]|^\s*\+\d+\s*$|\d{16}|^\s*\d+[eE]\d+|[eE]\+?\d{3}|^[^0-9]+$"
+
+
+def _may_be_inexact(table: pa.Table) -> bool:
+    """Whether a text in some columns of numbers is one that needs a closer look."""
+    texts: Any = pa.concat_arrays([chunk for column in table.columns for chunk in column.chunks])
+    return bool(pc.any(pc.match_substring_regex(texts, _SUSPECT)).as_py())
 
 
 def _exact_type(
@@ -102,8 +109,6 @@ def _exact_type(
         nulls: texts that mean a missing value.
         place: the file and the line of a row.
     """
-    import pyarrow.compute as pc
-
     values: Any = pc.unique(column)
     values = pc.utf8_trim_whitespace(values.filter(pc.invert(pc.is_in(values, arrow_array(nulls, values.type)))))
     if pa.types.is_floating(kind) and pc.all(pc.match_substring_regex(values, _INTEGER)).as_py():
@@ -159,8 +164,6 @@ def log_odd_values(table: pa.Table, nulls: Sequence[str], place: Callable[[int],
 
 def odd_value(column: Any, nulls: Sequence[str]) -> OddValue | None:
     """The odd value of a column of text; None if it has none, or several different ones."""
-    import pyarrow.compute as pc
-
     for kind, (_, pattern) in _TYPES.items():
         if len(_others(column.slice(0, _FIRST_ROWS), pattern, nulls)) > 1:  # most text ends here, at no cost
             continue
@@ -173,8 +176,6 @@ def odd_value(column: Any, nulls: Sequence[str]) -> OddValue | None:
 
 def _others(column: Any, pattern: str, nulls: Sequence[str]) -> Any:
     """The different values that do not look like `pattern` and mean no missing value."""
-    import pyarrow.compute as pc
-
     values: Any = pc.unique(column)
     fits = pc.or_(pc.match_substring_regex(values, pattern), pc.is_in(values, arrow_array(nulls, values.type)))
     return values.filter(pc.invert(fits))

@@ -193,7 +193,10 @@ class OrcFile:
         """
         what = f"{self._name}, stripe {number},"
         try:
-            batch = self._file.read_stripe(number, columns=columns)
+            # To Arrow a dot leads into a column of structs, and not to a column with that name.
+            dotted = any("." in name for name in columns)
+            batch = self._file.read_stripe(number, columns=None if dotted else columns)
+            batch = batch.select(columns) if dotted else batch
             if batch.num_rows != rows:
                 raise DataError(f"{what} should have {rows} rows and has {batch.num_rows}: it is damaged")
             batch.validate(full=True)

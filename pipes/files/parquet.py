@@ -475,7 +475,8 @@ class ParquetFile:
         fixed, length = self._fixed, batch.num_rows
         arrays: dict[str, Any] = {}
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
-            arrays[name] = fixed.cast(array, name, self._name)
+            if name in fixed.file_types:  # to Arrow a.b is a column of that name, and the field b of a column a
+                arrays[name] = fixed.cast(array, name, self._name)
         for name, value in self._constants.items():
             constant: Any = pa.repeat(value, length)
             arrays[name] = fixed.cast(constant, name, self._name) if name in fixed.file_types else constant
