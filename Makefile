@@ -18,7 +18,7 @@ DATA = $(or $(FASHION_MNIST),$(shell test -d $(DEBIAN_FASHION_MNIST) && echo $(D
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dataset test test-slow test-browser test-clients test-lowest databases test-databases test-gpu test-python soak check format errors docs docs-test chromium release-check bench clean
+.PHONY: help setup demo dataset test test-slow test-browser test-clients test-lowest databases test-databases test-gpu test-python soak check format docs docs-test chromium release-check bench clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' $(MAKEFILE_LIST)
@@ -123,9 +123,6 @@ check: $(READY)  ## format, lint, types, layers
 format: $(READY)  ## rewrite the files to pass check, as far as ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-
-errors: $(READY)  ## record the texts of errors, for their pages, while the tests run
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not hdfs" -p tests.record_errors
 
 docs: $(READY)  ## build the documentation site into .site; any warning is an error
 	.ci/docs

@@ -3,9 +3,9 @@
     python examples/sensor_database.py postgresql://user@host/database
     python examples/sensor_database.py
 
-A table of readings is written with `write_sql`. The training reads it in shuffled ranges of its primary key, by workers
-with connections of their own. When it is stopped, further readings are added. It goes on from the state of the loader,
-and the example checks that each reading of the first day was used exactly once, and none of the second.
+A table of readings is written with ADBC, or with `sqlite3`. The training reads it in shuffled ranges of its primary
+key, by workers with connections of their own. When it is stopped, further readings are added. It goes on from the state
+of the loader, and the example checks that each reading of the first day was used exactly once, and none of the second.
 
 Without a URI, the table is in a SQLite file in a temporary folder.
 """
@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 import sys
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import nn
 
@@ -39,14 +42,25 @@ class Record:
     keys: list[int] = field(default_factory=list)
 
 
-def write_day(day: int, uri: str, driver: Any) -> int:
-    """Write the readings of a day; return their number."""
+def write_day(day: int, uri: str, driver: Any) -> None:
+    """Write the readings of a day."""
     random = np.random.default_rng(day)
     values = {name: random.normal(size=READINGS).astype("float32") for name in FEATURES}
     wear = values["vibration"] - 0.5 * values["temperature"] + random.normal(scale=0.1, size=READINGS)
-    readings = {"id": np.arange(day * READINGS, (day + 1) * READINGS), **values, "wear": wear.astype("float32")}
-    how: Any = "append" if day else "error"
-    return fp.write_sql(fp.from_arrays(readings), TABLE, uri, if_exists=how, driver=driver, progress=False)
+    ids = np.arange(day * READINGS, (day + 1) * READINGS)
+    readings = pa.table({"id": ids, **values, "wear": wear.astype("float32")})
+    if driver == "dbapi":
+        columns = ", ".join([*FEATURES, "wear"])
+        rows = zip(*readings.to_pydict().values(), strict=True)
+        with closing(sqlite3.connect(uri.removeprefix("sqlite://"))) as file, file:
+            file.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} (id INTEGER PRIMARY KEY, {columns})")
+            file.executemany(f"INSERT INTO {TABLE} VALUES (?, ?, ?, ?, ?)", rows)
+        return
+    from adbc_driver_postgresql import dbapi
+
+    with dbapi.connect(uri) as connection, connection.cursor() as cursor:
+        cursor.adbc_ingest(TABLE, readings, mode="append" if day else "create")
+        connection.commit()
 
 
 def training_pipe(uri: str, driver: Any, batch: int) -> fp.Pipe[dict[str, Any]]:

@@ -196,7 +196,7 @@ def run(uri: str, *, epochs: int, batch: int, workers: int) -> int:
     raw = table(uri)
     theirs = scikit_learn_accuracy(raw.to_table().to_pandas(), ids["train"], ids["val"])
     noise = 2 * math.sqrt(theirs * (1 - theirs) / len(ids["val"]))
-    print(fp.profile(raw, progress=False))
+    print(raw.to_table().to_pandas().describe())
     print(f"rows                   {len(ids['train'])} for training, {len(ids['val'])} for validation")
     print(f"ranks                  {distributed.get_world_size()}")
     print(f"accuracy               {share:.1%}")

@@ -5,8 +5,8 @@
   position.
 - A **plan** says which rows each rank and each shard reads. It is computed from the pipe, a seed, and the numbers of
   ranks and workers; `pipe.explain()` prints it.
-- A **reading service** says where the plan runs: `InProcess`, or the worker processes of `MultiProcess`. Neither the
-  elements nor their order depend on it.
+- A **reading service** says where the plan runs: `InProcess`, `Threads`, `MultiProcess` or `Ray`. For one number of
+  shards, neither the elements nor their order depend on it.
 - A **loader** is what a training loop iterates. It makes the plan, runs it on a service, counts epochs and steps, and
   saves and restores its state.
 
@@ -58,7 +58,6 @@ from .errors import (
     WorkerWarning,
 )
 from .fitting.fit import fit
-from .fitting.profile import profile
 from .loader import Loader, gather_report, gather_state
 from .loading.replay import replay
 from .ops.generator import operator
@@ -101,7 +100,6 @@ from .storage.file_cache import FileCache
 from .writing.index import index
 from .writing.verify import verify
 from .writing.write_files import write_arrow, write_parquet, write_tfrecord
-from .writing.write_sql import write_sql
 from .writing.write_tar import write_tar
 
 __all__ = [
@@ -149,12 +147,10 @@ __all__ = [
     # statistics of columns
     "Stats",
     "fit",
-    "profile",
     # writers
     "verify",
     "write_arrow",
     "write_parquet",
-    "write_sql",
     "write_tar",
     "write_tfrecord",
     # rows that fail
@@ -190,12 +186,17 @@ for _name in __all__:
     if _isfunction(_value := globals()[_name]):
         globals()[_name] = _explains_wrong_arguments(_value)
 
-_PUBLIC_MODULES = ("errors", "extensions", "media", "metrics", "stats", "testing")
+_PUBLIC_MODULES = ("errors", "extensions", "media", "stats", "testing")
+
+_INSTEAD = {  # names that went, or that other libraries have
+    "metrics": "`loader.report().metrics()` gives the numbers for Prometheus or OpenTelemetry",
+    "profile": "`pipe.to_table().to_pandas().describe()` describes columns, and so does DuckDB's `SUMMARIZE`",
+    "write_sql": "write each batch of a loop with ADBC: `cursor.adbc_ingest(table, batch, mode='append')`",
+}
 
 if TYPE_CHECKING:
     from . import extensions as extensions
     from . import media as media
-    from . import metrics as metrics
     from . import testing as testing
 
     __version__: str
@@ -211,7 +212,8 @@ else:  # hidden from type checkers, which would take every name to exist
             from importlib import import_module
 
             return import_module(f"{__name__}.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        instead = _INSTEAD.get(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f'; {instead}' if instead else ''}")
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
 """What operators, sources and reading services of other packages import.
 
 This module follows semantic versioning from version 1.0 on. No other module does, but for the public names of
-`feedpipe`, `feedpipe.errors` and `feedpipe.testing`. `docs/internals/extend.md` describes the contracts;
-`feedpipe.testing.check_operator` and `check_service` prove that they are kept.
+`feedpipe`, `feedpipe.errors` and `feedpipe.testing`. `docs/internals/operators.md` describes the contracts;
+`feedpipe.testing.check_operator` proves that those of operators are kept.
 
 - Operators and sources: `Operator`, `Source`, `Grouping`, `Order`, `Columns`; `StageView`, their view of the graph, and
   `Input`, one of their inputs; `Context`, the run; `generator`, the random generator of a row; `Weights`, the costs of

@@ -25,7 +25,7 @@ from .loading.job_state import gather, group_of_job, read_states, restore_job, s
 from .loading.ranks import RankSource
 from .loading.replay import Info
 from .loading.schedule import Even, Schedule
-from .loading.state import Progress, State, compare, restored
+from .loading.state import Progress, State, compare
 from .ops.mix import Mix, fixed_weights
 from .pipe import Pipe, check_pipe, warn_in_torch_worker
 from .plan.plan import Plan, Position
@@ -64,14 +64,12 @@ class Loader(Generic[T_co]):
         shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. If
             the pipe shuffles, the default is 8 for each rank, or as many as there are workers, if that is more; else it
             is one for each worker.
-        even: how all ranks come to take the same number of steps: "drop" leaves out what goes beyond the shortest rank,
+        even: what to do if ranks have different numbers of steps: "drop" leaves out what goes beyond the shortest rank,
             "pad" repeats elements (`info.valid` tells which are padding), "error" raises, None does nothing. "auto" is
             "drop". If lengths are not known, the ranks must have a process group, or None or `steps` is needed.
-        steps: the number of elements of an epoch, on every rank; the next epoch goes on where the last one stopped.
+        steps: the number of elements of an epoch, on every rank; the next epoch continues where the last one stopped.
         device: where the tensors of elements are copied to, one element ahead and on a stream of its own.
         pin_memory: pin the tensors; those on their way to a CUDA device always are.
-        record: a folder, in which each rank writes a digest and the cursor of each step, and its report each ten
-            seconds and at the end of an epoch. `feedpipe diff` compares two such folders, `feedpipe report` reads one.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
@@ -105,7 +103,6 @@ class Loader(Generic[T_co]):
         steps: int | None = None,
         device: torch.device | str | int | None = None,
         pin_memory: bool = False,
-        record: str | os.PathLike[str] | None = None,
     ) -> None:
         check_pipe(pipe)
         check_choice("even", even, ("drop", "pad", "error", "auto", None))
@@ -118,14 +115,11 @@ class Loader(Generic[T_co]):
             shards=None if shards is None else check_int("shards", shards, least=1),
             steps=None if steps is None else check_int("steps", steps, least=1),
             even=even,
-            is_users=self._is_users,
         )
-        if record is not None:
-            from .seeing.record import Recorder
-
-            self._epochs.recorder = Recorder(record)
         self._epochs.check_service()
         self._epochs.check_ranks()
+        if isinstance(self._epochs.service, MultiProcess):
+            self._epochs.service.prepare()
         if any(isinstance(node.op, Mix) for node in walk(pipe)):
             for finding in fixed_weights(pipe, by_steps=steps is not None):
                 finding.warn()
@@ -271,15 +265,14 @@ class Loader(Generic[T_co]):
 
         return Report([self._rank_times])
 
-    def draw(self, path: str | os.PathLike[str] | None = None, *, samples: int = 0) -> Drawing:
-        """Draw the pipe with what was measured so far: the work of each operator, and its rows in a second.
+    def draw(self, path: str | os.PathLike[str] | None = None) -> Drawing:
+        """Draw the pipe with what was measured so far: the share of each operator in the work, its time and its rows.
 
         Args:
-            path: a file to write: a page that ends in .html, or a picture that ends in .svg.
-            samples: as for `Pipe.draw`.
+            path: a page to write; it ends in .html.
 
         Raises:
-            ArgumentError: an argument is out of its range, or `path` has another ending.
+            ArgumentError: `path` has another ending, or its folder does not exist.
 
         Example:
             >>> import feedpipe as fp
@@ -294,7 +287,6 @@ class Loader(Generic[T_co]):
         rank, workers = self._epochs.last_rank, self._epochs.service.workers
         drawing = drawn(
             self._pipe,
-            samples=samples,
             world_size=rank.world_size,
             workers=workers,
             shards=self._epochs.shards,
@@ -307,7 +299,7 @@ class Loader(Generic[T_co]):
     def _repr_html_(self) -> str:
         from .seeing.drawing import outlined
 
-        return outlined(self._pipe, self.report()).fragment
+        return outlined(self._pipe, self.report())
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `iter(loader)` begin epoch `epoch`; if the loader is in the middle of it, it goes on there.
@@ -325,7 +317,6 @@ class Loader(Generic[T_co]):
                     f"is after step {loaded.step} of that; finish the epoch first, or load no state"
                 )
         self._requested_epoch = epoch
-        self._epochs.epoch_is_chosen = True
 
     def state_dict(self, *, step: int | None = None) -> State:
         """Return the place of the consumer, after the last element it took, as plain JSON. It reads no rows.
@@ -372,7 +363,7 @@ class Loader(Generic[T_co]):
         """
         self._check_open()
         states = read_states(state)
-        schedule = restored(states[0], lambda pipe: self._epochs.restore(pipe, lambda: self._schedule))
+        schedule = self._epochs.restore(states[0].pipe, lambda: self._schedule)
         compare(states[0], schedule.signature, strict=strict, advises=self._is_users)
         schedule = self._epochs.resume(schedule, shards_of_job(states, schedule.plan))
         progress = schedule.after_end(restore_job(states, schedule))

@@ -186,7 +186,7 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
             >>> fp.from_arrays({"image": np.zeros((9, 28, 28), np.uint8), "label": np.arange(9)}).head(2)
             [{'image': <uint8[28, 28]>, 'label': 0}, {'image': <uint8[28, 28]>, 'label': 1}]
         """
-        from .pictures.values import Elements
+        from .core.short import Elements
 
         return Elements(self.take(count))
 
@@ -310,33 +310,29 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         self,
         path: str | os.PathLike[str] | None = None,
         *,
-        samples: int = 0,
         world_size: int = 1,
         workers: int = 0,
         shards: int | None = None,
     ) -> Drawing:
-        """Draw the plan as a picture: operators, lengths, and where rows are divided among shards.
+        """Draw the plan as nested boxes: operators, lengths, and where rows are divided among shards.
 
-        A notebook shows it. A page has a panel for each operator, with the line of code that made it and its first
-        elements; images and waveforms are thumbnails.
+        A notebook shows the drawing; a page is plain HTML in one file.
 
         Args:
-            path: a file to write: a page that ends in .html, or a picture that ends in .svg.
-            samples: the number of first elements to show of each operator. They are made in this process, within ten
-                seconds, and are those of epoch 0. 0 runs nothing.
+            path: a page to write; it ends in .html.
             world_size, workers, shards: as for `Loader`; the ranks and workers need not exist.
 
         Raises:
-            ArgumentError: an argument is out of its range, or `path` has another ending.
+            ArgumentError: an argument is out of its range, `path` has another ending, or its folder does not exist.
 
         Example:
             >>> import feedpipe as fp
-            >>> fp.from_sequence(range(10)).shuffle().batch(4).draw("pipe.html", samples=2)
+            >>> fp.from_sequence(range(10)).shuffle().batch(4).draw("pipe.html")
             Drawing(3 operators; .save("pipe.html") writes a page)
         """
         from .seeing.drawing import drawn
 
-        drawing = drawn(self, samples=samples, world_size=world_size, workers=workers, shards=shards)
+        drawing = drawn(self, world_size=world_size, workers=workers, shards=shards)
         if path is not None:
             drawing.save(path)
         return drawing
@@ -344,19 +340,17 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
     def _repr_html_(self) -> str:
         from .seeing.drawing import outlined
 
-        return outlined(self).fragment
+        return outlined(self)
 
-    def check(self, *, world_size: int = 1, workers: int = 0, shards: int | None = None, rows: int = 1024) -> Findings:
+    def check(self, *, world_size: int = 1, workers: int = 0, shards: int | None = None) -> Findings:
         """Find what a loader of this pipe would cost that you may not expect, with the code that repairs it.
 
         Each finding has a rule, a severity, the line of your program, and a repair that runs. An "error" is a loader
         that fails; a "warning" is other rows than are meant, or a cost far higher than it need be; a "hint" is speed.
-        The rules look at the plan, at the bytecode of your functions, and at the first rows, which it makes in this
-        process, some of them several times.
+        The rules look at the plan and at the arguments; no row is read, and no function of yours is called.
 
         Args:
             world_size, workers, shards: as for `Loader`; the ranks and workers need not exist.
-            rows: the number of first rows that rules may look at; 0 looks at no data.
 
         Returns:
             A sequence of findings, errors first. Printed, it is a text.
@@ -365,16 +359,14 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
             FeedpipeError: the pipe has no plan, such as if a file is missing.
 
         Example:
-            >>> import feedpipe as fp, random
-            >>> def jitter(x):
-            ...     return x + random.random()
-            >>> (finding,) = fp.from_sequence(range(10)).map(jitter).check()
+            >>> import feedpipe as fp
+            >>> (finding,) = fp.from_sequence(range(10)).shuffle().take(5).check()
             >>> finding.rule, finding.severity, finding.repair
-            ('unkeyed-draws', 'warning', '.map(jitter, rng="global")')
+            ('other-rows', 'warning', '.shuffle(each_epoch=False)')
         """
         from .seeing.check import check
 
-        return check(self, world_size=world_size, workers=workers, shards=shards, rows=rows)
+        return check(self, world_size=world_size, workers=workers, shards=shards)
 
     def __repr__(self) -> str:
         return chain_code(self)

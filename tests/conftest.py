@@ -29,7 +29,6 @@ from .servers.fixtures import pytest_pyfunc_call as pytest_pyfunc_call
 from .servers.fixtures import s3 as s3
 from .servers.fixtures import s3_server as s3_server
 from .support.examples import load_profile
-from .support.loading import first_epochs
 from .support.services import start as start_methods
 
 # The option `--without`.
@@ -50,9 +49,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 start_methods._PRELOADED |= {
     name: [name] for name in ("pytest", "hypothesis", "hypothesis.strategies", "feedpipe.testing")
 }
-
-# Tests make loaders of the same pipe all the time.
-first_epochs.tells = False
 
 # Threads of others, started once and kept for the life of the process.
 KEPT = ("asyncio", "fsspecIO", "tqdm_monitor", "zarr_io")

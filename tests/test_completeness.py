@@ -174,7 +174,6 @@ class TestHouse:
             "compat/datasets.py",
         }
         graph["seeing/report.py"].discard("seeing/report_page.py")  # imported by `Report.save` when it is called
-        graph["core/rows.py"].discard("pictures/values.py")  # imported when a notebook shows a `Rows`
         assert list(TopologicalSorter(graph).static_order())  # a `CycleError` names the circle
 
     def test_the_contract_of_operators_is_small(self) -> None:

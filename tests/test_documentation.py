@@ -1,4 +1,4 @@
-"""All code that a reader can copy runs: in README.md, in docs/ and in docstrings. Documents name existing files."""
+"""All code that a reader can copy runs: in README.md, in docs/ and in docstrings. Links of documents lead somewhere."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import doctest
 import importlib
 import linecache
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-import feedpipe
+from feedpipe import errors
+
+from .support.site import assemble, reference
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pipes"
@@ -42,7 +43,7 @@ def python_blocks(text: str) -> Iterator[Block]:
 
 
 # tests/clients imports them, in its environment.
-NEED_CLIENTS = "feedpipe.lightning", "feedpipe.services.actors", "feedpipe.transformers"
+NEED_CLIENTS = "feedpipe.lightning", "feedpipe.services.cluster", "feedpipe.transformers"
 
 
 def modules() -> list[str]:
@@ -53,6 +54,7 @@ def modules() -> list[str]:
 
 
 DOCUMENTS = sorted(path for path in (ROOT / "README.md", *ROOT.glob("docs/**/*.md")) if path.exists())
+MOST_BYTES = 220_000
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS])
@@ -82,79 +84,64 @@ def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pyte
     assert runner.failures == 0, "".join(report)
 
 
-@pytest.mark.parametrize("name", ["docs/internals/architecture.md", "docs/internals/design.md", "CONTRIBUTING.md"])
-def test_files_named_in_documents_exist(name: str) -> None:
-    """Paths of modules are relative to the repository or to the package."""
-    text = (ROOT / name).read_text(encoding="utf-8")
-    paths = {path for path in re.findall(r"`([\w./]+\.py)`", text) if "/" in path}
-    assert paths
-    assert not [path for path in paths if not (ROOT / path).exists() and not (PACKAGE / path).exists()]
-
-
-# Pages that were divided or moved: their names may not be linked.
-OLD_NAMES = {
-    *(
-        "architecture",
-        "benchmarks",
-        "databases",
-        "dataloader",
-        "design",
-        "elements",
-        "epochs-and-state",
-        "errors",
-        "formats",
-    ),
-    *("migrating", "operators", "ranks", "ray", "recipes", "scaling", "services", "start", "statistics", "storage"),
-    *("trainers", "workers", "writing"),
-}
-MOST_WORDS = {ROOT.name: 700, "internals": 1500, "start": 1200, "guides": 1200, "reference": 1200, "errors": 1500}
-
-
-# Reports of measurements.
-EXEMPT = {"benchmarks", "scaling"}
-
-
-@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS])
-def test_a_page_has_few_words(path: Path) -> None:
-    """Code does not count. What is longer is two pages."""
-    if path.parent.name not in MOST_WORDS or path.stem in EXEMPT:
-        assert path.parent in (ROOT / "docs", ROOT / "docs" / "plan") or path.stem in EXEMPT
-        return
-    words = len(FENCE.sub("", path.read_text(encoding="utf-8")).split())
-    assert words <= MOST_WORDS[path.parent.name]
-
-
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, id=path.stem) for path in DOCUMENTS if path.parent.name in ("start", "guides")]
-)
-def test_a_page_begins_with_a_question_and_the_code_that_answers_it(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    fence = FENCE.search(text)
-    assert fence and fence["info"].split()[0] in ("python", "console")
-    head = text[: fence.start()]
-    assert "?" in head and len(head.split()) <= 60 and "\n## " not in head
-
-
-def test_old_names_of_pages_are_not_linked() -> None:
-    named = re.compile(rf"\bdocs/(?:{'|'.join(sorted(OLD_NAMES))})\.md")
-    files = [
-        *(path for path in DOCUMENTS if "plan" not in path.parts),
-        ROOT / "CONTRIBUTING.md",
-        *PACKAGE.rglob("*.py"),
-        *ROOT.glob("tests/**/*.py"),
-    ]
-    assert [path for path in files if path != Path(__file__) and named.search(path.read_text(encoding="utf-8"))] == []
-
-
-def test_the_architecture_fits_on_a_page() -> None:
-    assert len((ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8").splitlines()) <= 120
-
-
 def test_blocks_are_found_with_their_lines() -> None:
     text = "a\n```python\nx = 1\n```\n- b\n  ```python no-run\n  y = 2\n  ```\n```text\nz\n```\n"
     assert list(python_blocks(text)) == [Block("x = 1\n", 3, True), Block("y = 2\n", 7, False)]
 
 
-def test_modules_are_found() -> None:
-    assert {"feedpipe", "feedpipe.ops", "feedpipe.pipe"} <= set(modules())
-    assert sys.modules["feedpipe"] is feedpipe
+@pytest.mark.parametrize("name", ["docs/internals/architecture.md", "docs/internals/design.md", "CONTRIBUTING.md"])
+def test_files_named_in_documents_exist(name: str) -> None:
+    """Paths of modules are relative to the repository or to the package."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    paths = {path for path in re.findall(r"`([\w./]+\.(?:py|md))`", text) if "/" in path}
+    assert paths
+    assert not [path for path in paths if not (ROOT / path).exists() and not (PACKAGE / path).exists()]
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of the headings of a page, as GitHub and MyST make them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_lead_somewhere() -> None:
+    """Between documents, from the gallery, and from docstrings, which name pages as seen from docs/."""
+    generated = {path for path, _ in reference.pages()} | {
+        f"gallery/{name}.md" for name in [*assemble.GALLERY, "index"]
+    }
+    broken: list[str] = []
+    others = [ROOT / name for name in assemble.OTHER_PAGES] + [ROOT / "tests" / "README.md"]
+    for path in [*DOCUMENTS, *others, *ROOT.glob("docs/gallery/*.py"), *PACKAGE.rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        base = ROOT / "docs" if PACKAGE in path.parents else path.parent
+        for target, anchor in re.findall(r"\]\((?!\w+:)([\w./-]*\.\w+)?(?:#([\w-]+))?\)", text):
+            if not target and not anchor:
+                continue
+            file = (base / target).resolve() if target else path
+            known = file.exists() or file.relative_to(ROOT / "docs").as_posix() in generated
+            if not known or (anchor and file.exists() and anchor not in anchors(file)):
+                broken.append(f"{path.relative_to(ROOT)}: {target}#{anchor}")
+        named = re.findall(r"\bdocs/[\w/-]+\.md", text)
+        broken += [f"{path.relative_to(ROOT)}: {name}" for name in named if not (ROOT / name).exists()]
+    assert broken == []
+
+
+def test_every_page_is_in_the_sidebar() -> None:
+    listed = [page for pages in assemble.SIDEBAR.values() for page in pages.split()]
+    written = {place.removesuffix(".md") for place, _ in assemble.written_pages()} - {"index"}
+    assert len(listed) == len(set(listed))
+    assert written <= set(listed)
+    assert {path.stem for path in ROOT.glob("docs/gallery/*.py")} == set(assemble.GALLERY)
+
+
+def test_every_error_is_explained() -> None:
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    raised = {name for name, value in vars(errors).items() if isinstance(value, type) and name.endswith("Error")}
+    raised -= {"UnfitError"}  # which operators turn into others
+    assert [name for name in raised if f"`{name}`" not in page] == []
+
+
+def test_documents_stay_small() -> None:
+    """What is longer is read by nobody: merge pages, and say each thing once."""
+    others = [ROOT / name for name in (*assemble.OTHER_PAGES, "tests/README.md")]
+    assert sum(path.stat().st_size for path in [*DOCUMENTS, *others]) <= MOST_BYTES

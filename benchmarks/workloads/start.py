@@ -6,7 +6,8 @@ from ..model import Column, Contestant, Results, Verdict, Workload
 from .transport_small import check
 
 LIMIT = 0.5
-METHODS = ("forkserver", "spawn", "fork")
+METHODS = ("forkserver", "fork")
+TORCHS = ("forkserver", "spawn", "fork")
 
 _OURS = "start_feedpipe:measure"
 _TORCH = "start_dataloader:measure"
@@ -22,7 +23,7 @@ CONTESTANTS = (
         for pipe in ("tensors", "rows")
         for method in METHODS
     ),
-    *(Contestant(f"torch DataLoader, {method}, tensors", _TORCH, "torch", {"method": method}) for method in METHODS),
+    *(Contestant(f"torch DataLoader, {method}, tensors", _TORCH, "torch", {"method": method}) for method in TORCHS),
 )
 
 

@@ -1,7 +1,6 @@
-"""Puts the pages of the site together: those that people write, the reference from docstrings, and the sidebar.
+"""Puts the pages of the site together, for Sphinx: those of docs/, the reference and the gallery.
 
-`python -m docs._site.assemble FOLDER` writes them as Markdown into FOLDER/source, for Sphinx, and whole pages of HTML
-into FOLDER/extra. What the gallery gave is kept in FOLDER/gallery.
+`python -m docs._site.assemble FOLDER` writes Markdown into FOLDER/source; FOLDER/gallery keeps what programs printed.
 """
 
 from __future__ import annotations
@@ -13,155 +12,87 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from . import errors, gallery, operators, pictures
-from .docstrings import DocstringError
+from . import gallery, reference
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 
-# The sidebar: titles of its parts, and their pages in order. A page of docs/ that is missing here ends the build.
-SIDEBAR: Mapping[str, tuple[str, ...]] = {
-    "Start": tuple(f"start/{page}" for page in ("install", "picture", "choose", "first-pipe", "files", "train")),
-    "Gallery": ("gallery/index",),
-    "Guides: data": tuple(
-        f"guides/{page}"
-        for page in (
-            *("elements", "recipes", "recipes-training", "recipes-layouts", "statistics", "rows-that-fail"),
-            *(
-                "remote",
-                "cache",
-                "files-that-change",
-                "millions-of-files",
-                "databases",
-                "tfrecord-mds-delta",
-                "writing",
-                "fast-files",
-            ),
-        )
-    ),
-    "Guides: training": tuple(
-        f"guides/{page}"
-        for page in (
-            *(
-                "check",
-                "slow",
-                "tune",
-                "pictures",
-                "how-fast",
-                "epochs",
-                "resume",
-                "refused-states",
-                "workers",
-                "services",
-            ),
-            *("ranks", "ranks-streams", "ranks-files", "ranks-resume", "trainers", "dataloader", "ray"),
-        )
-    ),
-    "Guides: coming from": tuple(
-        f"guides/from-{library}" for library in ("datapipes", "nodes", "tfdata", "grain", "webdataset")
-    ),
-    "Reference": (
-        *("reference/operators/index", *(f"reference/{page}" for page in operators.GROUPS)),
-        *("reference/errors/index", "reference/command-line", "reference/formats", "reference/left-out"),
-    ),
-    "Your own parts": tuple(f"internals/{page}" for page in ("extend", "contract", "sources-services")),
-    "Internals": tuple(
-        f"internals/{page}"
-        for page in (
-            *("architecture", "design", "blocks-and-cursors", "sharding", "loader-and-state", "services", "processes"),
-            *("storage", "formats", "turned-out", "benchmarks", "scaling"),
-        )
-    ),
-    "The project": tuple(f"internals/{page}" for page in ("stability", "changelog", "contributing", "security")),
+# The sidebar: titles of its parts, and their pages in order. Sphinx names a page that is missing here.
+SIDEBAR: Mapping[str, str] = {
+    "Start": "start/install start/picture start/choose start/first-pipe start/files start/train",
+    "Gallery": "gallery/index",
+    "Data": "guides/elements guides/recipes guides/statistics guides/rows-that-fail guides/remote guides/cache "
+    "guides/listings guides/databases guides/writing",
+    "Training": "guides/ranks-and-resume guides/workers guides/ray guides/trainers guides/slow guides/how-fast",
+    "Coming from": "guides/dataloader guides/from-datapipes guides/coming-from",
+    "Reference": f"reference/operators/index {' '.join(f'reference/{page}' for page in reference.GROUPS)} "
+    "reference/errors reference/command-line reference/formats",
+    "Your own parts": "internals/operators internals/sources-services",
+    "Internals": "internals/architecture internals/design internals/division-and-states internals/formats-and-storage "
+    "internals/benchmarks internals/scaling",
+    "The project": "internals/stability internals/changelog internals/contributing internals/security",
 }
-
-# What readers type who know other libraries, by guide. Operators have theirs in `operators.ALIASES`.
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "guides/dataloader": (
-        "IterableDataset",
-        "pin_memory",
-        "persistent_workers",
-        "worker_init_fn",
-        "StatefulDataLoader",
-    ),
-    "guides/epochs": ("set_epoch", "manual_seed", "deterministic", "reproducible"),
-    "guides/ranks": ("DistributedSampler", "torchrun", "DDP", "FSDP", "multi-GPU", "distributed training"),
-    "guides/ranks-streams": ("shuffle buffer",),
-    "guides/recipes-layouts": ("COCO", "safetensors"),
-    "guides/recipes-training": ("compare two runs", "TensorBoard"),
-    "guides/remote": ("GCS", "Azure", "fsspec"),
-    "guides/resume": ("checkpoint", "resume after crash", "load_state_dict"),
-    "guides/slow": ("slow dataloader", "GPU utilization", "bottleneck", "profiler"),
-    "guides/tfrecord-mds-delta": ("mosaicml streaming", "StreamingDataset"),
-    "guides/workers": ("num_workers", "out of memory", "OOM", "multiprocessing", "DataLoader worker is killed"),
-}
+GALLERY = [
+    "image_folders",
+    "video_clips",
+    "pretraining_mix",
+    "instruction_tuning",
+    "time_series",
+    "parquet_table",
+    "postgresql",
+    "spot_instance",
+]
 
 # Files outside of docs/ that are pages too, and their places in the site.
 OTHER_PAGES = {f"{name}.md": f"internals/{name.lower()}.md" for name in ("CHANGELOG", "CONTRIBUTING", "SECURITY")}
-
-# Plans of the project are not for its users.
-LEFT_OUT = ("plan", "_site")
 
 
 def main(folder: Path) -> None:
     """Write all pages; those that the last run wrote and this one did not are removed."""
     source = folder / "source"
-    shown = dict(gallery.pages(folder / "gallery"))
     pages = dict(written_pages())
-    pages[pictures.PAGE] = pictures.shown(pages[pictures.PAGE], folder / "extra" / posixpath.dirname(pictures.PAGE))
-    pages |= gallery_files(shown)
-    pages |= operators.pages(uses(shown))
-    pages |= errors.pages(pages)
-    pages["index.md"] += toctrees(SIDEBAR)
-    operators.write(source, pages)
+    pages |= gallery_files(dict(gallery.pages(GALLERY, folder / "gallery")))
+    pages |= reference.pages()
+    pages["index.md"] += "".join(toctree(pages.split(), caption) for caption, pages in SIDEBAR.items())
+    for name, text in pages.items():
+        path = source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     for path in source.rglob("*.*"):
         if path.relative_to(source).as_posix() not in pages:
             path.unlink()
 
 
 def gallery_files(shown: Mapping[str, gallery.Page]) -> Iterator[tuple[str, str]]:
-    """Yield the pages of the gallery with what they offer for download, and the page of cards that leads to them."""
+    """Yield the pages of the gallery with their programs, and the page of cards that leads to them."""
     cards: list[str] = []
     for name, page in shown.items():
         yield f"gallery/{name}.md", page.text
-        yield f"gallery/{name}.ipynb", page.notebook
         yield f"gallery/{name}.py", (gallery.FOLDER / f"{name}.py").read_text(encoding="utf-8")
         lead = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(page.lead, quote=False))
-        picture = page.picture.replace('role="img"', 'aria-hidden="true"')
+        picture = re.sub(
+            r'(id="|url\(#|href="#)', r"\g<1>card-", page.picture.replace('role="img"', 'aria-hidden="true"')
+        )
         cards.append(
             f'<a class="fp-card" href="{name}.html"><div>{picture}</div><strong>{html.escape(page.title)}</strong>'
             f"<span>{lead}</span></a>"
         )
-    text = [
-        "# Gallery",
-        "Whole programs on small data that they make themselves, with all that they print and draw. Each trains a "
-        "model, stops, and resumes.",
-        f'<div class="fp-cards">{"".join(cards)}</div>',
-        toctrees({"": tuple(shown)}),
-    ]
-    yield "gallery/index.md", "\n\n".join(text)
-
-
-def uses(shown: Mapping[str, gallery.Page]) -> dict[str, dict[str, str]]:
-    """Return the titles of the gallery pages that use an operator, by its name and by the path of the page."""
-    found: dict[str, dict[str, str]] = {}
-    for name, page in shown.items():
-        for operator in gallery.operators_of((gallery.FOLDER / f"{name}.py").read_text(encoding="utf-8")):
-            found.setdefault(operator, {})[f"gallery/{name}.md"] = page.title
-    return found
+    lead = "Whole programs on small data that they make themselves. Each trains a model, stops, and resumes."
+    text = f'# Gallery\n\n{lead}\n\n<div class="fp-cards">{"".join(cards)}</div>\n{toctree(shown)}'
+    yield "gallery/index.md", text
 
 
 def written_pages() -> Iterator[tuple[str, str]]:
     """Yield the place in the site and the text of each page that people write."""
-    places = {
+    own = {
         path.relative_to(ROOT).as_posix(): path.relative_to(DOCS).as_posix()
         for path in DOCS.rglob("*.md")
-        if path.relative_to(DOCS).parts[0] not in LEFT_OUT
-    } | OTHER_PAGES
+        if path.parent.name != "plan"
+    }
+    places = own | OTHER_PAGES
     for name, place in places.items():
-        text = (ROOT / name).read_text(encoding="utf-8")
-        if aliases := ALIASES.get(place.removesuffix(".md")):
-            text = text.replace("\n", f"\n\n{operators.index_entries(aliases)}\n", 1)
+        title, _, rest = (ROOT / name).read_text(encoding="utf-8").partition("\n\n")
+        text = f"{title}\n\n{reference.aliases(place.removesuffix('.md'))}{rest}"
         yield place, relinked(inlined(text, (ROOT / name).parent), name, places)
 
 
@@ -171,7 +102,7 @@ def inlined(text: str, folder: Path) -> str:
     def picture(found: re.Match[str]) -> str:
         svg = (folder / found[1]).read_text(encoding="utf-8")
         svg = re.sub(r"svg\.\S+ \{ color: .*?\}|@media .*?\} \}", "", svg)
-        return f'<div class="fp-diagram">{" ".join(svg.split())}</div>'
+        return f'<div class="fp-figure">{" ".join(svg.split())}</div>'
 
     return re.sub(r"^!\[[^\]]*\]\((\S+\.svg)\)$", picture, text, flags=re.MULTILINE)
 
@@ -191,16 +122,15 @@ def relinked(text: str, name: str, places: Mapping[str, str]) -> str:
     return re.sub(r"\[([^\]]*)\]\((?!\w+:|#)([^)#\s]+)(#[^)\s]*)?\)", link, text)
 
 
-def toctrees(parts: Mapping[str, tuple[str, ...]]) -> str:
-    """Return what gives pages their places in the sidebar, in parts with titles."""
-    lines: list[str] = []
-    for caption, pages in parts.items():
-        lines += ["", "```{toctree}", ":hidden:", *([f":caption: {caption}"] if caption else []), "", *pages, "```", ""]
-    return "\n".join(lines)
+def toctree(pages: Iterator[str] | Mapping[str, object] | list[str], caption: str = "") -> str:
+    """Return what gives pages their places in the sidebar."""
+    option = f":caption: {caption}\n" if caption else ""
+    listed = "\n".join(pages)
+    return f"\n```{{toctree}}\n:hidden:\n{option}\n{listed}\n```\n"
 
 
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]))
-    except (DocstringError, gallery.GalleryError, pictures.PictureError) as error:
+    except gallery.GalleryError as error:
         sys.exit(f"make docs: {error}")

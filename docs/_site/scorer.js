@@ -1,7 +1,7 @@
 // How the search orders what it has found: by the words in the names of pages, and users' pages before all others.
 // Sphinx scores a heading as high as a title, and breaks ties by the alphabet.
 const searched = (new URLSearchParams(location.search).get("q") || "").toLowerCase().split(/\W+/).filter(Boolean);
-const behind = [["internals/", 14], ["reference/errors/", 8], ["gallery/", 2], ["guides/from-", 2]];
+const behind = [["internals/", 14], ["reference/errors", 8], ["gallery/", 2], ["guides/from-", 2], ["guides/coming-from", 2]];
 
 var Scorer = {
   objNameMatch: 11,

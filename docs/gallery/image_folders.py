@@ -13,6 +13,7 @@
 # not installed, this draws shapes.
 
 # %%
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -34,9 +35,13 @@ def draw(number):
 
 
 if debian.is_dir():
-    images = debian / "train-images-idx3-ubyte.gz"
-    labels = debian / "train-labels-idx1-ubyte.gz"
-    source = fp.read_idx({"image": images, "label": labels}).take(1200)
+    pixels = gzip.decompress((debian / "train-images-idx3-ubyte.gz").read_bytes())
+    labels = gzip.decompress((debian / "train-labels-idx1-ubyte.gz").read_bytes())
+    images = np.frombuffer(pixels, "u1", offset=16).reshape(-1, 28, 28)
+    source = fp.from_arrays(
+        {"image": images, "label": np.frombuffer(labels, "u1", offset=8)}
+    )
+    source = source.take(1200)
 else:
     source = fp.from_sequence(range(1200)).map(draw)
 
@@ -113,7 +118,7 @@ figure.suptitle("Twelve images: epoch 0 above, epoch 1 below", fontsize=9)
 # %% [markdown]
 # ## Train
 #
-# A linear model, for four epochs. The accuracy is that on the validation part.
+# A linear model, for twelve epochs. The accuracy is that on the validation part.
 
 # %%
 import torch
@@ -125,7 +130,7 @@ optimizer = torch.optim.Adam(model.parameters(), 3e-3)
 val = fp.Loader(parts["val"].map(pixels).batch(240).collate()).peek()
 loader = fp.Loader(train, seed=7)
 losses = []
-for epoch in range(4):
+for epoch in range(12):
     for batch in loader:
         loss = F.cross_entropy(model(batch["image"]), batch["label"])
         optimizer.zero_grad()
@@ -161,6 +166,6 @@ assert right > 0.5
 # %% [markdown]
 # ## Next
 #
-# - Many small files on a server: [copies on this machine](../guides/remote.md), or tar files, written with `fp.write_tar`.
+# - Many small files on a server: [copies on this machine](../guides/cache.md), or tar files, written with `fp.write_tar`.
 # - Is the GPU waiting? `fp.Loader(train, workers=4)`: [workers](../guides/workers.md).
-# - Several GPUs: [ranks](../guides/ranks.md).
+# - Several GPUs: [ranks](../guides/ranks-and-resume.md).

@@ -41,11 +41,11 @@ fp.write_parquet(fp.from_table(table), "customers", rows_per_file=1500, progress
 # %% [markdown]
 # ## Look at it
 #
-# `profile` reads the table once: nulls, ranges, quantiles and frequent values of each column.
+# pandas describes the numbers; a count below 6,000 shows the nulls.
 
 # %%
 rows = fp.read_parquet("customers")
-print(fp.profile(rows, progress=False))
+print(rows.to_table().to_pandas().describe().round(2))
 
 # %% [markdown]
 # ## Divide and clean
@@ -150,4 +150,4 @@ assert recall > 0.6 and kept > 0.6
 #
 # - All statistics, and how to save them with the model: [statistics](../guides/statistics.md).
 # - The same from a database: [databases](../guides/databases.md).
-# - More files than one machine reads: [ranks](../guides/ranks-files.md).
+# - More files than one machine reads: [how files are divided](../guides/ranks-and-resume.md#how-a-stream-is-divided).

@@ -10,7 +10,7 @@
 # ## The database
 #
 # This line is all that is said of it. Here it is SQLite, which comes with Python. For PostgreSQL write
-# `{"uri": "postgresql://user:password@host/database"}`, after `pip install 'feedpipe[sql]'`; nothing else changes.
+# `{"uri": "postgresql://user:password@host/database"}`, after `pip install 'feedpipe[sql]'`; only `write` changes.
 
 # %%
 DATABASE = {"uri": "sqlite://rides.db", "driver": "dbapi"}
@@ -18,10 +18,12 @@ DATABASE = {"uri": "sqlite://rides.db", "driver": "dbapi"}
 # %% [markdown]
 # ## The data
 #
-# 20,000 rides on rented bicycles, made up. `write_sql` makes the table. It writes a transaction at a time, with how far it
-# has come, so a run that is killed goes on after whole transactions.
+# 20,000 rides on rented bicycles, made up, written by the driver.
 
 # %%
+import sqlite3
+from contextlib import closing
+
 import numpy as np
 
 import feedpipe as fp
@@ -37,11 +39,18 @@ def rides(first, count):
     }
     rush = np.isin(data["hour"], [7, 8, 16, 17])
     pace = 4 + 2 * rush + 3 * data["rain"] + rng.normal(0, 0.5, count)
-    return fp.from_arrays({**data, "minutes": pace * data["km"]})
+    columns = {**data, "minutes": pace * data["km"]}.values()
+    return zip(*(column.tolist() for column in columns))
 
 
-written = fp.write_sql(rides(0, 20_000), "rides", **DATABASE, progress=False)
-print(written, "rows written")
+def write(rows):
+    with closing(sqlite3.connect("rides.db")) as database, database:
+        names = "id INTEGER PRIMARY KEY, hour, km, rain, minutes"
+        database.execute(f"CREATE TABLE IF NOT EXISTS rides ({names})")
+        database.executemany("INSERT INTO rides VALUES (?, ?, ?, ?, ?)", rows)
+
+
+write(rides(0, 20_000))
 
 # %% [markdown]
 # ## Read them
@@ -121,8 +130,7 @@ for _ in range(20):
 state = stopped.state_dict()
 expected = [number for batch in batches for number in batch["id"].tolist()]
 
-more = rides(20_000, 1000)
-fp.write_sql(more, "rides", **DATABASE, if_exists="append", progress=False)
+write(rides(20_000, 1000))
 resumed = fp.Loader(training(), seed=2)
 resumed.load_state_dict(state)
 rest = [number for batch in resumed for number in batch["id"].tolist()]

@@ -132,6 +132,6 @@ assert losses[-1] < losses[0] / 2
 # %% [markdown]
 # ## Next
 #
-# - Weights that change with the epoch: [a curriculum](../guides/recipes-training.md#curriculum).
+# - Weights that change with the epoch: [a curriculum](../guides/recipes.md#mix-and-curriculum).
 # - The log says at the end of each epoch how many rows came from each corpus: [mix](../reference/operators/mix.md).
-# - Many machines: [ranks of a stream](../guides/ranks.md).
+# - Many machines: [ranks](../guides/ranks-and-resume.md).

@@ -138,6 +138,6 @@ assert accuracy > 0.9
 # %% [markdown]
 # ## Next
 #
-# - Streams, such as files of text, save the states of all ranks: [saving and resuming](../guides/ranks-resume.md).
-# - Checkpoints in rotation: [a recipe](../guides/recipes-training.md#checkpoints-in-rotation).
-# - What a state refuses, and why: [epochs and state](../guides/resume.md).
+# - Streams, such as files of text, save the states of all ranks: [resume on other ranks](../guides/ranks-and-resume.md#resume-on-another-number-of-ranks).
+# - Checkpoints in rotation: [a recipe](../guides/recipes.md#checkpoints-in-rotation).
+# - What a state refuses, and why: [which states are refused](../guides/ranks-and-resume.md#which-states-are-refused).

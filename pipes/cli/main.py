@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
 import inspect
 import os
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, NamedTuple
 
+from ..core.short import short_repr
 from ..engine.stage import resolve
 from ..errors import FeedpipeError, RowError, call_site, with_call_site
-from ..fitting.profile import profile
 from ..loader import Loader
 from ..ops._methods import advice_on_name
-from ..pictures.values import short_repr
 from ..pipe import InstalledFunction, Pipe, installed_functions
 from ..plan.explain import explained
-from ..seeing.diff import compared
 from ..seeing.progress import progress
-from ..seeing.record import Record
 from ..seeing.tuning import tune
 from ..sources.index import Footers
 from ..storage.index import Index, remove_versions, versions
@@ -80,17 +75,13 @@ def parser() -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", parents=[target, job], help="print the plan of a pipe")
     explain.set_defaults(run=_explain)
 
-    draw = commands.add_parser("draw", parents=[target, job], help="write a page with a picture of a pipe")
-    draw.add_argument("path", nargs="?", default="pipe.html", metavar="FILE", help=".html or .svg (default: pipe.html)")
-    draw.add_argument(
-        "--samples", type=int, default=0, metavar="N", help="first elements of each operator (default: 0)"
-    )
+    draw = commands.add_parser("draw", parents=[target, job], help="write a page with the boxes of a pipe")
+    draw.add_argument("path", nargs="?", default="pipe.html", metavar="FILE", help="(default: pipe.html)")
     draw.set_defaults(run=_draw)
 
     check = commands.add_parser(
         "check", parents=[target, job], help="find what a pipe would cost that its author may not expect"
     )
-    check.add_argument("--rows", type=int, default=1024, metavar="N", help="first rows to look at (default: 1024)")
     check.add_argument("--strict", action="store_true", help="exits with 1 on a warning too, and not only on an error")
     check.set_defaults(run=_check)
 
@@ -103,13 +94,6 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--workers", type=int, default=0, metavar="N", help="worker processes (default: 0)")
     bench.add_argument("--seconds", type=float, default=30.0, metavar="SECONDS", help="to run (default: 30)")
     bench.set_defaults(run=_bench)
-
-    profiled = commands.add_parser(
-        "profile", parents=[target], help="print what is in the columns of a pipe, and what looks wrong"
-    )
-    profiled.add_argument("--rows", type=int, metavar="N", help="first rows to look at (default: all)")
-    profiled.add_argument("--html", metavar="FILE", help="writes a page with pictures too")
-    profiled.set_defaults(run=_profile)
 
     tuned = commands.add_parser(
         "tune", parents=[target], help="find the workers with which a loop does not wait for data"
@@ -141,14 +125,6 @@ def parser() -> argparse.ArgumentParser:
     index.add_argument("--keep", type=int, metavar="N", help="removes all versions but the last N, after it is made")
     index.set_defaults(run=_index)
 
-    report = commands.add_parser("report", help="print who held back a run that was recorded")
-    report.add_argument("folder", metavar="FOLDER", help="the `record` of a loader; ranks are put together")
-    report.set_defaults(run=_report)
-
-    diff = commands.add_parser("diff", help="find the first step at which two recorded runs differ")
-    diff.add_argument("folders", nargs=2, metavar="FOLDER", help="the `record` of a loader")
-    diff.add_argument("--pipe", metavar="MODULE:PIPE", help="the pipe of the runs, to name the file and row")
-    diff.set_defaults(run=_diff)
     return program
 
 
@@ -175,25 +151,6 @@ def _tune(options: argparse.Namespace) -> Iterator[str]:
     yield str(tune(pipe, step_seconds=options.step, cpus=options.cpus, memory=options.memory, timeout=options.timeout))
 
 
-def _profile(options: argparse.Namespace) -> Iterator[str]:
-    columns = profile(load_pipe(options.pipe), rows=options.rows)
-    if options.html is not None:
-        columns.to_html(options.html)
-    yield str(columns)
-
-
-def _report(options: argparse.Namespace) -> Iterator[str]:
-    yield str(Record(options.folder).report())
-
-
-def _diff(options: argparse.Namespace) -> Iterator[str]:
-    first, second = options.folders
-    comparison = compared(first, second, None if options.pipe is None else load_pipe(options.pipe))
-    yield from comparison.lines
-    if not comparison.same:
-        raise CommandError("the runs differ", exit_code=1)
-
-
 def _ops(options: argparse.Namespace) -> Iterator[str]:
     return list_functions() if options.name is None else describe_function(options.name)
 
@@ -204,14 +161,14 @@ def _explain(options: argparse.Namespace) -> Iterator[str]:
 
 
 def _draw(options: argparse.Namespace) -> Iterator[str]:
-    numbers = {name: getattr(options, name) for name in ("samples", "world_size", "workers", "shards")}
-    load_pipe(options.pipe).draw(options.path, **numbers)
+    pipe = load_pipe(options.pipe)
+    pipe.draw(options.path, world_size=options.world_size, workers=options.workers, shards=options.shards)
     yield options.path
 
 
 def _check(options: argparse.Namespace) -> Iterator[str]:
     findings = load_pipe(options.pipe).check(
-        world_size=options.world_size, workers=options.workers, shards=options.shards, rows=options.rows
+        world_size=options.world_size, workers=options.workers, shards=options.shards
     )
     yield str(findings)
     failing = ("error", "warning") if options.strict else ("error",)
@@ -505,51 +462,11 @@ def _import(name: str) -> Any:
     if (folder := os.getcwd()) not in sys.path:
         sys.path.insert(0, folder)
     try:
-        with _saying_what_it_runs(name):
-            return import_module(name)
+        return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module exists, but not what it imports
         raise CommandError(f"there is no module `{error.name}` in this folder or among the installed ones") from None
-
-
-SECONDS_OF_IMPORT = 0.5
-"""The top level of a module that takes longer may be a training job."""
-
-
-@contextlib.contextmanager
-def _saying_what_it_runs(name: str) -> Generator[None]:
-    """Say on stderr, once, at which line the top level of a module is, unless its import soon ends."""
-    ended = threading.Event()
-    importer = threading.get_ident()
-
-    def watch() -> None:
-        while not ended.wait(SECONDS_OF_IMPORT):
-            frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-            if line := _running_line(name, frames.get(importer)):
-                return _print_error(
-                    f"importing `{name}` runs its top level, which is at {line}; put what should not run here into a "
-                    "function, or under `if __name__ == '__main__':`"
-                )
-
-    watcher = threading.Thread(target=watch, name="feedpipe-import", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        watcher.join()
-
-
-def _running_line(name: str, frame: FrameType | None) -> str | None:
-    """The line that the top level of a module runs; None if it has not begun, or imports another module."""
-    called = ""
-    while frame is not None:
-        code = frame.f_code
-        if code.co_name == "<module>" and frame.f_globals.get("__name__") == name:
-            return None if called.startswith("<frozen importlib") else f"{code.co_filename}:{frame.f_lineno}"
-        called, frame = code.co_filename, frame.f_back
-    return None
 
 
 def _required_arguments(function: Any) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import random
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, repeat
 from multiprocessing.context import BaseContext
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,16 @@ from ..engine.run import interrupted
 from ..errors import ArgumentError, ArgumentTypeError, LoaderError, StateError, WorkerError, call_site
 from ..loading.state import State
 from ..pipe import Pipe
-from ..services.on_ray import Ray, actor_pool
+from ..services.fetching import FetchEnd, FetchRequest
+from ..services.multiprocess import MultiProcess
+from ..services.on_ray import Ray, pool_settings
 from ..services.processes.pool import Pool, PoolSettings
 from ..services.processes.runs import FetchRun
-from ..services.workers import FetchEnd, FetchRequest, KeyedRun
+from ..services.processes.start import LAUNCHERS, begin_server
 from .fetchers import DatasetSource, InheritedSource, has_state, next_epoch
 
 T_co = TypeVar("T_co", covariant=True)
+_THREADS = MultiProcess.threads, MultiProcess.io_threads
 
 VERSION = 1
 
@@ -126,6 +129,8 @@ class DataLoader(TorchDataLoader[T_co]):
         self._parts: SharedParts | None = None  # of workers that are kept
         self._epoch: DataLoaderEpoch | None = None  # the one that began last
         self._saved: Mapping[str, Any] | None = None
+        if num_workers and self._ray is None and self._start_method == "forkserver":
+            begin_server(*_THREADS)
 
     def __iter__(self) -> DataLoaderIterator[T_co]:  # type: ignore[override]
         saved, self._saved = self._saved, None
@@ -246,19 +251,20 @@ class DataLoader(TorchDataLoader[T_co]):
     @property
     def _start_method(self) -> str:
         context = self.multiprocessing_context
-        return "forkserver" if context is None else context.get_start_method()
+        # The fork server forks from a clean interpreter, which is what "spawn" asks for.
+        return "fork" if context is not None and context.get_start_method() == "fork" else "forkserver"
 
     def _workers(self, prefetch: int) -> WorkerPools:
         if self._ray is not None:
-            return actors(self._ray, keep=self.persistent_workers)
+            return WorkerPools(pool_settings(self._ray), keep=self.persistent_workers, ordered=True)
         settings = PoolSettings(
             workers=self.num_workers,
             memory=memory_budget(),
-            start_method=self._start_method,
+            launcher=partial(LAUNCHERS[self._start_method], *_THREADS),
             prefetch=prefetch,
             timeout=self.timeout or None,
         )
-        return processes(settings, keep=self.persistent_workers, ordered=self.in_order)
+        return WorkerPools(settings, keep=self.persistent_workers, ordered=self.in_order)
 
 
 def _ray_service(distribute: object, workers: int, timeout: float) -> tuple[Ray | None, int]:
@@ -358,7 +364,7 @@ class DataLoaderEpoch:
         self._parts = parts
         self._step = 0  # elements that were taken
         self._stop: Exception | None = None
-        self._pool: WorkerPool | None = None
+        self._pool: Pool | None = None
         self._resumed = saved is not None  # and has given no element since
         if saved is not None:
             parts.sampling.restore(saved)
@@ -473,7 +479,7 @@ class DataLoaderEpoch:
 
     def _start(
         self, keys: Iterator[object], positions: list[Json] | None, turns: list[int] | None
-    ) -> LocalRun | KeyedRun[Any]:
+    ) -> LocalRun | FetchRun:
         parts = self._parts
         parts.seed = self._seed
         if not parts.workers:
@@ -531,72 +537,41 @@ class LocalRun:
 # Workers, processes or actors
 
 
-class WorkerPool(Protocol):
-    """The workers of an epoch."""
-
-    def distrust(self) -> None: ...
-    def close(self) -> None: ...
-
-
 class WorkerPools:
     """Has the pool of an epoch, and begins runs on it.
 
     Args:
-        make_pool: makes a pool.
-        make_run: makes a run of a pool, with the arguments of `FetchRun`.
+        settings: of a pool.
         keep: whether the workers live as long as the loader. Else each epoch starts new ones, which see the dataset as
             it is then.
+        ordered: whether elements come in the order of their keys.
     """
 
-    def __init__(self, make_pool: Callable[[], Any], make_run: Callable[..., KeyedRun[Any]], *, keep: bool) -> None:
-        self._make_pool = make_pool
-        self._make_run = make_run
+    def __init__(self, settings: PoolSettings, *, keep: bool, ordered: bool) -> None:
+        self._settings = settings
         self.keep = keep
-        self._kept: WorkerPool | None = None
+        self._ordered = ordered
+        self._kept: Pool | None = None
         self._runs = 0
 
-    def acquire(self) -> WorkerPool:
-        pool: WorkerPool = self._kept or self._make_pool()
+    def acquire(self) -> Pool:
+        pool = self._kept or Pool(self._settings)
         if self.keep:
             self._kept = pool
         return pool
 
-    def release(self, pool: WorkerPool) -> None:
+    def release(self, pool: Pool) -> None:
         """Ends the workers of a pool, unless they are kept."""
         if pool is not self._kept:
             pool.close()
 
-    def begin(
-        self,
-        pool: WorkerPool,
-        root: Node,
-        keys: Iterator[object],
-        turns: Sequence[int],
-        positions: Sequence[Json],
-        **options: int,
-    ) -> KeyedRun[Any]:
+    def begin(self, pool: Pool, *arguments: Any, **options: Any) -> FetchRun:
         """Begins a run; `FetchRun` explains the arguments."""
         self._runs += 1
-        return self._make_run(pool, root, keys, turns, positions, number=self._runs, **options)
+        return FetchRun(pool, *arguments, number=self._runs, ordered=self._ordered, **options)
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_kept": None}  # workers belong to the process that started them
-
-
-def processes(settings: PoolSettings, *, keep: bool, ordered: bool) -> WorkerPools:
-    """Processes of this machine."""
-    return WorkerPools(partial(Pool, settings), partial(FetchRun, ordered=ordered), keep=keep)
-
-
-def actors(service: Ray, *, keep: bool) -> WorkerPools:
-    """Actors of a cluster. They give elements in order, even if that is not needed."""
-    return WorkerPools(partial(actor_pool, service), _actor_run, keep=keep)
-
-
-def _actor_run(*arguments: Any, **options: Any) -> KeyedRun[Any]:
-    from ..services.actors.runs import ActorFetchRun
-
-    return ActorFetchRun(*arguments, **options)
 
 
 # States of generators and samplers

@@ -19,7 +19,7 @@ from torch.utils.data._utils import worker
 
 from ..core.cursor import Json
 from ..ops.collate import tensor_data, tensors
-from ..services.workers import FetchEnd, Fetcher, FetchRequest, FetchSource
+from ..services.fetching import FetchEnd, Fetcher, FetchRequest, FetchSource
 
 _torch_worker: Any = worker  # which torch has no public way to fill in
 CollateFunction = Callable[[Any], object]

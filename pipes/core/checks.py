@@ -105,12 +105,18 @@ def explains_wrong_arguments(function: F) -> F:
     """`function`, whose errors of unknown, missing and surplus arguments are ours, and whose flags are bools."""
     code = getattr(function, "__code__", None)
     positional = code.co_varnames[: code.co_argcount] if code is not None else ()
-    # `inspect.signature` would take some milliseconds of the import.
-    kinds = {name: kind for name, kind in function.__annotations__.items() if kind in ("bool", "bool | None")}
+    # A function that takes `**options` has a signature with their names. For any other `inspect.signature` would take
+    # some milliseconds of the import.
+    signature: inspect.Signature | None = getattr(function, "__signature__", None)
+    options = None if signature is None else {name: p.annotation for name, p in signature.parameters.items()}
+    annotations = function.__annotations__ if options is None else options
+    kinds = {name: kind for name, kind in annotations.items() if kind in ("bool", "bool | None")}
     flags = [(name, kind, positional.index(name) if name in positional else None) for name, kind in kinds.items()]
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if options is not None and not kwargs.keys() <= options.keys():
+            raise ArgumentTypeError(_message(function, args, kwargs) or "")
         for name, kind, place in flags:
             if name in kwargs:
                 _check_flag(name, kind, kwargs[name])
@@ -176,6 +182,11 @@ _MEANT = {  # the names of other libraries, and the names here
     "drop_remainder": ("drop_last",),
     "fn": ("function", "predicate"),
     "func": ("function", "predicate"),
+    "dtype": ("schema",),
+    "names": ("column_names",),
+    "na_values": ("null_values",),
+    "sep": ("delimiter",),
+    "usecols": ("columns",),
     "handler": ("on_error",),
     "num_parallel_calls": ("concurrency", "workers"),
     "num_workers": ("workers",),
@@ -197,6 +208,8 @@ _ADVICE = {  # for a function that has none of these names
     "on_bad_rows": '`read_csv(..., on_error="skip")` leaves out rows that cannot be parsed',
     "pin_memory": "`Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
     "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
+    "record": "`fp.replay(pipe, info.cursor)` makes an element again, with `info` from `loader.with_info()`",
+    "samples": "`pipe.head(n)` returns the first elements",
     "shuffle": "`.shuffle()` is an operator of the chain",
 }
 

@@ -127,6 +127,14 @@ class Context:
         """The size of the blocks of one producer."""
         return self.pacing.block_sizes(self.pacing.clock)
 
+    def with_own_clock(self) -> tuple[Context, Clock]:
+        """A context for one of several inputs, and the clock that its blocks are read by, with `clock.next(blocks)`.
+
+        Else the length of its blocks would depend on the time that the other inputs take.
+        """
+        clock = Clock(thread=self.pacing.clock.thread)
+        return replace(self, pacing=replace(self.pacing, clock=clock)), clock
+
     def key(self, name: str, *, seed: int | None = None) -> Key:
         """The key of operator `name` here: 128 bits that depend on nothing but seed, name, epoch, rounds and shard."""
         words = [self.seed if seed is None else seed, name, self.epoch, self.rounds, self.shard]

@@ -1,4 +1,4 @@
-"""The memory and the CPUs of a rank, values made once in each process, signals, and ranks in words."""
+"""The memory and the CPUs of a rank, values made once in each process, and ranks in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import Generic, TypeVar
 
 from .checks import check_bytes
@@ -115,25 +114,6 @@ class PerProcess(Generic[T]):
 
     def __reduce__(self) -> tuple[object, ...]:
         return PerProcess, ()
-
-
-# Signals
-
-
-def raised_by_signal_handler(error: BaseException) -> bool:
-    """Whether a Python signal handler raised `error`: it was called with the frame that the signal interrupted."""
-    interrupted: FrameType | None = None
-    trace = error.__traceback__
-    while trace is not None:
-        frame = trace.tb_frame
-        if interrupted is not None and any(_is_or_holds(value, interrupted) for value in frame.f_locals.values()):
-            return True
-        interrupted, trace = frame, trace.tb_next
-    return False
-
-
-def _is_or_holds(value: object, frame: FrameType) -> bool:
-    return value is frame or (isinstance(value, tuple) and any(item is frame for item in value))  # a handler's `*args`
 
 
 def import_whole(name: str) -> None:

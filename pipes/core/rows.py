@@ -128,6 +128,15 @@ class Rows(Sequence[Row]):
     def __reduce__(self) -> tuple[object, ...]:
         return Rows, (self.columns, self._length)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both have equal columns, by name and in any order; types and the way they are held do not count."""
+        if not isinstance(other, Rows) or len(self) != len(other):
+            return NotImplemented if not isinstance(other, Rows) else False
+        columns, others = self.columns, other.columns
+        return columns.keys() == others.keys() and all(_equal(column, others[name]) for name, column in columns.items())
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __len__(self) -> int:
         return self._length
 
@@ -185,9 +194,10 @@ class Rows(Sequence[Row]):
         return f"Rows({self._length} x {column_names(self)})"
 
     def _repr_html_(self) -> str:
-        from ..pictures.values import rows_fragment
+        from .html import fragment
+        from .short import rows_table
 
-        return rows_fragment(self)
+        return fragment(rows_table(self))
 
     @property
     def arrow(self) -> pa.RecordBatch:
@@ -480,6 +490,9 @@ class _JoinedColumns:
         """Adds the pieces of a column."""
         if not are_arrays(pieces) or pieces[0].dtype.hasobject:
             self._take(name, join_columns(pieces))
+            if not isinstance(first := pieces[0], np.ndarray):
+                for columns, _ in self._taken:  # a part is below 2 GiB again
+                    columns[name] = _narrow(columns[name], first.type)
             return
         shape = self._length, *pieces[0].shape[1:]
         size = math.prod(shape) * pieces[0].itemsize
@@ -571,7 +584,13 @@ def take_column(column: Column, indices: npt.NDArray[np.int64]) -> Column:
 
 def gather_column(column: Column, indices: npt.NDArray[np.int64]) -> Column:
     if not isinstance(column, np.ndarray):
-        return cast("Column", column.take(arrow_array(indices)))
+        places = arrow_array(indices)
+        if isinstance(column, pa.ListArray) and _overflows(column, indices):
+            return cast("Column", _wide(column).take(places))
+        try:
+            return cast("Column", column.take(places))
+        except pa.ArrowInvalid:  # of more than 2 GiB
+            return cast("Column", _wide(column).take(places))
     # `take` is faster, but copies all of an array that is not contiguous.
     return column.take(indices, axis=0) if column.flags.c_contiguous else column[indices]
 
@@ -586,7 +605,50 @@ def concat_columns(columns: Sequence[Column]) -> Column:
 def join_columns(columns: Sequence[Column]) -> Column:
     if are_arrays(columns):
         return np.concatenate(columns)
-    return pa.concat_arrays([to_arrow(column) for column in columns])
+    arrays = [to_arrow(column) for column in columns]
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid:  # of more than 2 GiB
+        return pa.concat_arrays(list(map(_wide, arrays)))
+
+
+def _overflows(lists: Any, indices: npt.NDArray[np.int64]) -> bool:
+    """Whether the lists at `indices`, some of them repeatedly, have too many items. Arrow's `take` does not see it."""
+    items = lists.offsets[len(lists)].as_py() - lists.offsets[0].as_py()
+    if items * len(indices) < 2**31:
+        return False
+    lengths = numpy_array(lists.value_lengths().fill_null(0))
+    return int(lengths[indices].sum(dtype=np.int64)) >= 2**31
+
+
+def _wide(column: ArrowArray) -> ArrowArray:
+    """The column with offsets of 64 bits, for more than 2 GiB of text or bytes, or 2**31 items."""
+    return cast("ArrowArray", column.cast(_wide_type(column.type)))
+
+
+def _wide_type(kind: Any) -> Any:
+    types = pa.types
+    if types.is_string(kind) or types.is_binary(kind):
+        return pa.large_string() if types.is_string(kind) else pa.large_binary()
+    if types.is_list(kind) or types.is_large_list(kind):
+        return pa.large_list(_wide_field(kind.value_field))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_wide_field(kind.value_field), kind.list_size)
+    return pa.struct(list(map(_wide_field, kind))) if types.is_struct(kind) else kind
+
+
+def _wide_field(field: Any) -> Any:
+    return field.with_type(_wide_type(field.type))
+
+
+def _narrow(column: Column, kind: object) -> Column:
+    """The column in the type that it had before it was joined with others, if it fits."""
+    if isinstance(column, np.ndarray) or column.type == kind:
+        return column
+    try:
+        return cast("Column", column.cast(cast("Any", kind)))
+    except pa.ArrowInvalid:
+        return column
 
 
 def are_arrays(columns: Sequence[Column]) -> TypeGuard[Sequence[Array]]:
@@ -602,6 +664,12 @@ def type_of(column: Column) -> object:
         return column.dtype.str, column.shape[1:]
     dtype = number_dtype(column.type)
     return column.type if dtype is None else (dtype.str, ())
+
+
+def _equal(column: Column, other: Column) -> bool:
+    if isinstance(column, np.ndarray) and isinstance(other, np.ndarray):
+        return column.shape == other.shape and bool((column == other).all())
+    return bool(to_arrow(column).equals(to_arrow(other))) or scalars(column) == scalars(other)
 
 
 def is_plain_number(column: ArrowArray) -> bool:

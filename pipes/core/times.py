@@ -7,20 +7,16 @@ report says is read from them.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from operator import add
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from ..errors import Origin
 from .block import Block, close, nbytes
-from .flight import SAMPLE_NS, Fill, Slowest, SlowWork, memory, slowest, thinned
 from .process import cpu_periods
 
 T = TypeVar("T")
@@ -34,11 +30,7 @@ CONSUMER, DISPATCHER = "consumer", "dispatcher"
 LONG_NS = 500_000
 """What takes as long as this is kept for the timeline."""
 SPANS, SPANS_SENT = 4096, 32
-"""The spans that a thread keeps, and those that travel to another process with its table, as do the last samples."""
-SLOW_ROW_NS = 50_000
-"""From this mean of its rows on, all rows of an operator are watched."""
-WATCHED_ROWS = 32
-"""The rows of its first block that are watched."""
+"""The spans that a thread keeps, and those that travel to another process with its table."""
 SEND_NS = 500_000_000
 """The most time between two tables that a thread sends; at first there is less."""
 BUDGET = 500
@@ -143,9 +135,6 @@ class Table(NamedTuple):
             up its share of the CPUs and was stopped.
         looks, looks_ns: how often it asked the system for these, and how long that took: microseconds, unless other
             threads hold the GIL, which each of these calls gives up for a moment.
-        slow: the rows and the files that took longest.
-        samples: of what it had ready, and of the memory of its process; of a thread without a queue, none, but for one
-            thread of each process.
     """
 
     thread: str
@@ -169,8 +158,6 @@ class Table(NamedTuple):
     throttled: int = 0
     looks: int = 0
     looks_ns: int = 0
-    slow: Sequence[SlowWork] = ()
-    samples: Sequence[Fill] = ()
 
     def plus(self, other: Table) -> Table:
         """The table of both, which are of one name."""
@@ -179,31 +166,25 @@ class Table(NamedTuple):
         slots = {**self.slots}
         for key, slot in other.slots.items():
             slots[key] = SlotTimes(*map(add, slots.get(key, _NO_TIMES), slot))
-        return Table(
-            self.thread,
-            last.process,
-            min(self.began, other.began),
-            last.until,
-            last.clock,
-            self.wall_ns + other.wall_ns,
-            self.threads + other.threads if together else max(self.threads, other.threads),
-            self.blocks + other.blocks,
-            self.rows + other.rows,
-            self.measured_blocks + other.measured_blocks,
-            self.measured_rows + other.measured_rows,
-            self.cpu_ns + other.cpu_ns,
-            self.delayed_ns + other.delayed_ns,
-            self.observed_ns + other.observed_ns,
-            slots,
-            {key: self.events.get(key, 0) + other.events.get(key, 0) for key in {**self.events, **other.events}},
-            [*self.spans, *other.spans][-SPANS:],
-            self.periods + other.periods,
-            self.throttled + other.throttled,
-            self.looks + other.looks,
-            self.looks_ns + other.looks_ns,
-            slowest([*self.slow, *other.slow]),
-            thinned(sorted([*self.samples, *other.samples])),
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
+        return self._replace(
+            process=last.process,
+            began=min(self.began, other.began),
+            until=last.until,
+            clock=last.clock,
+            threads=self.threads + other.threads if together else max(self.threads, other.threads),
+            slots=slots,
+            events={key: self.events.get(key, 0) + other.events.get(key, 0) for key in {**self.events, **other.events}},
+            spans=[*self.spans, *other.spans][-SPANS:],
+            **sums,
         )
+
+
+_SUMS = (
+    "wall_ns", "blocks", "rows", "measured_blocks", "measured_rows", "cpu_ns", "delayed_ns", "observed_ns", "periods",
+    "throttled", "looks", "looks_ns",
+)  # fmt: skip
+"""The fields of a table that are sums."""
 
 
 def joined(tables: Iterable[Table]) -> list[Table]:
@@ -258,45 +239,7 @@ class Slot:
 
     def times(self, ns: int) -> SlotTimes:
         """What it has counted, with its time so far."""
-        return SlotTimes(
-            ns,
-            self.start_ns,
-            self.cpu_ns,
-            self.measured_ns,
-            self.rows,
-            self.blocks,
-            self.weighed_rows,
-            self.nbytes,
-        )
-
-
-class LongRow(NamedTuple):
-    """The row of a block that took longest.
-
-    Attributes:
-        number: among the rows of the block.
-        since: when it began.
-        ns: its time.
-    """
-
-    number: int
-    since: int
-    ns: int
-
-
-class Reading(NamedTuple):
-    """Where the rows come from that a source has given last.
-
-    Attributes:
-        of: the name of the source.
-        first, rows: the place of the first of them among the origins, and how many there are.
-        origins: finds the origins of these and others.
-    """
-
-    of: str
-    first: int
-    rows: int
-    origins: Callable[[], Sequence[Origin]]
+        return SlotTimes(ns, *(getattr(self, name) for name in SlotTimes._fields[1:]))
 
 
 class Here(threading.local):
@@ -338,9 +281,6 @@ class Times:
         entered: when it began a block that is not measured; 0 if it makes none.
         measure_at: it measures a block once `made` has come so far.
         blocks, rows: what it has made.
-        reading: where the rows come from that a source has given last.
-        long_row: of the rows that the last operator has made, the longest, if that took long.
-        ready: what of its work its consumer has not taken yet.
     """
 
     __slots__ = (
@@ -359,11 +299,9 @@ class Times:
         "_operators",
         "_outside",
         "_run",
-        "_samples",
         "_since",
         "_slot",
         "_slots",
-        "_slowest",
         "_spans",
         "_starts_with_block",
         "_switches",
@@ -373,14 +311,11 @@ class Times:
         "events",
         "is_measuring",
         "left",
-        "long_row",
         "made",
         "measure_at",
         "measured_blocks",
         "measured_rows",
         "name",
-        "reading",
-        "ready",
         "rows",
     )
 
@@ -392,11 +327,6 @@ class Times:
         self.blocks = self.rows = self.measured_blocks = self.measured_rows = 0
         self.events: dict[tuple[Event, str], int] = {}
         self._spans: deque[tuple[Slot, int, int]] = deque(maxlen=SPANS)
-        self._slowest = Slowest()
-        self._samples: list[Fill] = []
-        self.reading: Reading | None = None
-        self.long_row: LongRow | None = None
-        self.ready: Callable[[], int] | None = None
         self._slots: dict[tuple[State, str], Slot] = {}
         self._operators: dict[str, Slot] = {}
         self._base = self.slot(base)
@@ -509,7 +439,6 @@ class Times:
         self._made_since = self._made_measured = self.made
         self.measure_at = min(self.measure_at, self.made)  # a first block may have cost what all others may
         self.began = self._since = now
-        self._slowest = Slowest()
         for slot in list(self._slots.values()):
             slot.start_ns += slot.ns
             slot.ns = 0
@@ -530,49 +459,6 @@ class Times:
         if made is not None:
             slot.count(made)
         return made
-
-    def watched_rows(self, operator: str) -> int:
-        """How many rows of a block are watched: all of those that take long, and the first of an unknown operator."""
-        slot = self._operators.get(operator)
-        if slot is None or not slot.rows:
-            return WATCHED_ROWS
-        return sys.maxsize if slot.measured_ns >= SLOW_ROW_NS * slot.rows else 0
-
-    def watching(self, results: Iterator[T]) -> Iterator[T]:
-        """The results for the rows of a block; the longest is noted."""
-        since = clock()
-        for number, result in enumerate(results):
-            now = clock()
-            if now - since >= LONG_NS:
-                self.note_row(number, since, now - since)
-            yield result
-            del result
-            since = clock()
-
-    def note_row(self, number: int, since: int, ns: int) -> None:
-        """Row `number` of the block that an operator makes has taken so long."""
-        if ns >= (LONG_NS if self.long_row is None else self.long_row.ns):
-            self.long_row = LongRow(number, since, ns)
-
-    def keep_row(self, operator: str, place: Callable[[int], str]) -> None:
-        """Keep the long row that the operator has made; `place` tells where that row of the block comes from."""
-        row, self.long_row = self.long_row, None
-        if row is not None:
-            measured, here.measured = here.measured, None  # to find the place may read rows
-            try:
-                self._slowest.add("row", operator, row.since, row.ns, 1, lambda: place(row.number))
-            finally:
-                here.measured = measured
-
-    def keep_file(self, operator: str, since: int, ns: int, rows: int, place: Callable[[], str]) -> None:
-        """Keep a file, or a part of one, that the operator has read."""
-        if ns >= LONG_NS:
-            self._slowest.add("file", operator, since, ns, rows, place)
-
-    def sample(self, now: int, resident: int, shared: int) -> None:
-        """Note what is ready, and the memory of the process."""
-        ready = -1 if self.ready is None else self.ready()
-        self._samples = thinned([*self._samples, Fill(now, ready, resident, shared)])
 
     def call(self, operator: str, make: Callable[[], object]) -> None:
         """Make a call of an operator, in a thread that makes nothing else; each is measured."""
@@ -622,7 +508,6 @@ class Times:
             self._pass(now := clock())
             self._made_since = self.made
             self._since = self._ended = now
-            self.ready = None  # it holds what nobody takes any more
 
     @property
     def _place(self) -> tuple[int, int, int]:
@@ -681,8 +566,6 @@ class Times:
             last.throttled - first.throttled,
             self._looks,
             self._looks_ns,
-            self._slowest.works,
-            self._samples,
         )
 
 
@@ -721,30 +604,16 @@ def waiting(state: State, of: str | None = None) -> Generator[None]:
             yield
 
 
-def measured_blocks(
-    operator: str,
-    blocks: Iterator[Block],
-    thread: Times | None = None,
-    place: Callable[[Block, int], str] = lambda block, number: "",
-) -> Iterator[Block]:
-    """The blocks of a streamed operator; their times are measured.
-
-    Args:
-        operator: its name.
-        blocks: of it.
-        thread: that runs it, if it is seen; it keeps the slowest rows.
-        place: tells where a row of a block comes from.
-    """
-    return _measured_blocks(operator, blocks, thread, place) if SEEING else blocks
+def measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
+    """The blocks of a streamed operator; their times are measured."""
+    return _measured_blocks(operator, blocks) if SEEING else blocks
 
 
 def _next(blocks: Iterator[Block]) -> Block | None:
     return next(blocks, None)
 
 
-def _measured_blocks(
-    operator: str, blocks: Iterator[Block], thread: Times | None, place: Callable[[Block, int], str]
-) -> Iterator[Block]:
+def _measured_blocks(operator: str, blocks: Iterator[Block]) -> Iterator[Block]:
     held: list[Block] = []
     try:
         while True:
@@ -752,8 +621,6 @@ def _measured_blocks(
             block = next(blocks, None) if times is None else times.measure(operator, _next, blocks)
             if block is None:
                 return
-            if thread is not None and thread.long_row is not None:
-                thread.keep_row(operator, partial(place, block))
             held.append(block)
             del block  # only the consumer holds it now
             yield held.pop()
@@ -826,11 +693,6 @@ class Clock:
         if self.thread is not None:
             self.thread.count(event, operator, number)
 
-    def show(self, ready: Callable[[], int]) -> None:
-        """The thread has a queue: `ready` tells what is in it."""
-        if self.times is not None:
-            self.times.ready = ready
-
     def end(self) -> None:
         """The thread ends."""
         if self.times is not None:
@@ -872,7 +734,6 @@ class RunTimes:
         self._lock = threading.Lock()
         self._began = clock()
         self._send_at = 0
-        self._sample_at = self._began + SAMPLE_NS
 
     def thread(self, name: str, base: State, *, starts_with_block: bool = True, credit: int | None = None) -> Times:
         """The times of a thread that begins; `Times` explains the arguments."""
@@ -892,11 +753,7 @@ class RunTimes:
                 elif before.until < table.until:
                     first = table.spans[0].since if table.spans else table.until
                     earlier = [span for span in before.spans if span.since < first]
-                    known = before.samples[-1].at if before.samples else 0
-                    later = [sample for sample in table.samples if sample.at > known]
-                    self._tables[key] = table._replace(
-                        spans=[*earlier, *table.spans][-SPANS:], samples=thinned([*before.samples, *later])
-                    )
+                    self._tables[key] = table._replace(spans=[*earlier, *table.spans][-SPANS:])
 
     def tables(self) -> list[Table]:
         """The tables of all threads, one for each name in each process."""
@@ -910,22 +767,7 @@ class RunTimes:
         if now < self._send_at and not last:
             return []
         self._send_at = now + min(SEND_NS, now - self._began)
-        if now >= self._sample_at:
-            self._sample(now)
-        tables = self.tables()
-        return [
-            table._replace(spans=table.spans[-SPANS_SENT:], samples=table.samples[-SPANS_SENT:]) for table in tables
-        ]
-
-    def _sample(self, now: int) -> None:
-        """Note what the threads have ready, and the memory of the process."""
-        self._sample_at = now + SAMPLE_NS
-        resident, shared = memory()
-        with self._lock:
-            threads = list(self._threads)
-        for number, times in enumerate(threads):
-            if not number or times.ready is not None:
-                times.sample(now, resident, shared)
+        return [table._replace(spans=table.spans[-SPANS_SENT:]) for table in self.tables()]
 
     def end(self) -> None:
         with self._lock:
@@ -996,8 +838,6 @@ class EpochTimes(RunTimes):
         elif self._stride > 1 and ns * self._stride > 4 * STAMP_NS:
             self._stride //= 2
         self._stamped, self._stamped_step, self._waited, self.step = now, step, waited, step
-        if now >= self._sample_at:
-            self._sample(now)
         return step + self._stride
 
     @property

@@ -10,7 +10,7 @@ from threading import Lock, current_thread, main_thread
 from typing import Any, TypeVar, cast
 
 from ..core.lazy import pa
-from .connection import TableConnection, empty_batch
+from .connection import StatementConnection, empty_batch
 from .driver import DIALECTS, FLIGHT, POSTGRESQL, SQLITE, SqlDialect, SqlQuery, require, scheme_of, sqlite_uri
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ _MODULES = {
 }
 
 
-class AdbcConnection(TableConnection):
+class AdbcConnection(StatementConnection):
     """A connection of an ADBC driver.
 
     It uses the driver manager itself: the DB-API interface above it imports pandas and polars if they are installed,
@@ -88,30 +88,11 @@ class AdbcConnection(TableConnection):
         batches = self._batches(f"{explain} {statement}", query.parameters, options)
         return sort not in "".join(str(batch.to_pydict()) for batch in batches)
 
-    def create_table(self, name: str, schema: pa.Schema) -> None:
-        self._ingest(name, schema.empty_table(), "adbc.ingest.mode.create")
-
-    def insert(self, name: str, rows: pa.Table) -> None:
-        self._ingest(name, rows, "adbc.ingest.mode.append")
-
-    def column_types(self, name: str) -> Mapping[str, pa.DataType]:
-        if self.dialect is SQLITE:
-            return {}
-        # Rows are copied in binary form, which converts nothing.
-        schema = self.describe(SqlQuery(f"SELECT * FROM {self.dialect.column(name)}"))
-        return {field.name: field.type for field in schema if not isinstance(field.type, pa.BaseExtensionType)}
-
     def cancel(self) -> None:
         self._connection.cancel()
 
     def close(self) -> None:
         self._closing.close()
-
-    def _ingest(self, name: str, rows: pa.Table, mode: str) -> None:
-        with self._manager.AdbcStatement(self._connection) as statement:
-            statement.set_options(**{"adbc.ingest.target_table": name, "adbc.ingest.mode": mode})
-            statement.bind_stream(rows)
-            interruptible(statement.execute_update, statement.cancel)
 
     @contextmanager
     def _statement(self, text: str, parameters: Sequence[object], options: Mapping[str, str]) -> Generator[Any]:
@@ -137,7 +118,7 @@ class Adbc:
         _driver_of(DIALECTS[scheme_of(uri)])
 
     def connect(self, uri: str) -> AdbcConnection:
-        connection = self._connect(uri, "ro")
+        connection = self._connect(uri)
         if connection.dialect is POSTGRESQL:
             try:
                 connection.run(_NOTICE_LOST_CLIENT)
@@ -146,14 +127,11 @@ class Adbc:
                 raise
         return connection
 
-    def connect_for_writing(self, uri: str) -> AdbcConnection:
-        return self._connect(uri, "rwc")
-
-    def _connect(self, uri: str, file_mode: str) -> AdbcConnection:
+    def _connect(self, uri: str) -> AdbcConnection:
         dialect = DIALECTS[scheme_of(uri)]
         driver = _driver_of(dialect)
         manager = require("adbc_driver_manager", "adbc-driver-manager")
-        place = sqlite_uri(uri, file_mode) if dialect is SQLITE else uri
+        place = sqlite_uri(uri) if dialect is SQLITE else uri
         connection, close = self._databases.connect(place, driver.connect, manager.AdbcConnection)
         return AdbcConnection(dialect, connection, close, manager)
 

@@ -1,4 +1,4 @@
-"""Connections that run SQL, write tables, and divide the rows of a query into ranges of keys."""
+"""Connections that run SQL and divide the rows of a query into ranges of keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
@@ -94,44 +94,6 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     """A batch without rows."""
     # Other ways, such as `from_pylist`, import pandas if it is installed.
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
-
-
-class TableConnection(StatementConnection):
-    """Writes rows into tables. A transaction takes effect at its end, wholly or not at all.
-
-    MySQL ends a transaction before it creates or drops a table.
-    """
-
-    def begin_writing(self) -> None:
-        """Begin a transaction."""
-        self.run(self.dialect.begin_writing)
-
-    def commit_writing(self) -> None:
-        """End the transaction."""
-        self.run("COMMIT")
-
-    def roll_back(self) -> None:
-        """End the transaction without an effect."""
-        self.run("ROLLBACK")
-
-    @abstractmethod
-    def create_table(self, name: str, schema: pa.Schema) -> None:
-        """Create a table without rows."""
-
-    @abstractmethod
-    def insert(self, name: str, rows: pa.Table) -> None:
-        """Add rows to a table, whose columns are found by their names."""
-
-    def has_table(self, name: str) -> bool:
-        statement = self.dialect.find_table.format(self.dialect.literal(name))
-        return any(batch.num_rows for batch in self.execute(statement))
-
-    def drop_table(self, name: str) -> None:
-        self.run(f"DROP TABLE {self.dialect.column(name)}")
-
-    def column_types(self, name: str) -> Mapping[str, pa.DataType]:
-        """The types that values must have to become values of a table; nothing if the database converts them."""
-        return {}
 
 
 # Ranges of keys

@@ -6,20 +6,18 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from typing import TypeAlias, TypeVar, cast
 
 from ..core.code import value_code
 from ..core.ending import Ending
 from ..core.lazy import pa
 from ..errors import ArgumentError, ArgumentTypeError, FeedpipeError, SourceError, text_of
 from .adbc import Adbc
-from .connection import StatementConnection, TableConnection
+from .connection import StatementConnection
 from .dbapi import DbApi, DbApiConnection
 from .driver import (
-    DIALECTS,
-    FLIGHT,
     Key,
     KeyRange,
     SqlConnection,
@@ -47,7 +45,6 @@ _OF_SCHEME: dict[str, type[Adbc | DuckDB | Connectorx]] = {
     "mariadb": Connectorx,
 }
 DRIVERS = ("adbc", "connectorx", "dbapi")
-READ = "read the query"
 
 _LOST = re.compile(
     "connection (was |is |to .*)?(refused|reset|closed|lost|terminated|aborted|timed out)|closed the connection|"
@@ -62,15 +59,6 @@ _LOST = re.compile(
 
 class LostConnectionError(SourceError):
     """The database cannot be reached, or the connection has ended before all rows were read."""
-
-
-@runtime_checkable
-class TableDriver(Protocol):
-    """A driver whose connections can write tables."""
-
-    def connect_for_writing(self, uri: str) -> TableConnection:
-        """A new connection that writes; a file is made if there is none."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -148,27 +136,11 @@ class Database:
             )
         return self.adbc if driver_of_scheme is Adbc else driver_of_scheme()
 
-    def check_writing(self) -> None:
-        """Check that tables can be written.
-
-        Raises:
-            ArgumentError: the driver only reads.
-        """
-        for address in self.addresses:
-            if isinstance(address, str) and (
-                not isinstance(self.driver_of(address), TableDriver) or DIALECTS.get(scheme_of(address)) is FLIGHT
-            ):
-                raise ArgumentError(
-                    "`uri` must be one of postgresql://, sqlite:// or duckdb:// to write, or a function that "
-                    f"returns a DB-API connection, but got: {shown_uri(address)}"
-                )
-
-    def connect(self, number: int, task: str = READ) -> Connected:
+    def connect(self, number: int) -> Connected:
         """A new connection to an address, which has run the statements of `session`.
 
         Args:
             number: of the address.
-            task: the purpose, as errors name it; all tasks but `READ` write.
 
         Raises:
             SourceError: there is none; a `LostConnectionError` if another address may serve.
@@ -176,13 +148,13 @@ class Database:
         address = self.addresses[number]
         shown = self.shown(number)
         value: object = address
-        with _errors(shown, "", task):
+        with _errors(shown, ""):
             value = address if isinstance(address, str) else address()
         uri = value if isinstance(value, str) else ""
         shown = repr(shown_uri(uri)) if uri else shown
-        with _errors(shown, uri, task):
-            connection = self._connection(uri, task) if uri else DbApiConnection(value)
-        connected = Connected(connection, shown, uri, task)
+        with _errors(shown, uri):
+            connection = self.driver_of(uri).connect(uri) if uri else DbApiConnection(value)
+        connected = Connected(connection, shown, uri)
         try:
             for statement in self.session:
                 connected.call(partial(cast("StatementConnection", connection).run, statement))
@@ -191,14 +163,7 @@ class Database:
             raise
         return connected
 
-    def _connection(self, uri: str, task: str) -> SqlConnection:
-        driver = self.driver_of(uri)
-        if task == READ:
-            return driver.connect(uri)
-        replace(self, addresses=(uri,)).check_writing()  # a function may have returned the URI
-        return cast("TableDriver", driver).connect_for_writing(uri)
-
-    def connect_any(self, task: str = READ) -> Connected:
+    def connect_any(self) -> Connected:
         """A new connection to the first address that has one.
 
         Raises:
@@ -207,8 +172,8 @@ class Database:
         last = len(self.addresses) - 1
         for number in range(last):
             with suppress(LostConnectionError):
-                return self.connect(number, task)
-        return self.connect(last, task)
+                return self.connect(number)
+        return self.connect(last)
 
 
 class Connected:
@@ -219,11 +184,10 @@ class Connected:
         shown: its address.
     """
 
-    def __init__(self, connection: SqlConnection, shown: str, uri: str, task: str) -> None:
+    def __init__(self, connection: SqlConnection, shown: str, uri: str) -> None:
         self.connection = connection
         self.shown = shown
         self._uri = uri
-        self._task = task
         self._process = os.getpid()
 
     @property
@@ -233,7 +197,7 @@ class Connected:
 
     def call(self, function: Callable[[], T]) -> T:
         """Return the result of a function; its errors become errors of this package."""
-        with _errors(self.shown, self._uri, self._task):
+        with _errors(self.shown, self._uri):
             return function()
 
     def begin(self, snapshot: str | None) -> None:
@@ -275,7 +239,7 @@ class Connected:
 
 
 @contextmanager
-def _errors(shown: str, uri: str, task: str) -> Generator[None, None, None]:
+def _errors(shown: str, uri: str) -> Generator[None, None, None]:
     try:
         yield
     except FeedpipeError:
@@ -284,17 +248,17 @@ def _errors(shown: str, uri: str, task: str) -> Generator[None, None, None]:
         text = text_of(error)
         clean = without_secrets(text, uri) if uri else text
         # The text of the cause would be printed too.
-        raise _database_error(error, shown, clean, task) from (error if clean == text else None)
+        raise _database_error(error, shown, clean) from (error if clean == text else None)
 
 
-def _database_error(error: Exception, shown: str, text: str, task: str) -> SourceError:
+def _database_error(error: Exception, shown: str, text: str) -> SourceError:
     """The error for an error of a driver with this `text`."""
     # Statements are ours, and long.
     text = re.sub(r"(Failed to execute query) '.*'(?=: (?:ERROR|FATAL|PANIC): )", r"\1", text, flags=re.DOTALL)
     message = " ".join(text.partition("Query was:")[0].split()).strip() or type(error).__name__
     if isinstance(error, (ConnectionError, TimeoutError)) or _LOST.search(message):
         return LostConnectionError(f"the connection to {shown} has failed: {message}")
-    return SourceError(f"{shown} cannot {task}: {message}")
+    return SourceError(f"{shown} cannot read the query: {message}")
 
 
 def _check_address(address: object) -> None:

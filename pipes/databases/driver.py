@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
@@ -110,9 +110,6 @@ class SqlDialect:
         first_rows: the end of a query that wants only some rows.
         export_snapshot: gives the name of a snapshot, by which other transactions see what this one sees.
         use_snapshot: makes the transaction that has begun one of these.
-        begin_writing: begins a transaction that writes.
-        find_table: gives a row if there is a table with a name, which it gets as a literal.
-        types: the names of types of columns that differ from `dbapi.ANSI_TYPES`.
     """
 
     name: str
@@ -124,9 +121,6 @@ class SqlDialect:
     first_rows: str = "LIMIT {}"
     export_snapshot: str | None = None
     use_snapshot: str = ""
-    begin_writing: str = "BEGIN"
-    find_table: str = "SELECT 1 AS one FROM information_schema.tables WHERE table_name = {}"
-    types: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def column(self, name: str) -> str:
         return self.quote + name.replace(self.quote, 2 * self.quote) + self.quote
@@ -235,39 +229,10 @@ POSTGRESQL = SqlDialect(
     binary="'\\x{}'",
     export_snapshot="SELECT pg_export_snapshot()",
     use_snapshot="SET TRANSACTION SNAPSHOT '{}'",
-    find_table="SELECT 1 AS one WHERE to_regclass(quote_ident({})) IS NOT NULL",
-    types={"binary": "BYTEA", "text": "TEXT"},
 )
-SQLITE = SqlDialect(
-    "SQLite",
-    begin="BEGIN",
-    begin_writing="BEGIN IMMEDIATE",
-    find_table="SELECT 1 AS one FROM sqlite_master WHERE type IN ('table', 'view') AND lower(name) = lower({})",
-    types={"text": "TEXT", "decimal": "TEXT"},
-)
-DUCKDB = SqlDialect(
-    "DuckDB",
-    begin="BEGIN TRANSACTION",
-    binary="unhex('{}')",
-    find_table="SELECT 1 AS one FROM information_schema.tables WHERE table_schema = current_schema() "
-    "AND lower(table_name) = lower({})",
-    types={"text": "TEXT"},
-)
-MYSQL = SqlDialect(
-    "MySQL",
-    quote="`",
-    escapes=True,
-    find_table="SELECT 1 AS one FROM information_schema.tables WHERE table_schema = database() AND table_name = {}",
-    types={
-        "text": "LONGTEXT",
-        "binary": "LONGBLOB",
-        "float": "FLOAT",
-        "double": "DOUBLE",
-        "time": "TIME(6)",
-        "timestamp": "DATETIME(6)",
-        "timestamp with zone": "DATETIME(6)",
-    },
-)
+SQLITE = SqlDialect("SQLite", begin="BEGIN")
+DUCKDB = SqlDialect("DuckDB", begin="BEGIN TRANSACTION", binary="unhex('{}')")
+MYSQL = SqlDialect("MySQL", quote="`", escapes=True)
 FLIGHT = SqlDialect("Flight SQL")
 
 DIALECTS = {
@@ -299,16 +264,16 @@ def file_of(uri: str) -> str:
     return re.sub("^//+", "/", uri.partition("://")[2])
 
 
-def sqlite_uri(uri: str, mode: str) -> str:
-    """The address of a SQLite file, as SQLite takes it; `mode` is "ro", or "rwc" to make a file that is not there.
+def sqlite_uri(uri: str) -> str:
+    """The address of a SQLite file, as SQLite takes it.
 
     Raises:
-        FileNotFoundError: there is no file to read. SQLite itself does not say so.
+        FileNotFoundError: there is no file. SQLite itself does not say so.
     """
     path = file_of(uri)
-    if mode == "ro" and not os.path.exists(path):
+    if not os.path.exists(path):
         raise FileNotFoundError(f"there is no file {path!r}")
-    return f"file:{path}?mode={mode}"
+    return f"file:{path}?mode=ro"
 
 
 def shown_uri(uri: str) -> str:

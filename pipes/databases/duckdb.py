@@ -10,15 +10,13 @@ from urllib.parse import urlsplit
 
 from ..core.lazy import pa
 from ..errors import SourceError
-from .connection import StatementConnection, TableConnection, empty_batch
+from .connection import StatementConnection, empty_batch
 from .driver import ANSI, DIALECTS, DUCKDB, SqlDialect, SqlQuery, file_of, require, scheme_of
 
 BATCH_ROWS = 8192
-_ROWS = "feedpipe_rows"
-"""The name of rows in a statement that writes them."""
 
 
-class DuckDBConnection(TableConnection):
+class DuckDBConnection(StatementConnection):
     """A connection to a database file."""
 
     def __init__(self, connection: Any) -> None:
@@ -37,22 +35,11 @@ class DuckDBConnection(TableConnection):
     def describe(self, query: SqlQuery) -> pa.Schema:
         return next(self.execute(self.dialect.head(query, 0), query.parameters)).schema
 
-    def create_table(self, name: str, schema: pa.Schema) -> None:
-        self._run_with(schema.empty_table(), f"CREATE TABLE {self.dialect.column(name)} AS SELECT * FROM {_ROWS}")
-
-    def insert(self, name: str, rows: pa.Table) -> None:
-        self._run_with(rows, f"INSERT INTO {self.dialect.column(name)} BY NAME SELECT * FROM {_ROWS}")
-
     def cancel(self) -> None:
         self._connection.interrupt()
 
     def close(self) -> None:
         self._connection.close()
-
-    def _run_with(self, rows: pa.Table, statement: str) -> None:
-        self._connection.register(_ROWS, rows)
-        self._connection.execute(statement)
-        self._connection.unregister(_ROWS)
 
 
 class DuckDB:
@@ -64,9 +51,6 @@ class DuckDB:
 
     def connect(self, uri: str) -> DuckDBConnection:
         return DuckDBConnection(require("duckdb", "duckdb").connect(file_of(uri), read_only=True))
-
-    def connect_for_writing(self, uri: str) -> DuckDBConnection:
-        return DuckDBConnection(require("duckdb", "duckdb").connect(file_of(uri)))
 
 
 # connectorx, for MySQL and MariaDB

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import islice
 from queue import SimpleQueue
 from threading import Lock
 from types import CoroutineType
@@ -16,8 +15,8 @@ from ..core.context import Context
 from ..core.ending import Ending, ProcessResources, RunEnded
 from ..core.operator import Operator, StageView
 from ..core.rows import Indices, index_array
-from ..core.times import Times, clock, times_of_input, waiting
-from ..errors import LoaderError
+from ..core.times import Times, times_of_input, waiting
+from ..errors import LoaderError, raise_interrupt
 
 T = TypeVar("T")
 
@@ -27,25 +26,18 @@ def map_until_error(
     rows: Sequence[object],
     *,
     user_function: object = None,
-    thread: Times | None = None,
-    watched: int = 0,
 ) -> tuple[list[T], Exception | None]:
     """The results of `function` up to the first failure, and that failure: the row after the last result failed.
 
     Args:
         user_function: the user's own function, if `function` only calls it; errors name it.
-        thread: is told which of the rows takes longest.
-        watched: the number of rows, from the first on, for which it is told.
     """
     results: list[T] = []
     try:
         # `extend` keeps what it got before the iterator fails.
-        called = map(function, rows)
-        if thread is not None and watched:
-            results.extend(thread.watching(islice(called, watched)))
-        if len(results) == watched:  # fewer end with the rows, or with a StopIteration
-            results.extend(called)
+        results.extend(map(function, rows))
     except Exception as error:
+        raise_interrupt(error)
         return results, error
     if results and (coroutine_error := forgotten_coroutine_error(results[0], user_function or function)):
         return [], coroutine_error
@@ -58,6 +50,7 @@ def extend_until_error(items: Iterable[T], into: list[T]) -> Exception | None:
     try:
         into.extend(items)
     except Exception as error:
+        raise_interrupt(error)
         return error
     return None
 
@@ -128,14 +121,6 @@ class CallPool(ABC):
             raise call.error
         return call.value, call.error
 
-    def results(self, calls: Iterable[PendingCall], thread: Times | None) -> Iterator[tuple[object, Exception | None]]:
-        """The results of the calls for the rows of a block. The thread is told which of them took longest."""
-        for number, call in enumerate(calls):
-            result = [self.result(call)]
-            if thread is not None:
-                thread.note_row(number, call.since, call.ns)
-            yield result.pop()
-
 
 class ThreadPool(CallPool):
     """Calls functions in threads.
@@ -187,7 +172,6 @@ def _make_all(waiting: SimpleQueue[Callable[[], object] | None], operator: str, 
 def _make(call: PendingCall, function: Callable[..., object], arguments: Sequence[object]) -> None:
     if not call.is_cancelled:
         call.is_running = True
-        call.since = clock()
         try:
             call.finish(_call(function, *arguments))
         except BaseException as error:
@@ -215,11 +199,10 @@ class PendingCall:
         stop: ends the call itself, if it can be ended while it runs.
         is_cancelled: nobody needs it any more.
         is_running: a thread runs it, so that nothing can end it early.
-        since, ns: when it began, and its time, once it has ended.
         about: what its beginner needs beside the result.
     """
 
-    __slots__ = ("_ended", "_open", "about", "error", "is_cancelled", "is_running", "ns", "since", "stop", "value")
+    __slots__ = ("_ended", "_open", "about", "error", "is_cancelled", "is_running", "stop", "value")
 
     def __init__(self, open_calls: set[PendingCall] | None = None) -> None:
         self._ended: SimpleQueue[None] = SimpleQueue()
@@ -229,7 +212,6 @@ class PendingCall:
         self.stop: Callable[[], object] | None = None
         self.is_cancelled = False
         self.is_running = False
-        self.since = self.ns = 0
         self.about: Any = None
         if open_calls is not None:
             open_calls.add(self)
@@ -237,7 +219,6 @@ class PendingCall:
     def finish(self, value: object, error: BaseException | None = None) -> None:
         """Note the result or the error, and release whoever waits for it."""
         self.value, self.error = value, error
-        self.ns = clock() - self.since if self.since else 0
         self._release()
 
     def cancel(self) -> None:

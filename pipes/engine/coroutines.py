@@ -12,7 +12,6 @@ from queue import SimpleQueue
 from typing import Any, cast
 
 from ..core.ending import Ending, ProcessResources
-from ..core.times import clock
 from .calls import CallPool, PendingCall
 
 
@@ -82,7 +81,6 @@ class _Served:
         self, call: PendingCall, function: Callable[..., Coroutine[Any, Any, object]], arguments: Sequence[object]
     ) -> object:
         async with self._room:
-            call.since = clock()
             del call  # it refers to its error, which refers to this frame
             try:
                 return await function(*arguments)

@@ -34,7 +34,6 @@ def _in_thread(
     # A clock of its own does not count the time in which the thread waits.
     clock = Clock(times_of_input(context.pacing.clock.thread, operator))
     queue = _Queue(rows, clock)
-    clock.show(queue.ready)
     inner = context.with_clock(clock)
     context.process.resources.start("feedpipe-prefetch", partial(queue.fill, make, inner), queue.close)
     try:

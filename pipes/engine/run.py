@@ -13,7 +13,6 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, checked_cursor
 from ..core.ending import Ending
 from ..core.graph import node_code
-from ..core.operator import Operator, Trait
 from ..core.rows import BlockRows
 from ..core.skips import Skipped
 from ..errors import DataError, LoaderError, PlanError, RowError, UnknownLengthError, raise_interrupt, shown_traceback
@@ -230,13 +229,6 @@ def present(row: object) -> object:
     return row.value
 
 
-# Cursors of states
-
-
-MAX_SKIPPED = 2**24
-"""The most rows that a cursor after an endless `repeat()` skips: more than any block has."""
-
-
 def check_cursor(stage: Stage, plain: Json) -> None:
     """Checks a cursor of `stage`. It reads nothing, and calls no function of the user.
 
@@ -247,8 +239,6 @@ def check_cursor(stage: Stage, plain: Json) -> None:
         at = checked_cursor(plain)
         if stage.indexed and at.token is not None:
             raise ValueError("has a token, and the position alone says where it is")
-        if at.skip > MAX_SKIPPED and _has_short_skips(stage) and _is_repeated(stage):
-            raise ValueError(f"skips {at.skip} rows of a `repeat()`, more than a block has")
         if stage.leaves_out:
             at, _ = parted_cursor(at, len(stage.inputs))
         cursors = [] if stage.indexed else [*stage.op.input_cursors(stage, at)]
@@ -256,12 +246,3 @@ def check_cursor(stage: Stage, plain: Json) -> None:
         raise ValueError(f"no cursor of `{node_code(stage.node)}`: {error}") from error
     for source, cursor in cursors:
         check_cursor(cast("Stage", source), cursor)
-
-
-def _has_short_skips(stage: Stage) -> bool:
-    """Whether the operator makes a token for each of its blocks, so that its cursors skip no more rows than one has."""
-    return not stage.op.expands and type(stage.op).input_cursors is not Operator.input_cursors
-
-
-def _is_repeated(stage: Stage) -> bool:
-    return not stage.indexed and (stage.op.trait is Trait.REPEATS or any(map(_is_repeated, stage.inputs)))

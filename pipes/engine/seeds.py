@@ -36,6 +36,10 @@ class Permutation:
             bits = max(2, int(length - 1).bit_length())
             self._widths = bits - bits // 2, bits // 2  # of the left and the right half, in bits
 
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._order is None else self._order.nbytes
+
     def __getitem__(self, indices: Indices) -> npt.NDArray[np.int64]:
         if self._order is not None:
             places = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices

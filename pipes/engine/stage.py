@@ -6,7 +6,6 @@ import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -35,8 +34,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_MEMOS = 4
-"""The most values that a stage remembers for its operator."""
+MAX_MEMO_BYTES = 2**26
+"""The size of the values that a stage remembers for its operator: 16 permutations of 2**20 rows, one for each round."""
+MEMO_BYTES = 2**24
+"""The size of a value that does not tell its own."""
 
 MAX_PART_OF_UNITS = 8
 """A block of units of work has at most this part of those that are left."""
@@ -93,6 +94,7 @@ class Stage:
         self._length: object = _UNASKED
         self._schema: object = _UNASKED
         self._memos: dict[Hashable, object] = {}
+        self._memo_sizes: dict[Hashable, int] = {}
         self._lock = Lock()
 
     def _find_begins(self, regroups: bool) -> frozenset[Stage]:
@@ -182,24 +184,22 @@ class Stage:
         value = self._memos.get(key, _UNASKED)
         if value is _UNASKED:
             value = make()
+            size = 1024 + int(getattr(value, "nbytes", MEMO_BYTES - 1024))
             with self._lock:  # not held by `make`: two threads then make the value twice
-                while len(self._memos) >= MAX_MEMOS:
-                    del self._memos[next(iter(self._memos))]
                 self._memos[key] = value
+                self._memo_sizes[key] = size
+                while len(self._memos) > 1 and sum(self._memo_sizes.values()) > MAX_MEMO_BYTES:
+                    oldest = next(iter(self._memo_sizes))
+                    del self._memo_sizes[oldest], self._memos[oldest]
         return cast("T", value)
 
     def rows(self, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices`; indexed stages only."""
         if context.tracing.tracer is not None:
             return self._traced_rows(indices, context, context.tracing.tracer)
-        measured, thread = here.measured, context.pacing.clock.thread
-        if measured is None:
-            rows = self._own_rows(indices, context)
-        else:
-            rows = measured.measure(self.name, self._own_rows, indices, context)
-        if thread is not None and thread.long_row is not None:
-            thread.keep_row(self.name, lambda number: self._place_at(int(indices[number]), context))
-        return rows
+        if (measured := here.measured) is None:
+            return self._own_rows(indices, context)
+        return measured.measure(self.name, self._own_rows, indices, context)
 
     def _own_rows(self, indices: Indices, context: Context) -> BlockRows:
         return rows_around(self, indices, context) if self._guards else self.op.rows(self, indices, context)
@@ -230,8 +230,7 @@ class Stage:
             )
         blocks = context.running.add(blocks)
         blocks = skip_rows(blocks, at.skip) if at.skip and not seeks else blocks
-        thread = context.pacing.clock.thread
-        return context.running.add(measured_blocks(self.name, blocks, thread, partial(self._place_in, context)))
+        return context.running.add(measured_blocks(self.name, blocks))
 
     def _traced_rows(self, indices: Indices, context: Context, tracer: Tracer) -> BlockRows:
         parts: list[BlockRows] = []
@@ -312,6 +311,7 @@ class Stage:
         try:
             block.append(self._block(start, stop, context))
         except Exception as error:
+            raise_interrupt(error)
             if stop - start == 1:
                 raise
             failure.append(error)
@@ -331,28 +331,6 @@ class Stage:
         if context.tracing.origins:
             origins = [Origin.joined(self.origins(i, context)) for i in range(start, stop)]
         return Block(rows, START.advance(start), START.advance(stop), origins)
-
-    def _place_at(self, index: int, context: Context) -> str:
-        """Where row `index` of an indexed stage comes from, in words."""
-        try:
-            origin = Origin.joined(self.origins(index, context))
-        except Exception:  # of a file that is gone, or of a user's operator
-            origin = None
-        if origin is None:
-            return f"row {index + 1:,}"
-        return f"{origin} and {len(origin.others):,} more rows" if origin.others else str(origin)
-
-    def _place_in(self, context: Context, block: Block, number: int) -> str:
-        """The same of a row in a block of a stream: if its source has just given this block, that knows."""
-        thread, stage = context.pacing.clock.thread, self
-        while stage.one_for_one and stage.op.ahead() is None:
-            stage = stage.inputs[0]
-        source = stage.name.rpartition(" of ")[2]  # the plan's `deal_units of` it gives its blocks to a shard
-        reading = None if thread is None else thread.reading
-        if reading is not None and reading.of == source and reading.rows == len(block):
-            return str(reading.origins()[reading.first + number])
-        shard = "" if context.shard is None else f" of shard {context.shard}"
-        return f"row {block.at.position + number + 1:,}{shard}"
 
     def failed(self, error: Exception, at: Cursor, context: Context) -> Exception:
         """The error to raise if a function failed on the input row at `at`: names operator, line, file and row."""

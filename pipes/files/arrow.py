@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeAlias, cast
+from typing import TYPE_CHECKING, ClassVar, TypeAlias, Unpack, cast
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..core.lazy import pa
 from ..core.rows import Row
 from ..errors import DataError, FeedpipeError, Origin
 from ..formats.columns import read_error
+from ..formats.table_format import TableOptions, options_of
 from ..storage.file import WHOLE, File, Stream
 from ..storage.file_units import UNKNOWN, FileContents
 from ..storage.filesystem import Cancellation
@@ -31,16 +32,13 @@ if TYPE_CHECKING:
     from .arrow_file import ArrowFile, ArrowRows
 
 
-def parse_arrow(
-    pipe: Pipe[File],
-    /,
-    *,
-    columns: Sequence[str] | None = None,
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    indexed: bool = False,
-) -> Pipe[Row]:
+class ArrowOptions(TableOptions, total=False):
+    """The options of `parse_arrow`."""
+
+    indexed: bool
+
+
+def parse_arrow(pipe: Pipe[File], /, **options: Unpack[ArrowOptions]) -> Pipe[Row]:
     """Give the rows of each file or stream in Arrow's IPC formats, Feather version 2 included, as a table.
 
     Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Order: that of
@@ -81,25 +79,18 @@ def parse_arrow(
         >>> list(fp.list_files("a.arrow").open_files().parse_arrow(columns=["said"], row_column="row"))
         [{'said': 'well', 'row': 0}, {'said': 'yes', 'row': 1}, {'said': None, 'row': 2}]
     """
-    form = ArrowIpc(
-        columns=columns,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-        indexed=bool(indexed),
-    )
-    if indexed:
+    form = ArrowIpc(**options)
+    if form.indexed:
         check_fixed_order(pipe, "parse_arrow")
         return pipe.then(Units(form, has_fixed_order=True)).then(ParseByPosition(form))
     return parse(pipe, form)
 
 
+@options_of(parse_arrow, ArrowOptions)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ArrowIpc(CountedFormat, IndexedFormat):
     """The arguments of `parse_arrow`. A unit is a record batch, or a stream."""
 
-    kind: ClassVar[str] = "parse_arrow"
-    arguments: ClassVar[tuple[str, ...]] = ("columns", "indexed", "path_column", "row_column", "unify_schemas")
     units: ClassVar[str] = "record_batches"
     fields: ClassVar[tuple[str, ...]] = ("file", "number", "rows", "first", "seal", "compressed")
 

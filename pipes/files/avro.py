@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, islice, takewhile
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypedDict, Unpack, cast
 
 from ..core.checks import Package
 from ..core.cursor import Json
@@ -25,6 +25,7 @@ from ..core.skips import OnError
 from ..errors import DataError, FeedpipeError, Origin, redacted
 from ..formats.protobuf import read_varint, write_varint
 from ..formats.streams import MAX_ROW_BYTES, ChunkSize, StreamWindow
+from ..formats.table_format import options_of
 from .open_files import check_path_column
 from .ranges import ByteRange, RecordFormat
 from .units import Malformed, Place, Section, byte_origins, parse
@@ -43,8 +44,14 @@ _EMPTY_BYTES = 2**6  # about what a value takes in memory that takes no bytes in
 _NUMBER_BYTES = 20  # at most, of the two numbers that begin a block
 
 
+class AvroOptions(TypedDict, total=False):
+    """The options of `parse_avro`."""
+
+    path_column: str | None
+
+
 def parse_avro(
-    pipe: Pipe[File], /, *, path_column: str | None = None, on_error: OnError | None = None
+    pipe: Pipe[File], /, *, on_error: OnError | None = None, **options: Unpack[AvroOptions]
 ) -> Pipe[dict[str, object]]:
     """Give the records of each Avro file.
 
@@ -78,9 +85,10 @@ def parse_avro(
         >>> list(fp.list_files("a.avro").open_files().parse_avro())
         [{'id': 1}, {'id': 2}]
     """
-    return parse(pipe, Avro(path_column), on_error)
+    return parse(pipe, Avro(**options), on_error)
 
 
+@options_of(parse_avro, AvroOptions)
 @dataclass(frozen=True)
 class Avro(RecordFormat):
     """The arguments of `parse_avro`.
@@ -90,9 +98,6 @@ class Avro(RecordFormat):
         schema: that of the first file. The records of all files are given in it.
         source: the first file.
     """
-
-    kind: ClassVar[str] = "parse_avro"
-    arguments: ClassVar[tuple[str, ...]] = ("path_column",)
 
     path_column: str | None = None
     schema: str | None = None

@@ -5,14 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, BinaryIO, Unpack
 
+from ..core.checks import check_int
+from ..core.lazy import pa
 from ..core.rows import Row
 from ..core.skips import OnError
 from ..errors import ArgumentError, ArgumentTypeError, DataError
 from ..formats.columns import (
     HEAD_BYTES,
-    Schema,
     check_names,
     check_schema,
     first_duplicate,
@@ -21,7 +22,7 @@ from ..formats.columns import (
     unexpected_column_error,
 )
 from ..formats.streams import ChunkSize
-from ..formats.table_format import FixedSchema, SampledHead, TextTable
+from ..formats.table_format import FixedSchema, SampledHead, TextTable, TextTableOptions, options_of
 from ..formats.text import (
     REPAIR,
     Chunk,
@@ -33,7 +34,8 @@ from ..formats.text import (
     is_utf8,
     shorten,
 )
-from .csv_parser import CsvParser, Dialect, infer_types, last_record_end, split_record
+from .csv_parser import CsvParser, Dialect, split_record
+from .csv_types import infer_types
 from .ranges import TextFormat
 from .units import parse
 
@@ -44,24 +46,22 @@ if TYPE_CHECKING:
 NULL_VALUES = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null")
 
 
-def parse_csv(
-    pipe: Pipe[File],
-    /,
-    *,
-    schema: Schema | None = None,
-    columns: Sequence[str] | None = None,
-    delimiter: str = ",",
-    header: bool | None = None,
-    column_names: Sequence[str] | None = None,
-    quote: str | None = '"',
-    null_values: Sequence[str] = NULL_VALUES,
-    newlines_in_values: bool = True,
-    encoding: str = "utf-8",
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    on_error: OnError | None = None,
-) -> Pipe[Row]:
+class CsvOptions(TextTableOptions, total=False):
+    """The options of `parse_csv`."""
+
+    delimiter: str
+    header: bool | None
+    column_names: Sequence[str] | None
+    quote: str | None
+    null_values: Sequence[str]
+    newlines_in_values: bool
+    encoding: str
+    escape: str | None
+    comment: str | None
+    skip_rows: int
+
+
+def parse_csv(pipe: Pipe[File], /, *, on_error: OnError | None = None, **options: Unpack[CsvOptions]) -> Pipe[Row]:
     r"""Give the rows of each CSV file, as a table.
 
     Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Names and types
@@ -73,7 +73,13 @@ def parse_csv(
     column of that name. Order: that of the files, and within each that of its rows. Length: unknown, streamed. State: a
     place in a file. A resume seeks to it, or reads a compressed file up to it, and parses at most 1 MiB again.
 
+    A column of numbers is text if a value would not come out as it was written: `007`, `+1`, `0x1F`, `12e5`, an integer
+    that a float would round. The log names the value and its line. In later rows such a value is an error. Integers
+    from 2^63 to 2^64 make a column uint64. Only `true` and `false` are bools, unless `schema` gives that type.
+
     If a single value keeps a column from being numbers or dates, the column is text, and the log names value and line.
+
+    Not read are delimiters of several characters, comments behind values, and blanks around quotes.
 
     A quoted value may hold delimiters, line breaks and doubled quotes; empty lines are left out.
 
@@ -94,6 +100,10 @@ def parse_csv(
         quote: the character around a value; None treats quotes as plain characters.
         null_values: texts that mean a missing value, in columns that are not text; text is never missing.
         newlines_in_values: False says that each record is one line, so that files can be split; this is checked.
+        escape: a character, such as a backslash, that takes the next one literally, in quotes and outside. Quotes in a
+            value may still be doubled, and `\N` is N.
+        comment: a character that makes a line a comment if it is the first one. In a line of values it has no meaning.
+        skip_rows: the number of lines at the beginning of each file, before its header, that are left out.
         encoding: of the files, any that Python knows. Text that is not UTF-8 is decoded by blocks; a resume decodes it
             from the beginning of its file.
         path_column: the name of an added column with the path of the file, without a password.
@@ -114,42 +124,13 @@ def parse_csv(
         >>> list(fp.list_files("a.csv").open_files().parse_csv())
         [{'id': 1, 'said': 'well, yes'}, {'id': 2, 'said': 'no'}]
     """
-    form = Csv(
-        schema=schema,
-        columns=columns,
-        delimiter=delimiter,
-        header=header,
-        column_names=column_names,
-        quote=quote,
-        null_values=null_values,
-        newlines_in_values=newlines_in_values,
-        encoding=encoding,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-    )
-    return parse(pipe, form, on_error)
+    return parse(pipe, Csv(**options), on_error)
 
 
+@options_of(parse_csv, CsvOptions)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Csv(TextTable, TextFormat):
     """The arguments of `parse_csv`."""
-
-    kind: ClassVar[str] = "parse_csv"
-    arguments: ClassVar[tuple[str, ...]] = (
-        "schema",
-        "columns",
-        "delimiter",
-        "header",
-        "column_names",
-        "quote",
-        "null_values",
-        "newlines_in_values",
-        "encoding",
-        "path_column",
-        "row_column",
-        "unify_schemas",
-    )
 
     delimiter: str = ","
     header: bool | None = None
@@ -158,6 +139,9 @@ class Csv(TextTable, TextFormat):
     null_values: Sequence[str] = NULL_VALUES
     newlines_in_values: bool = True
     encoding: str = "utf-8"
+    escape: str | None = None
+    comment: str | None = None
+    skip_rows: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,8 +149,16 @@ class Csv(TextTable, TextFormat):
         _check_char("delimiter", self.delimiter)
         if self.quote is not None:
             _check_char("quote", self.quote)
-        if self.quote == self.delimiter:
-            raise ArgumentError(f"`delimiter` and `quote` must differ but got: {self.quote!r} for both")
+        for name in ("escape", "comment"):
+            if getattr(self, name) is not None:
+                _check_char(name, getattr(self, name))
+        used: dict[str, str] = {}
+        for name in ("delimiter", "quote", "escape", "comment"):
+            if (char := getattr(self, name)) is not None:
+                if char in used:
+                    raise ArgumentError(f"`{used[char]}` and `{name}` must differ but got: {char!r} for both")
+                used[char] = name
+        check_int("skip_rows", self.skip_rows, least=0)
         if not (self.header is None or isinstance(self.header, bool)):
             raise ArgumentTypeError(f"`header` must be True, False or None but got: {self.header!r}")
         nulls: object = self.null_values
@@ -201,12 +193,12 @@ class Csv(TextTable, TextFormat):
             return reason
         if not is_utf8(self.encoding):
             return "`encoding` is decoded from the beginning of a file"
-        if self._dialect.multiline is not None:
+        if self.newlines_in_values and (self.quote is not None or self.escape is not None):
             return "`newlines_in_values=False` splits them, if no quoted value holds a line break"
         return None
 
     def last_record_end(self, data: bytes) -> int:
-        return last_record_end(data, self._dialect.delimiter, self._dialect.multiline)
+        return self._dialect.last_record_end(data)
 
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
         whole = reader.whole()
@@ -229,14 +221,18 @@ class Csv(TextTable, TextFormat):
     @property
     def _dialect(self) -> Dialect:
         quote = self.quote.encode() if self.quote else None
-        return Dialect(self.delimiter.encode(), quote, tuple(self.null_values), self.newlines_in_values)
+        escape, comment = (char.encode() if char else None for char in (self.escape, self.comment))
+        words = pa.bool_() not in check_schema(self.schema).values()
+        nulls = tuple(self.null_values)
+        return Dialect(self.delimiter.encode(), quote, nulls, self.newlines_in_values, escape, comment, words)
 
     def _read_names(self, reader: ChunkReader) -> tuple[TextPlace, list[str] | None]:
         """The beginning of the records of a file, and the names of its columns if a header or the user gives them."""
         names = list(self.column_names) if self.column_names is not None else None
+        begin = reader.after_lines(self.skip_rows) if self.skip_rows else TextPlace()
         if not (names is None if self.header is None else self.header):
-            return TextPlace(), names
-        for chunk in reader.chunks(TextPlace(), ChunkSize()):
+            return begin, names
+        for chunk in reader.chunks(begin, ChunkSize()):
             for line, start, end in self._dialect.records(chunk):
                 return chunk.place(end), self._parse_header(chunk.data[start:end], f"{reader.path}, line {line}")
         raise DataError(

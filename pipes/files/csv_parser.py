@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from ..core.arrow import arrow_array
 from ..core.lazy import pa
-from ..errors import ArgumentError, DataError
+from ..core.lazy import pc as compute
+from ..errors import DataError
 from ..formats.columns import BLOCK_BYTES, arrow_source, to_rows
-from ..formats.table_format import SampledHead
 from ..formats.text import (
     REPAIR,
     Chunk,
@@ -35,67 +35,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("feedpipe")
 
 _CR, _LF = 13, 10
+_BYTES_AT_ONCE = 2**15
+"""Few enough for a cache near the processor: of 1 MiB at once, the same takes 10 ms and not 1."""
+_COLUMNS_AT_ONCE = 2**12
+"""Arrow takes 8 KiB for each column that it converts, to find texts of nulls and bools."""
 _ROW = re.compile(r"Row #(\d+): ")
-
-MIN_OTHERS = 10
-"""The least number of other values, all of them numbers or dates, that make a value odd."""
-
-_FIRST_ROWS = 64
-_TYPES = {  # by the type that the column would have had: a noun for its values, and their pattern
-    "int64": ("number", r"^-?\d{1,18}$"),
-    "float64": ("number", r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"),
-    "date32": ("date", r"^\d{4}-\d\d-\d\d$"),
-}
-
-
-def infer_types(
-    dialect: Dialect,
-    names: list[str],
-    selected: Sequence[str],
-    schema: Mapping[str, pa.DataType],
-    chunk: Chunk | None,
-    file: str,
-) -> SampledHead:
-    """Infer the types of the columns `selected` from the first chunk of a file; `schema` gives types of some.
-
-    Malformed records do not count, whatever happens to them in a run.
-    """
-    types = {name: schema.get(name, pa.null()) for name in names}
-    explicit = {name: kind for name, kind in schema.items() if name in selected}
-    table: pa.Table | None = None
-    parts: list[Chunk] = []
-    if chunk is not None:
-        table, parts = _read_well_formed(dialect, names, selected, explicit, chunk._replace(last=False))
-    has_rows = table is not None and table.num_rows > 0
-    for field in table.schema if table is not None and has_rows else ():
-        if field.name in schema or not pa.types.is_binary(field.type):  # Arrow infers binary for text that is not UTF-8
-            types[field.name] = field.type
-    if table is not None:
-        log_odd_values(
-            table.drop_columns([name for name in explicit if name in table.column_names]),
-            dialect.nulls,
-            lambda row: f"{file}, line {next(islice(chain.from_iterable(map(dialect.records, parts)), row, None))[0]}",
-        )
-    return SampledHead(file, types, has_rows=has_rows)
-
-
-def _read_well_formed(
-    dialect: Dialect, names: list[str], selected: Sequence[str], types: Mapping[str, pa.DataType], chunk: Chunk
-) -> tuple[pa.Table | None, list[Chunk]]:
-    """The table of the well-formed records, and these records; the columns in `types` have these types."""
-    read = table_reader(dialect, names, selected, types)
-    try:
-        if not dialect.unclosed_quotes(chunk.data, last=False):
-            return read(chunk.data), [chunk]
-    except pa.ArrowInvalid:
-        pass
-    except pa.ArrowNotImplementedError as error:
-        raise ArgumentError(f"`schema` gives a type that text cannot have: {error}") from None
-    as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
-    read_bytes = table_reader(dialect, names, selected, as_bytes)
-    parsed = parse_records(dialect, chunk, read_bytes, lambda chunk, problem: DataError())
-    parts = [part.chunk for part in parsed if part.error is None]
-    return (read(b"".join(part.data for part in parts)) if parts else None), parts
 
 
 def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
@@ -113,7 +57,12 @@ def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
             arrow_source(line),
             read_options=ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=BLOCK_BYTES),
             parse_options=dialect.parse_options(),
-            convert_options=ConvertOptions(column_types={f"f{i}": pa.binary() for i in range(max_values)}),
+            convert_options=ConvertOptions(
+                column_types={f"f{i}": pa.binary() for i in range(max_values)},
+                null_values=[],
+                true_values=[],
+                false_values=[],
+            ),
         )
     except pa.ArrowInvalid as error:
         raise DataError(f"{error}: {shorten(record)}") from error
@@ -146,7 +95,7 @@ def parse_records(
         start += len(part.data)
         if problem is None:
             read_rows, explain_record = lambda data: to_rows(read(data)), lambda record: explain(record, None)
-            yield from parse_parts(part, read_rows, dialect.record_ends, explain_record, _named)
+            yield from parse_parts(part, read_rows, dialect.record_ends, explain_record, partial(_named, dialect))
             continue
         error = explain(part, problem)
         if b"\n" in part.data.rstrip():
@@ -154,12 +103,69 @@ def parse_records(
         yield ParsedPart([], part, error)
 
 
-def _named(error: ValueError, part: Chunk, ends: list[int]) -> int | None:
+def _named(dialect: Dialect, error: ValueError, part: Chunk, ends: list[int]) -> int | None:
     """The record that an error of Arrow names. It counts those that are no empty lines."""
     row = _ROW.search(str(error))
     bounds = enumerate(pairwise([0, *ends]))
-    records = [number for number, (start, end) in bounds if part.data[start:end].strip(b"\r\n")] if row else []
+    records = [number for number, (start, end) in bounds if dialect.is_record(part.data[start:end])] if row else []
     return next(iter(records[int(row.group(1)) - 1 :]), None) if row else None
+
+
+# Numbers that come out as they were written.
+
+_NO_INTEGER = r"^\s*-?0[0-9xX]"
+_NO_FLOAT = r"^\s*(?:-?0\d|\+0\d|\+\d+\s*$)"
+_LARGE = r"^\s*-?\d{16,}\s*$|[eE]\+?\d{3}|^\s*-?\d{309}"
+_TRUE, _FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def lost_values(values: Any, kind: pa.DataType) -> Any:
+    """Those of some texts that a type of numbers takes and that do not come out of it as they were written."""
+    lost: Any = compute.match_substring_regex(values, _NO_FLOAT if pa.types.is_floating(kind) else _NO_INTEGER)
+    if pa.types.is_floating(kind):
+        large: Any = compute.match_substring_regex(values, _LARGE)
+        rounded = [value for value in values.filter(large).to_pylist() if not _is_exact(value)]
+        lost = compute.or_(lost, compute.is_in(values, arrow_array(rounded, values.type)))
+    return values.filter(lost)
+
+
+def _is_exact(text: str) -> bool:
+    number = float(text)
+    return number == int(text) if text.strip().removeprefix("-").isdigit() else abs(number) != float("inf")
+
+
+def _largest(column: Any) -> float:
+    """The largest absolute value of a column of floats; 0 for any other."""
+    if not pa.types.is_floating(column.type) or not len(column):
+        return 0.0
+    bounds: Any = compute.min_max(column).as_py()
+    return max(-bounds["min"], bounds["max"]) if bounds["max"] is not None else 0.0
+
+
+def _padded_records(dialect: Dialect, data: bytes) -> bytes:
+    """The records with a value that may begin with a zero before a digit or an x."""
+    bytes_ = np.frombuffer(data, np.uint8)
+    before = [char[0] for char in (dialect.delimiter, dialect.quote, b"\n", b"\r") if char is not None and char in data]
+    places = [0] if data[:1] == b"0" else []
+    for start in range(0, len(data) - 2, _BYTES_AT_ONCE):
+        some = bytes_[start : start + _BYTES_AT_ONCE + 2]
+        padded = some[1:-1] == ord("0")
+        padded &= some[2:] >= ord("0")
+        begins = some[:-2] == before[0] if before else np.zeros(len(padded), np.bool_)
+        for char in before[1:]:
+            begins |= some[:-2] == char
+        padded &= begins
+        if padded.any():
+            places.extend((start + 1 + np.flatnonzero(padded)).tolist())
+    if not places:
+        return b""
+    bounds = [0, *dialect.record_ends(data)]
+    records: list[int] = np.unique(np.searchsorted(bounds, places, "right") - 1).tolist()
+    return b"".join(data[bounds[k] : bounds[k + 1]] for k in records)
 
 
 class CsvParser:
@@ -192,11 +198,30 @@ class CsvParser:
         self._origin = origin
         self._encoding = encoding
         self._reader = reader
-        self._read = table_reader(dialect, names, list(types), types)
+        self._read_table = table_reader(dialect, names, list(types), types)
+        self._numbers = {name: kind for name, kind in types.items() if name in inferred and is_number(kind)}
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
         """The parts of a chunk, as `parse_records` returns them."""
         return parse_records(self._dialect, chunk, self._read, self._explain)
+
+    def _read(self, data: bytes) -> pa.Table:
+        table = self._read_table(data)
+        if self._numbers:
+            large = [name for name in self._numbers if _largest(table.column(name)) >= 2**53]
+            padded = _padded_records(self._dialect, data)
+            if (large and self._lost(data, large)) or (padded and self._lost(padded)):
+                raise ValueError("a number would not come out as it is written")
+        return table
+
+    def _lost(self, data: bytes, names: Iterable[str] | None = None) -> tuple[str, str] | None:
+        """A column of numbers and a value of it that would not come out as it is written; None if all do."""
+        names = list(self._numbers if names is None else names)
+        texts = text_reader(self._dialect, self._names, names)(data)
+        for name in names:
+            if len(lost := lost_values(texts.column(name), self._numbers[name])):
+                return name, lost[0].as_py()
+        return None
 
     def _explain(self, record: Chunk, problem: str | None) -> DataError:
         """The error of a record that cannot be read; `problem` is what is wrong with its quotes."""
@@ -215,10 +240,17 @@ class CsvParser:
             name = self._misfit(data)
             if name is not None:
                 return self._explain_value(place, name, values[self._names.index(name)], self._types[name])
+            if self._numbers and (lost := self._lost(data)) is not None:
+                name, text = lost
+                return DataError(
+                    f"{place}, column {name!r}: {shorten(text)} would not come out of {self._types[name]} as it is "
+                    f"written; its type was inferred from the first rows of {self._origin}; "
+                    f"`schema={{{name!r}: 'string'}}` keeps it"
+                )
             self._read(data)
         except DataError as error:
             return DataError(f"{place}: {error}")
-        except pa.ArrowInvalid as error:
+        except ValueError as error:
             return DataError(f"{place}: {error}: {shorten(data)}")
         return DataError(f"{place}: this record, or one shortly before it, cannot be read: {shorten(data)}")
 
@@ -243,8 +275,10 @@ class CsvParser:
             if not is_utf8(self._encoding):
                 return DataError(f"{misfit} {self._encoding}; {REPAIR}")
             return DataError(f"{misfit} UTF-8; {REPAIR}, `schema={{{name!r}: 'binary'}}` takes the bytes as they are")
-        wider = "float64" if str(kind) in ("int64", "uint64") or not _is(int, value) else "int64"
-        other = wider if str(kind).startswith(("int", "uint")) and _is(float, value) else "string"
+        other = "string"
+        if pa.types.is_integer(kind) and _is(float, value):
+            fitting = [other for other in ("int64", "uint64") if _is(int, value) and _fits(int(value), other)]
+            other = fitting[0] if fitting else "string" if _is(int, value) else "float64"
         repair = f"`schema={{{name!r}: {other!r}}}` gives another type, `null_values=` names the texts of nulls"
         if name in self._inferred:
             repair = f"its type was inferred from the first rows of {self._origin}; {repair}"
@@ -261,6 +295,10 @@ def _is(kind: type[int] | type[float], value: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _fits(number: int, kind: str) -> bool:
+    return 0 <= number < 2**64 if kind == "uint64" else -(2**63) <= number < 2**63
 
 
 # Dialects, and the ends of records.
@@ -286,49 +324,95 @@ class Dialect(NamedTuple):
     quote: bytes | None
     nulls: tuple[str, ...]
     newlines: bool
-    """Whether quoted values may hold line breaks."""
+    """Whether quoted or escaped line breaks may be part of a value."""
+    escape: bytes | None = None
+    comment: bytes | None = None
+    words: bool = False
+    """Whether only true and false are bools, and not 1 and 0."""
 
     @property
     def multiline(self) -> bytes | None:
         """The quote, if values in quotes may hold line breaks."""
         return self.quote if self.newlines else None
 
-    def ends(self, data: bytes) -> RecordEnds:
-        return record_ends(data, self.delimiter, self.multiline)
+    def plain(self, data: bytes) -> bytes:
+        """Text of the same length with an x for each byte that is escaped, escapes, or is in a comment."""
+        if self.comment is not None and self.comment in data:
+            return self._tokens.sub(lambda match: self._plain_token(match[0]), data)
+        return self._without_escapes(data)
+
+    def without_comments(self, data: bytes) -> bytes:
+        """Text without its comments, but with their line breaks."""
+        if self.comment is None or self.comment not in data:
+            return data
+        comment = self.comment
+        return self._tokens.sub(lambda match: b"" if match[0].startswith(comment) else match[0], data)
+
+    @property
+    def _tokens(self) -> re.Pattern[bytes]:
+        """A comment, what is escaped, or a value in quotes: what may hide the beginning of another of these."""
+        return _tokens(self.comment or b"", self.escape, self.delimiter, self.multiline)
+
+    def _plain_token(self, token: bytes) -> bytes:
+        if self.comment is not None and token.startswith(self.comment):
+            return b"x" * len(token)
+        return self._without_escapes(token)
+
+    def _without_escapes(self, data: bytes) -> bytes:
+        if self.escape is None or self.escape not in data:
+            return data
+        return re.sub(re.escape(self.escape) + (rb"[\s\S]" if self.newlines else rb"[^\r\n]"), b"xx", data)
+
+    def last_record_end(self, data: bytes) -> int:
+        """The end of the last whole record of `data`; 0 if it holds none."""
+        return last_record_end(self.plain(data), self.delimiter, self.multiline)
 
     def record_ends(self, data: bytes) -> list[int]:
         """The end of each record; the last one may lack its line break."""
-        ends = self.ends(data).ends.tolist()
+        ends = record_ends(self.plain(data), self.delimiter, self.multiline).ends.tolist()
         return ends if ends and ends[-1] == len(data) else [*ends, len(data)]
 
+    def is_record(self, data: bytes) -> bool:
+        """Whether what ends where a record does is one: no empty line and no comment."""
+        return bool(data.strip(b"\r\n")) and not (self.comment is not None and data.startswith(self.comment))
+
     def unclosed_quotes(self, data: bytes, *, last: bool) -> list[UnclosedQuote]:
-        """The records with a quote that is not closed within them, in order.
+        """The records with a quote that is not closed within them, or whose line break is escaped, in order.
 
         Args:
             data: whole records; the last one may lack its end if it is the `last` of the file.
         """
-        if self.quote is None or self.quote not in data or (self.newlines and not last):
+        if (self.newlines and not last) or not any(char and char in data for char in (self.quote, self.escape)):
             return []
-        ends, quoted_breaks, unclosed = record_ends(data, self.delimiter, self.quote)
+        data = self.plain(data)
         opened = "a quote is opened in the record that begins here, and"
-        plain = "`quote=None` takes quotes for plain characters"
-        if not self.newlines:
+        plain = "`quote=None` takes quotes for plain characters, `escape=` names what goes before one in a value"
+        found: dict[tuple[int, int], str] = {}
+        quoted = self.quote is not None and self.quote in data
+        ends, quoted_breaks, unclosed = record_ends(data, self.delimiter, self.quote)
+        if quoted and self.newlines and unclosed:
+            start = int(ends[-1]) if len(ends) else 0
+            end = (
+                ", `newlines_in_values=False` ends each record with its line" if b"\n" in data[start:].rstrip() else ""
+            )
+            found[start, len(data)] = f"{opened} never closed; {plain}{end}"
+        elif quoted and not self.newlines and (unclosed or len(quoted_breaks)):
             problem = f"{opened} not closed on its line; `newlines_in_values=True` reads such values, {plain}"
-            lines = unclosed_lines(data, self.delimiter, self.quote) if unclosed or len(quoted_breaks) else []
-            return [UnclosedQuote(start, stop, problem) for start, stop in lines]
-        if not unclosed:
-            return []
-        start = int(ends[-1]) if len(ends) else 0
-        problem = f"{opened} never closed; {plain}"
-        if b"\n" in data[start:].rstrip():
-            problem += ", `newlines_in_values=False` ends each record with its line"
-        return [UnclosedQuote(start, len(data), problem)]
+            found = dict.fromkeys(unclosed_lines(data, self.delimiter, self.quote or b""), problem)
+        if self.escape is not None and not self.newlines and self.escape in data:  # before a line break
+            ends = record_ends(data, self.delimiter, None).ends
+            bounds = [0, *ends.tolist(), len(data)]
+            escaped = [match.start() for match in re.finditer(re.escape(self.escape), data)]
+            numbers: list[int] = np.searchsorted(ends, escaped, "right").tolist()
+            problem = "its line break is escaped, and `newlines_in_values=True` reads such values"
+            found |= {(bounds[number], bounds[number + 1]): problem for number in numbers}
+        return [UnclosedQuote(start, stop, problem) for (start, stop), problem in sorted(found.items())]
 
     def records(self, chunk: Chunk) -> Iterator[tuple[int, int, int]]:
-        """Line, start and end of each record; empty lines are no records."""
+        """Line, start and end of each record."""
         line, start = chunk.at.line, 0
-        for end in [*self.ends(chunk.data).ends.tolist(), len(chunk.data)]:
-            if chunk.data[start:end].strip(b"\r\n"):
+        for end in self.record_ends(chunk.data):
+            if self.is_record(chunk.data[start:end]):
                 yield line, start, end
             line += chunk.data.count(b"\n", start, end)
             start = end
@@ -338,7 +422,20 @@ class Dialect(NamedTuple):
 
         options = ParseOptions(delimiter=self.delimiter.decode(), newlines_in_values=True)
         options.quote_char = self.quote.decode() if self.quote else False
+        options.escape_char = self.escape.decode() if self.escape else False
         return options
+
+
+@functools.lru_cache
+def _tokens(comment: bytes, escape: bytes | None, delimiter: bytes, quote: bytes | None) -> re.Pattern[bytes]:
+    pattern = rb"(?:(?<=[\r\n])|(?<=\A))%b[^\r\n]*" % re.escape(comment)
+    if escape is not None:
+        pattern += rb"|%b[\s\S]" % re.escape(escape)
+    if quote is not None:
+        q, d, e = re.escape(quote), re.escape(delimiter), re.escape(escape or b"")
+        inner = rb"(?:%b%b|%b[^%b])*" % (q, q, rb"%b[\s\S]|" % e if escape else b"", q)
+        pattern += rb"|%b(?:(?<=\A%b)|(?<=[%b\r\n]%b))%b(?:%b|\Z)" % (q, q, d, q, inner, q)
+    return re.compile(pattern)
 
 
 def table_reader(
@@ -349,10 +446,32 @@ def table_reader(
 
     if not selected:  # Arrow would read all; reading one counts the rows
         selected, types = names[:1], dict.fromkeys(names[:1], pa.binary())
-    convert_options = ConvertOptions(
-        column_types=dict(types), include_columns=list(selected), null_values=list(dialect.nulls)
-    )
-    return partial(read_records, names, dialect.parse_options(), convert_options)
+    readers: list[Callable[[bytes], pa.Table]] = []
+    for start in range(0, len(selected), _COLUMNS_AT_ONCE):
+        some = list(selected[start : start + _COLUMNS_AT_ONCE])
+        options = ConvertOptions(
+            column_types={name: types[name] for name in some if name in types},
+            include_columns=some,
+            null_values=list(dialect.nulls),
+        )
+        if dialect.words:
+            options.true_values, options.false_values = _TRUE, _FALSE
+        readers.append(partial(read_records, names, dialect.parse_options(), options))
+
+    def read(data: bytes) -> pa.Table:
+        data = dialect.without_comments(data)
+        tables = [reader(data) for reader in readers]
+        if len(tables) == 1:
+            return tables[0]
+        columns = [column for table in tables for column in table.columns]
+        return pa.Table.from_arrays(columns, list(selected))
+
+    return read
+
+
+def text_reader(dialect: Dialect, names: list[str], selected: Sequence[str]) -> Callable[[bytes], pa.Table]:
+    """A function that reads the columns `selected` from bytes as text."""
+    return table_reader(dialect._replace(nulls=()), names, selected, dict.fromkeys(selected, pa.string()))
 
 
 def read_records(
@@ -438,60 +557,3 @@ def _ends_by_regions(data: bytes, breaks: npt.NDArray[np.int64], delimiter: byte
     region = np.searchsorted(regions[:, 0], breaks, "right") - 1
     inside = (region >= 0) & (breaks < regions[region, 1]) if len(regions) else np.zeros(len(breaks), bool)
     return RecordEnds(breaks[~inside] + 1, breaks[inside] + 1, unclosed)
-
-
-# Columns that are text because of a single odd value.
-
-
-class OddValue(NamedTuple):
-    """The only value of a column of text that is not of `type`, and its first row."""
-
-    value: str
-    row: int
-    type: str
-
-
-def log_odd_values(table: pa.Table, nulls: Sequence[str], place: Callable[[int], str]) -> None:
-    """Log each column that is text because of a single value, once in a process.
-
-    Args:
-        table: columns whose types were inferred.
-        nulls: texts that mean a missing value.
-        place: the file and the line of a row.
-    """
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if pa.types.is_string(column.type) and (odd := odd_value(column, nulls)) is not None:
-            noun, _ = _TYPES[odd.type]
-            _log_once(
-                f"{place(odd.row)}, column {name!r}: {shorten(odd.value)} is no {noun}, and all other values that were "
-                f"read for the types are {noun}s, so the column is text; `schema={{{name!r}: {odd.type!r}}}` makes it "
-                "an error, `null_values=` names the texts of nulls"
-            )
-
-
-def odd_value(column: Any, nulls: Sequence[str]) -> OddValue | None:
-    """The odd value of a column of text; None if it has none, or several different ones."""
-    import pyarrow.compute as pc
-
-    for kind, (_, pattern) in _TYPES.items():
-        if len(_others(column.slice(0, _FIRST_ROWS), pattern, nulls)) > 1:  # most text ends here, at no cost
-            continue
-        others = _others(column, pattern, nulls)
-        fits: Any = pc.match_substring_regex(column, pattern)
-        if len(others) == 1 and pc.sum(fits).as_py() >= MIN_OTHERS:
-            return OddValue(others[0].as_py(), pc.index(column, others[0]).as_py(), kind)
-    return None
-
-
-def _others(column: Any, pattern: str, nulls: Sequence[str]) -> Any:
-    """The different values that do not look like `pattern` and mean no missing value."""
-    import pyarrow.compute as pc
-
-    values: Any = pc.unique(column)
-    fits = pc.or_(pc.match_substring_regex(values, pattern), pc.is_in(values, arrow_array(nulls, values.type)))
-    return values.filter(pc.invert(fits))
-
-
-@functools.lru_cache(maxsize=1024)
-def _log_once(message: str) -> None:
-    log.warning(message)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, Unpack, cast
 
 import numpy as np
 
@@ -19,14 +21,14 @@ from ..errors import ArgumentError, DataError
 from ..formats.columns import (
     BLOCK_BYTES,
     HEAD_BYTES,
-    Schema,
     arrow_source,
     check_schema,
     suggest_name,
     text_for,
     to_rows,
+    with_fields,
 )
-from ..formats.table_format import FixedSchema, SampledHead, TextTable
+from ..formats.table_format import FixedSchema, SampledHead, TextTable, TextTableOptions, options_of
 from ..formats.text import (
     Chunk,
     ChunkReader,
@@ -62,23 +64,24 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 _MAX_EXACT = 2**53
 _SURE_DIGITS = 308  # every integer of so many digits is a float64
 _TOO_LARGE = "a number is too large for a float"
+_ROUNDED = "a float would round it"
+_LONG = re.compile(rb"(?<![.\d])\d{16}")  # in an integer that a float may round
+_HUGE = re.compile(rb"\d{16}|[eE]\+?\d\d")  # in a number that a float may not hold
+_LARGEST = {"halffloat": 65504.0, "float": 3.4028234663852886e38, "double": sys.float_info.max}
+_UNSIGNED = re.compile(rb"\d{19}")
+_CHANGED = re.compile(r"Column\(/(.+?)\) changed from (\w+) to (\w+)")
+_TWICE = re.compile(r"Column\(/(.+?)\) was specified twice")
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 # A string up to its closing quote, or to the end of the line.
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
 
-def parse_jsonl(
-    pipe: Pipe[File],
-    /,
-    *,
-    schema: Schema | None = None,
-    columns: Sequence[str] | None = None,
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    on_error: OnError | None = None,
-) -> Pipe[Row]:
+class JsonlOptions(TextTableOptions, total=False):
+    """The options of `parse_jsonl`."""
+
+
+def parse_jsonl(pipe: Pipe[File], /, *, on_error: OnError | None = None, **options: Unpack[JsonlOptions]) -> Pipe[Row]:
     r"""Give the objects of each JSON Lines file, as a table: one object on each line.
 
     Element: a dict with the same keys in each row, None if a line lacks the field; values may be nested lists and
@@ -122,25 +125,22 @@ def parse_jsonl(
         >>> list(fp.list_files("a.jsonl").open_files().parse_jsonl())
         [{'id': 1, 'tags': ['x']}, {'id': 2, 'tags': None}]
     """
-    form = Jsonl(
-        schema=schema, columns=columns, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas
-    )
-    return parse(pipe, form, on_error)
+    return parse(pipe, Jsonl(**options), on_error)
 
 
+@options_of(parse_jsonl, JsonlOptions)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Jsonl(TextTable, TextFormat):
     """The arguments of `parse_jsonl`."""
-
-    kind: ClassVar[str] = "parse_jsonl"
-    arguments: ClassVar[tuple[str, ...]] = ("schema", "columns", "path_column", "row_column", "unify_schemas")
 
     def head(self, stream: BinaryIO, path: str) -> SampledHead | None:
         reader = ChunkReader(stream, path, self.last_record_end)
         chunk = reader.peek(TextPlace(), HEAD_BYTES)
         if chunk is None or not chunk.data.strip():
             return None
-        return SampledHead(reader.path, _infer_types(chunk.data, check_schema(self.schema)), has_rows=True)
+        explicit = check_schema(self.schema)
+        types = _infer_types(chunk.data, explicit, self.columns)
+        return SampledHead(reader.path, explicit if types is None else types, has_rows=types is not None)
 
     def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
         origin = "all files" if self.unify_schemas else source
@@ -181,6 +181,7 @@ class _JsonlParser:
         self._fixed = fixed
         self._form = form
         self._schema = pa.schema(list(fixed.file_types.items()))
+        self._inferred = fixed.file_types.keys() - check_schema(form.schema).keys()
         self._unknown: _UnknownFields = "ignore" if form.columns is not None else "error"
         self._reader = reader
         kinds = {name: str(kind) for name, kind in fixed.file_types.items()}
@@ -191,7 +192,7 @@ class _JsonlParser:
         return parse_parts(chunk, self._read, line_ends, self._explain, _named)
 
     def _read(self, data: bytes) -> Rows:
-        return to_rows(_read_lines(data, self._schema, self._unknown))
+        return to_rows(_read_lines(data, self._schema, self._unknown, self._inferred))
 
     def _explain(self, chunk: Chunk) -> DataError:
         """What is wrong with a line that cannot be read."""
@@ -211,16 +212,30 @@ class _JsonlParser:
             return DataError(f"{place}: {error}: {shorten(line)}")
         if not isinstance(value, dict):
             return DataError(f"{place}: each line must hold an object but this one holds: {shorten(line)}")
+        if (problem := self._problem(line)) is not None:
+            return DataError(f"{place}{problem}: {shorten(line)}")
         if (field := self._misfit(cast("dict[str, Any]", value))) is not None:
             field_error = self._explain_field(*field, place)
             if field_error is not None:
                 return field_error
+        return DataError(f"{place}: cannot be read: {shorten(line)}")
+
+    def _problem(self, line: bytes) -> str | None:
+        """Why a line cannot be read whatever the types of its fields are; None if it can."""
+        selected = self._form.columns is not None
         try:
-            self._read(line)
-            reason = "cannot be read"
+            _read_lines(line, self._schema if selected else pa.schema([]), "ignore" if selected else "infer")
         except ValueError as error:
-            reason = str(error)
-        return DataError(f"{place}: {reason}: {shorten(line)}")
+            text = str(error)
+            if (twice := _TWICE.search(text)) is not None:
+                return f", field {twice[1]!r}: it comes twice"
+            if (changed := _CHANGED.search(text)) is not None and not selected:
+                return (
+                    f", field {changed[1]!r}: it holds values of two types, {changed[2]} and {changed[3]}, and "
+                    "`read_lines(...).map(json.loads)` reads such lines"
+                )
+            return None if selected else f": {_ROW.sub('', text.removeprefix('JSON parse error: '))}"
+        return None
 
     def _misfit(self, value: dict[str, Any]) -> tuple[str, Any] | None:
         """The first field of an object that cannot be read; None if all can."""
@@ -244,7 +259,7 @@ class _JsonlParser:
     def _read_fields(self, value: dict[str, Any]) -> None:
         """Read an object of some of the columns, since a table of many columns takes long, even if it has one row."""
         schema = pa.schema([field for field in self._schema if field.name in value])
-        _read_lines(json.dumps(value).encode() + b"\n", schema, self._unknown)
+        _read_lines(json.dumps(value).encode() + b"\n", schema, self._unknown, self._inferred)
 
     def _explain_field(self, name: str, value: object, place: str) -> DataError | None:
         """What is wrong with one field of an object, if anything is."""
@@ -259,10 +274,18 @@ class _JsonlParser:
         try:
             self._read_fields({name: value})
         except ValueError as error:
-            text = shorten(json.dumps(value, ensure_ascii=False))
+            kind, text = self._fixed.file_types[name], shorten(json.dumps(value, ensure_ascii=False))
+            why = f", {error}" if isinstance(error, _LineError) else ""
+            if (changed := _CHANGED.search(str(error))) is not None and changed[1] != name:
+                why = f", {changed[1]!r} is {changed[3]} and not {changed[2]}"
+            if name in self._inferred:
+                why += f"; its type was inferred from the first lines of {self._fixed.origin}"
+                why += ", where nulls and empty lists count as text" if "string" in str(kind) else ""
+            other = "..."
+            if isinstance(value, int) and pa.types.is_primitive(kind) and not -(2**63) <= value < 2**63:
+                other = "'uint64'" if 0 <= value < 2**64 else "pyarrow.decimal128(38, 0)"
             return DataError(
-                f"{place}, field {name!r}: {text} is not {self._fixed.file_types[name]} ({error}); "
-                f"`schema={{{name!r}: ...}}` gives another type"
+                f"{place}, field {name!r}: {text} is not {kind}{why}; `schema={{{name!r}: {other}}}` gives another type"
             )
         return None
 
@@ -275,35 +298,108 @@ def _named(error: ValueError, part: Chunk, ends: list[int]) -> int | None:
     return next(iter(lines[int(row.group(1)) :]), None) if row else None
 
 
-def _infer_types(data: bytes, explicit: dict[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Infer names and types from the first lines of a file; `explicit` types stay.
+def _infer_types(
+    data: bytes, explicit: dict[str, pa.DataType], columns: Sequence[str] | None
+) -> dict[str, pa.DataType] | None:
+    """Infer names and types from the first lines of a file; `explicit` types stay. Without a line, return None.
 
-    Lines that are no objects do not count, whatever happens to them in a run. If the values of a field have no common
-    type, the lines before the one that does not fit count.
+    Lines that cannot be read do not count, whatever happens to them in a run. If the values of a field have no common
+    type, those of the type that most lines have count.
     """
     schema = pa.schema(list(explicit.items()))
-
+    unsigned: set[_Path] = set()
     try:
+        if _UNSIGNED.search(data):
+            raise _LineError
         inferred = _read_lines(data, schema, "infer").schema
-    except (pa.ArrowInvalid, UnicodeDecodeError, _LineError):
-        ends = line_ends(data)
-        lines = (data[start:end] for start, end in pairwise([0, *ends]))
-        objects = b"".join(line for line in lines if _is_object(line))
-        if len(objects) < len(data):
-            return _infer_types(objects, explicit)
-        bad = first_failing(ends, lambda end: _read_lines(data[:end], schema, "infer"))
-        if not bad:
-            return explicit
-        inferred = _read_lines(data[: ends[bad - 1]], schema, "infer").schema
+    except ArgumentError:
+        raise
+    except ValueError:  # Arrow's ArrowInvalid is one
+        readable = _readable_lines(data, schema, columns)
+        agreeing, unsigned = _agreeing_lines(readable, explicit)
+        if not agreeing:
+            return None
+        inferred = _read_lines(b"".join(agreeing), schema, "infer").schema
+
+    def type_of(kind: Any, path: _Path) -> Any:
+        if path in unsigned:
+            return pa.uint64()
+        names = pa.types.is_struct(kind)
+        return with_fields(kind, lambda part: part.with_type(type_of(part.type, (*path, part.name if names else ""))))
+
     # Arrow takes text that looks like a date for one; JSON has no dates.
-    return {part.name: part.type if part.name in explicit else text_for("timestamp", part.type) for part in inferred}
+    return {
+        part.name: part.type if part.name in explicit else text_for("timestamp", type_of(part.type, (part.name,)))
+        for part in inferred
+    }
 
 
-def _is_object(line: bytes) -> bool:
+_Path: TypeAlias = tuple[str, ...]
+"""The names of the fields that lead to a value, "" for the items of a list."""
+
+
+def _readable_lines(data: bytes, schema: pa.Schema, columns: Sequence[str] | None) -> list[bytes]:
+    """The lines that Arrow can read by themselves, with these columns only."""
+    if columns is not None:
+        data = b"".join(_with_fields_of(line, columns) for line in _split(data))
+    chunk = Chunk(data, TextPlace(), TextPlace(), last=True)
+
+    def read(data: bytes) -> Rows:
+        return to_rows(_read_lines(data, schema, "infer"))
+
+    parts = parse_parts(chunk, read, line_ends, lambda line: DataError(), _named)
+    sound = b"".join(part.chunk.data for part in parts if part.error is None)
+    return [line for line in _split(sound) if line.strip()]
+
+
+def _split(data: bytes) -> list[bytes]:
+    return [data[start:end] for start, end in pairwise([0, *line_ends(data)])]
+
+
+def _with_fields_of(line: bytes, columns: Sequence[str]) -> bytes:
     try:
-        return not _is_too_deep(line) and isinstance(_load(line), dict)
-    except ValueError:
-        return False
+        value: Any = json.loads(line)
+        return json.dumps({name: value[name] for name in columns if name in value}).encode() + b"\n"
+    except (ValueError, TypeError, RecursionError):
+        return line
+
+
+def _agreeing_lines(lines: list[bytes], explicit: Mapping[str, object]) -> tuple[list[bytes], set[_Path]]:
+    """The lines whose values have the types that most lines have, and the integers that need all bits of a uint64."""
+    counts: dict[_Path, Counter[str]] = {}
+    kinds: list[set[tuple[_Path, str]]] = []
+    ranges: dict[_Path, set[str]] = {}
+    for line in lines:
+        kinds_of_line: set[tuple[_Path, str]] = set()
+        for path, kind in _kinds(json.loads(line), ()):
+            if path and path[0] not in explicit:
+                family = "number" if kind in ("positive", "negative", "unsigned", "float") else kind
+                kinds_of_line.add((path, family))
+                ranges.setdefault(path, set()).add(kind)
+        kinds.append(kinds_of_line)
+        for path, family in kinds_of_line:
+            counts.setdefault(path, Counter())[family] += 1
+    winners = {(path, families.most_common(1)[0][0]) for path, families in counts.items()}
+    agreeing = [line for line, of_line in zip(lines, kinds, strict=True) if of_line <= winners]
+    signed = {"negative", "float"}
+    return agreeing, {path for path, found in ranges.items() if "unsigned" in found and not found & signed}
+
+
+def _kinds(value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
+    """The kind of each value within a value, by its path; nulls have none."""
+    if isinstance(value, dict):
+        yield path, "object"
+        for name, item in cast("dict[str, Any]", value).items():
+            yield from _kinds(item, (*path, name))
+    elif isinstance(value, list):
+        yield path, "list"
+        for item in value:
+            yield from _kinds(item, (*path, ""))
+    elif isinstance(value, int) and not isinstance(value, bool):
+        huge = not -(2**63) <= value < 2**64
+        yield path, "huge" if huge else "negative" if value < 0 else "positive" if value < 2**63 else "unsigned"
+    elif value is not None:
+        yield path, type(value).__name__
 
 
 def _load(line: bytes) -> object:
@@ -331,8 +427,8 @@ class _LineError(ValueError):
     """A line is not one object, is nested too deeply for Arrow, or has a number that is too large."""
 
 
-def _read_lines(data: bytes, schema: pa.Schema, unknown: _UnknownFields) -> pa.Table:
-    """The table of some lines, each of which must hold one object."""
+def _read_lines(data: bytes, schema: pa.Schema, unknown: _UnknownFields, inferred: Collection[str] = ()) -> pa.Table:
+    """The table of some lines, each of which must hold one object; floats of the columns `inferred` must be exact."""
     from pyarrow.json import ParseOptions, ReadOptions, read_json
 
     if not data.isascii():
@@ -350,20 +446,45 @@ def _read_lines(data: bytes, schema: pa.Schema, unknown: _UnknownFields) -> pa.T
         raise ArgumentError(f"`schema` gives a type that JSON cannot have: {error}") from None
     if table.num_rows != count:
         raise _LineError("each line must hold one object")
-    if any(map(_has_infinity, table.columns)):
-        raise _LineError(_TOO_LARGE)
+    largest = {name: _largest(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+    if any(number >= _MAX_EXACT for number in largest.values()):
+        _check_numbers(data, table.schema, inferred, _HUGE if math.inf in largest.values() else _LONG)
     return table
 
 
-def _has_infinity(column: Any) -> bool:
-    """Whether a column of JSON, which has no such value, has one. Arrow makes it of a number that is too large."""
+def _largest(column: Any) -> float:
+    """The largest absolute value of the floats in a column of JSON; 0 if it has none."""
     kind = column.type
-    if pa.types.is_float32(kind) or pa.types.is_float64(kind):
-        return bool(pc.any(pc.is_inf(column)).as_py())
+    if pa.types.is_floating(kind):
+        bounds: Any = pc.min_max(column).as_py()
+        return max(-bounds["min"], bounds["max"]) if bounds["max"] is not None else 0.0
     if pa.types.is_struct(kind):
-        return any(_has_infinity(pc.struct_field(column, number)) for number in range(kind.num_fields))
+        return max((_largest(pc.struct_field(column, number)) for number in range(kind.num_fields)), default=0.0)
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return lists and _has_infinity(pc.list_flatten(column))
+    return _largest(pc.list_flatten(column)) if lists else 0.0
+
+
+def _check_numbers(data: bytes, schema: pa.Schema, inferred: Collection[str], suspect: re.Pattern[bytes]) -> None:
+    """Raise a `_LineError` if a float is not the number that a line has: Arrow rounds, and makes infinity of others."""
+    for line in _split(data):
+        if suspect.search(line):
+            fields = cast("dict[str, object]", _load(line))
+            for name in fields.keys() & set(schema.names):
+                _check_number(fields[name], schema.field(name).type, exact=name in inferred)
+
+
+def _check_number(value: Any, kind: Any, *, exact: bool) -> None:
+    if isinstance(value, dict):
+        for part in kind if pa.types.is_struct(kind) else ():
+            _check_number(cast("dict[str, object]", value).get(part.name), part.type, exact=exact)
+    elif isinstance(value, list):
+        for item in cast("list[object]", value):
+            _check_number(item, kind.value_type, exact=exact)
+    elif pa.types.is_floating(kind) and isinstance(value, int | float) and math.isfinite(value):
+        if abs(value) > _LARGEST[str(kind)]:
+            raise _LineError(_TOO_LARGE)
+        if exact and isinstance(value, int) and int(float(value)) != value:
+            raise _LineError(_ROUNDED)
 
 
 def _count_objects(data: bytes) -> int | None:

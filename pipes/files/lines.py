@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypedDict, Unpack, cast
 
 from ..core.block import Block
 from ..core.context import Context, NoWork
@@ -18,6 +18,7 @@ from ..core.skips import OnError
 from ..engine.ahead import REQUESTS, read_ahead
 from ..engine.calls import extend_until_error, map_until_error
 from ..errors import ArgumentError, DataError, SourceError
+from ..formats.table_format import options_of
 from ..formats.text import (
     REPAIR,
     Chunk,
@@ -39,7 +40,13 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 
-def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8", on_error: OnError | None = None) -> Pipe[str]:
+class LinesOptions(TypedDict, total=False):
+    """The options of `parse_lines`."""
+
+    encoding: str
+
+
+def parse_lines(pipe: Pipe[File], /, *, on_error: OnError | None = None, **options: Unpack[LinesOptions]) -> Pipe[str]:
     r"""Give the lines of each file.
 
     Element: a line, without its `\n` or `\r\n`; an empty line is an empty string. Order: that of the files, and within
@@ -64,15 +71,13 @@ def parse_lines(pipe: Pipe[File], /, *, encoding: str = "utf-8", on_error: OnErr
         >>> list(fp.list_files("a.txt").open_files().parse_lines())
         ['one', 'two']
     """
-    return parse(pipe, Lines(encoding), on_error)
+    return parse(pipe, Lines(**options), on_error)
 
 
+@options_of(parse_lines, LinesOptions)
 @dataclass(frozen=True)
 class Lines(TextFormat):
     r"""The arguments of `parse_lines`. Lines end with `\n` or `\r\n`; the last may lack its end."""
-
-    kind: ClassVar[str] = "parse_lines"
-    arguments: ClassVar[tuple[str, ...]] = ("encoding",)
 
     encoding: str = "utf-8"
 

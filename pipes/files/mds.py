@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from ..errors import (
     redacted,
 )
 from ..formats.streams import MAX_CONTENT_BYTES, STREAM_ERRORS, ChunkSize, StreamWindow
+from ..formats.table_format import options_of
 from ..storage.file import WHOLE, File, Stream
 from ..storage.tasks import in_threads
 from .by_position import (
@@ -57,8 +58,15 @@ _SCALARS = ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "in
 _CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
 
 
+class MdsOptions(TypedDict, total=False):
+    """The options of `parse_mds`."""
+
+    path_column: str | None
+    indexed: bool
+
+
 def parse_mds(
-    pipe: Pipe[File], /, *, path_column: str | None = None, indexed: bool = False, on_error: OnError | None = None
+    pipe: Pipe[File], /, *, on_error: OnError | None = None, **options: Unpack[MdsOptions]
 ) -> Pipe[dict[str, object]]:
     """Give the samples of each of MosaicML's shards (MDS).
 
@@ -98,8 +106,8 @@ def parse_mds(
         >>> fp.list_files("shard.00000.mds").open_files().parse_mds(indexed=True)[-1]
         {'x': 6}
     """
-    form = Mds(path_column, indexed=bool(indexed))
-    if indexed:
+    form = Mds(**options)
+    if form.indexed:
         check_fixed_order(pipe, "parse_mds")
         return pipe.then(ParseByPosition(form, on_error=on_error))
     return parse(pipe, form, on_error)
@@ -109,12 +117,10 @@ def _no_numbers() -> Numbers:
     return np.zeros(0, np.int64)
 
 
+@options_of(parse_mds, MdsOptions)
 @dataclass(frozen=True, eq=False)
 class Mds(IndexedFormat):
     """The arguments of `parse_mds`, and if it is indexed, what the heads of all files say."""
-
-    kind: ClassVar[str] = "parse_mds"
-    arguments: ClassVar[tuple[str, ...]] = ("path_column", "indexed")
 
     path_column: str | None = None
     indexed: bool = field(default=False, kw_only=True)

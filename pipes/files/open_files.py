@@ -45,8 +45,8 @@ def open_files(
     among shards and sent to other processes. Order and length are the input's; indexed if the input is. State: none.
 
     Args:
-        compression: "gzip", "bz2", "zstd", "lz4", "brotli" or None for all files; "infer" decides by the end of each
-            name: .gz, .tgz, .bz2, .zst, .lz4, .br.
+        compression: "gzip", "bz2", "xz", "zstd", "lz4", "brotli", "zip" or None for all files; "infer" decides by the
+            end of each name: .gz, .tgz, .bz2, .xz, .zst, .lz4, .br, .zip. A zip archive must hold one file.
         filesystem: a pyarrow or fsspec file system that the paths are on; without it they are local paths or URLs.
         cache: keeps what is read of remote files on a local disk; see `FileCache`.
 

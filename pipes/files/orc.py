@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Unpack, cast
 
 from ..core.block import BlockSize
 from ..core.context import Context
@@ -17,6 +17,7 @@ from ..errors import DataError, FeedpipeError
 from ..formats.columns import FlatHead, arrow_errors, read_error
 from ..formats.protobuf import read_fields, read_varint
 from ..formats.streams import read_tail, seal_of
+from ..formats.table_format import TableOptions, options_of
 from ..storage.file import File
 from ..storage.file_units import FileContents
 from ..storage.tasks import Task
@@ -34,15 +35,11 @@ _MAX_FOOTER_BYTES = 2**28
 """The limit of a footer once it is decompressed, since a small one may hold any number of bytes."""
 
 
-def parse_orc(
-    pipe: Pipe[File],
-    /,
-    *,
-    columns: Sequence[str] | None = None,
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-) -> Pipe[Row]:
+class OrcOptions(TableOptions, total=False):
+    """The options of `parse_orc`."""
+
+
+def parse_orc(pipe: Pipe[File], /, **options: Unpack[OrcOptions]) -> Pipe[Row]:
     """Give the rows of each ORC file, as a table.
 
     Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Order: that of
@@ -74,17 +71,14 @@ def parse_orc(
         >>> list(fp.list_files("a.orc").open_files().parse_orc(columns=["said"], row_column="row"))
         [{'said': 'well', 'row': 0}, {'said': 'yes', 'row': 1}, {'said': None, 'row': 2}]
     """
-    return parse(
-        pipe, Orc(columns=columns, path_column=path_column, row_column=row_column, unify_schemas=unify_schemas)
-    )
+    return parse(pipe, Orc(**options))
 
 
+@options_of(parse_orc, OrcOptions)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Orc(CountedFormat):
     """The arguments of `parse_orc`."""
 
-    kind: ClassVar[str] = "parse_orc"
-    arguments: ClassVar[tuple[str, ...]] = ("columns", "path_column", "row_column", "unify_schemas")
     units: ClassVar[str] = "stripes"
 
     def head_of(self, file: File) -> OrcFooter:
@@ -199,7 +193,10 @@ class OrcFile:
         """
         what = f"{self._name}, stripe {number},"
         try:
-            batch = self._file.read_stripe(number, columns=columns)
+            # To Arrow a dot leads into a column of structs, and not to a column with that name.
+            dotted = any("." in name for name in columns)
+            batch = self._file.read_stripe(number, columns=None if dotted else columns)
+            batch = batch.select(columns) if dotted else batch
             if batch.num_rows != rows:
                 raise DataError(f"{what} should have {rows} rows and has {batch.num_rows}: it is damaged")
             batch.validate(full=True)

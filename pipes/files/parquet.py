@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ from ..formats.columns import (
     value_type,
 )
 from ..formats.expressions import filter_problem, matching_rows, used_columns
-from ..formats.table_format import folder_columns
+from ..formats.table_format import TableOptions, folder_columns, options_of
 from ..storage.file import File, Stream, TableFile
 from ..storage.file_units import FileContents, UnitTable
 from ..storage.index import Bounds, Folders
@@ -61,17 +61,14 @@ _LOCAL_READ_BYTES, _REMOTE_READ_BYTES = 2**16, 2**22
 """The part of a column that Arrow reads at a time, by the cost of a request, if the row group is not fetched whole."""
 
 
-def parse_parquet(
-    pipe: Pipe[File],
-    /,
-    *,
-    columns: Sequence[str] | None = None,
-    filter: pc.Expression | None = None,
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    dictionaries: Sequence[str] | None = None,
-) -> Pipe[Row]:
+class ParquetOptions(TableOptions, total=False):
+    """The options of `parse_parquet`."""
+
+    filter: pc.Expression | None
+    dictionaries: Sequence[str] | None
+
+
+def parse_parquet(pipe: Pipe[File], /, **options: Unpack[ParquetOptions]) -> Pipe[Row]:
     """Give the rows of each Parquet file, as a table.
 
     Element: a dict of Python scalars, None for a missing value; grouped, a `Rows`, which holds columns. Order: that of
@@ -119,15 +116,7 @@ def parse_parquet(
         >>> list(fp.list_files("a.parquet").open_files().parse_parquet(filter=pc.field("id") > 1, row_column="row"))
         [{'id': 2, 'said': 'yes', 'row': 1}, {'id': 3, 'said': None, 'row': 2}]
     """
-    form = Parquet(
-        columns=columns,
-        filter=filter,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-        dictionaries=dictionaries,
-    )
-    return parse(pipe, form)
+    return parse(pipe, Parquet(**options))
 
 
 class LaterChoice(NamedTuple):
@@ -144,19 +133,11 @@ class LaterFilter(NamedTuple):
     columns: tuple[str, ...] = ()
 
 
+@options_of(parse_parquet, ParquetOptions)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Parquet(CountedFormat):
     """The arguments of `parse_parquet`."""
 
-    kind: ClassVar[str] = "parse_parquet"
-    arguments: ClassVar[tuple[str, ...]] = (
-        "columns",
-        "filter",
-        "path_column",
-        "row_column",
-        "unify_schemas",
-        "dictionaries",
-    )
     units: ClassVar[str] = "row_groups"
     fields: ClassVar[tuple[str, ...]] = ("file", "number", "rows", "first", "seal", "footer_bytes")
     int96_unit: ClassVar[str | None] = None
@@ -513,7 +494,8 @@ class ParquetFile:
         fixed, length = self._fixed, batch.num_rows
         arrays: dict[str, Any] = {}
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
-            arrays[name] = fixed.cast(array, name, self._name)
+            if name in fixed.file_types:  # to Arrow a.b is a column of that name, and the field b of a column a
+                arrays[name] = fixed.cast(array, name, self._name)
         for name, value in self._constants.items():
             constant: Any = pa.repeat(value, length)
             arrays[name] = fixed.cast(constant, name, self._name) if name in fixed.file_types else constant

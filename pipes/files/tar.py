@@ -9,13 +9,14 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, TypedDict, Unpack, cast
 
 from ..core.block import BlockSize
 from ..core.context import Context
 from ..core.skips import OnError
 from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, redacted
 from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
+from ..formats.table_format import options_of
 from ..formats.text import shorten
 from ..storage.file import WHOLE, File, Stream
 from .open_files import OpenTask, check_path_column
@@ -48,8 +49,14 @@ _CODECS = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\
 _MAX_BLOCK_BYTES = 2**22  # whatever the block size: one row may be as large as thousands before it
 
 
+class TarOptions(TypedDict, total=False):
+    """The options of `parse_tar`."""
+
+    path_column: str | None
+
+
 def parse_tar(
-    pipe: Pipe[File], /, *, path_column: str | None = None, on_error: OnError | None = None
+    pipe: Pipe[File], /, *, on_error: OnError | None = None, **options: Unpack[TarOptions]
 ) -> Pipe[dict[str, object]]:
     """Give the rows of each tar file, in WebDataset's form.
 
@@ -86,15 +93,13 @@ def parse_tar(
         {'__key__': '7', 'txt': b'seven', 'cls': b'7'}
         {'__key__': '8', 'txt': b'eight', 'cls': b'8'}
     """
-    return parse(pipe, Tar(path_column), on_error)
+    return parse(pipe, Tar(**options), on_error)
 
 
+@options_of(parse_tar, TarOptions)
 @dataclass(frozen=True)
 class Tar(Format):
     """The arguments of `parse_tar`."""
-
-    kind: ClassVar[str] = "parse_tar"
-    arguments: ClassVar[tuple[str, ...]] = ("path_column",)
 
     path_column: str | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ..core.skips import OnError
 from ..errors import ArgumentError, DataError, FeedpipeError, MissingError, Origin
 from ..formats.columns import HEAD_BYTES, Schema, check_names, check_schema, suggest_name, to_column
 from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize
-from ..formats.table_format import SampledHead, SampledTable
+from ..formats.table_format import SampledHead, SampledTable, options_of
 from ..formats.text import by_parts
 from ..storage.file import File
 from ..storage.filesystem import split_options
@@ -69,16 +69,18 @@ Features: TypeAlias = "Sequence[str] | Schema"
 _SAMPLED_RECORDS = 1000
 
 
+class TfRecordOptions(TypedDict, total=False):
+    """The options of `parse_tfrecord`."""
+
+    features: Features | None
+    path_column: str | None
+    row_column: str | None
+    unify_schemas: bool
+    indexed: bool
+
+
 def parse_tfrecord(
-    pipe: Pipe[File],
-    /,
-    *,
-    features: Features | None = None,
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    indexed: bool = False,
-    on_error: OnError | None = None,
+    pipe: Pipe[File], /, *, on_error: OnError | None = None, **options: Unpack[TfRecordOptions]
 ) -> Pipe[Row]:
     """Give the `tf.train.Example` messages of each TFRecord file, as a table; no TensorFlow is needed.
 
@@ -128,25 +130,18 @@ def parse_tfrecord(
         >>> list(fp.list_files("records").open_files().parse_tfrecord(features={"name": "string", "id": "int64"}))
         [{'name': 'n0', 'id': 0}, {'name': 'n1', 'id': 1}, {'name': 'n2', 'id': 2}]
     """
-    form = TfRecord(
-        features=features,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-        indexed=bool(indexed),
-    )
-    if indexed:
+    form = TfRecord(**options)
+    if form.indexed:
         check_fixed_order(pipe, "parse_tfrecord")
         return pipe.then(ParseByPosition(form, on_error=on_error))
     return parse(pipe, form, on_error)
 
 
+@options_of(parse_tfrecord, TfRecordOptions)
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TfRecord(SampledTable, RecordFormat, IndexedFormat):
     """The arguments of `parse_tfrecord`."""
 
-    kind: ClassVar[str] = "parse_tfrecord"
-    arguments: ClassVar[tuple[str, ...]] = ("features", "path_column", "row_column", "unify_schemas", "indexed")
     type_repair: ClassVar[str] = "`features=` gives it a type"
 
     features: Features | None = None

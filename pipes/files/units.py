@@ -21,9 +21,8 @@ from ..core.lazy import pa
 from ..core.operator import Amount, Columns, Input, Operator, Order, Source, StageView, TokenOfInput, Trait, Weights
 from ..core.rows import BlockRows, Indices
 from ..core.skips import OnError, check_on_error
-from ..core.times import Reading, clock
 from ..engine.ahead import read_ahead
-from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, shown_path
+from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError
 from ..formats.table_format import FormatOptions, TableFormat
 from ..storage.file import File
 from ..storage.file_units import UnitTable
@@ -416,7 +415,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         return min(1.0, max(0.0, self.fraction_before(unit, tuple(place))))
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        block_size, thread = context.block_size(), context.pacing.clock.thread
+        block_size = context.block_size()
         reader = self.reader(context, block_size)
         source, *values = cast("list[Json]", at.token) or (None, *reader.beginning)
         place: Place = tuple(values[: len(reader.beginning)])
@@ -454,16 +453,10 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
                     if len(section.rows):
                         origins = section.origins if context.tracing.origins else None
                         output = Block(section.rows, start, stop, None if origins is None else [*origins()])
-                        place_in_section = 0
                         for piece in (output,) if reader.makes_blocks else split_block(output, block_size):
-                            if thread is not None and section.origins is not None:
-                                thread.reading = Reading(stage.name, place_in_section, len(piece), section.origins)
-                                place_in_section += len(piece)
                             yield piece
                             del piece
                         del output
-                        if thread is not None:
-                            thread.reading = None  # it holds what the reader may use again
                     if malformed is not None:
                         yield self._skipped(stage, malformed, stop, end, context)
                     if section.error is not None:
@@ -479,10 +472,6 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
             raise at_call_site(error, stage) from error.__cause__
         return Block([skipped], at, end, [origin] if context.tracing.origins else None)
 
-    def place_of(self, unit: ParsedUnit) -> str:
-        """The file of a unit, or where that begins in its file; nothing if it is of no file."""
-        return ""
-
     def _sections(
         self,
         stage: StageView,
@@ -493,25 +482,12 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         place: Place,
         context: Context,
     ) -> Iterator[Section]:
-        """The sections of a unit, or one of it and of units that follow.
-
-        Their time, without that of the consumer, is the time of the unit.
-        """
-        begun = since = clock()
-        ns = rows = 0
+        """The sections of a unit, or one of it and of units that follow."""
         try:
             joined = reader.joined(unit, following, opened) if len(following) else None
-            for section in reader.sections(unit, opened, place) if joined is None else (joined,):
-                ns += clock() - since
-                rows += len(section.rows)
-                yield section
-                del section
-                since = clock()
+            yield from reader.sections(unit, opened, place) if joined is None else (joined,)
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error.__cause__
-        thread = context.pacing.clock.thread
-        if thread is not None:
-            thread.keep_file(stage.name, begun, ns + clock() - since, rows, lambda: self.place_of(unit))
 
 
 @dataclass(frozen=True, eq=False)
@@ -567,9 +543,6 @@ class Parse(OfFormat, ParseUnits[Any]):  # pyright: ignore[reportIncompatibleVar
 
     def reader(self, context: Context, block_size: BlockSize) -> UnitReader[Any, Any]:
         return self.format.reader(context, block_size)
-
-    def place_of(self, unit: Any) -> str:
-        return str(self.format.start(unit)) if isinstance(self.format, UnitFormat) else shown_path(unit.path)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,1 +1,1 @@
-"""`fit` and `profile`: runs of a pipe that summarize its columns."""
+"""`fit`: runs a pipe to find the statistics of its columns."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from inspect import Parameter
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar, cast
 from urllib.parse import unquote
 
 import numpy as np
@@ -43,18 +45,20 @@ from .columns import (
 )
 from .text import Chunk, ParseChunk, ParsedPart
 
+F = TypeVar("F", bound="FormatOptions")
+
 NULL = "__HIVE_DEFAULT_PARTITION__"
 """The name of the folder of null values."""
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
 class FormatOptions:
-    """The base of formats: frozen values of the arguments of a chain function."""
+    """The base of formats: frozen values of the options of a chain function, with their defaults. See `options_of`."""
 
     kind: ClassVar[str]
     """The name of the chain function."""
     arguments: ClassVar[tuple[str, ...]] = ()
-    """The names of the user's arguments, in the order in which `call` shows them."""
+    """The names of the options, in the order in which `call` shows them."""
 
     def call(self) -> str:
         """The call of the chain function with these options, as code."""
@@ -65,6 +69,47 @@ class FormatOptions:
         """The value of an argument as code; None if it is the default."""
         value = getattr(self, name)
         return None if value == getattr(type(self), name) else value_code(value)
+
+
+def options_of(parser: Callable[..., Any], options: Any) -> Callable[[type[F]], type[F]]:
+    """A decorator of a format: it has the options of `parser`, which gets a signature with each of them.
+
+    Args:
+        parser: a chain function that takes `**options`.
+        options: their names and types, a `TypedDict`. The format has a field of each name, with its default.
+    """
+
+    def decorate(form: type[F]) -> type[F]:
+        form.kind = parser.__name__
+        form.arguments = tuple(options.__annotations__)
+        given = inspect.signature(parser)
+        before, after = (
+            [p for p in given.parameters.values() if p.kind is kind]
+            for kind in (Parameter.POSITIONAL_ONLY, Parameter.KEYWORD_ONLY)
+        )
+        named = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=getattr(form, name), annotation=hint.__forward_arg__)
+            for name, hint in options.__annotations__.items()
+        ]
+        parser.__signature__ = given.replace(parameters=[*before, *named, *after])  # type: ignore[attr-defined]
+        return form
+
+    return decorate
+
+
+class TableOptions(TypedDict, total=False):
+    """The options that all formats of tables share."""
+
+    columns: Sequence[str] | None
+    path_column: str | None
+    row_column: str | None
+    unify_schemas: bool
+
+
+class TextTableOptions(TableOptions, total=False):
+    """The options that CSV and JSON lines share."""
+
+    schema: Schema | None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

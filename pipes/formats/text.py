@@ -236,6 +236,16 @@ class ChunkReader:
                 return TextPlace(at + length, 1 if at + length == self._start else 2)
         return TextPlace(self._stop)
 
+    def after_lines(self, count: int) -> TextPlace:
+        """The place after the first lines of the file, or its end if it has no more."""
+        left = count
+        for at in self._window.scan(0, TO_END, 0):
+            breaks = np.flatnonzero(np.frombuffer(self._window.data, np.uint8) == _NEWLINE)
+            if len(breaks) >= left:
+                return TextPlace(at + int(breaks[left - 1]) + 1, count + 1)
+            left -= len(breaks)
+        return TextPlace(self._window.offset + len(self._window.data), count - left + 1)
+
     def chunks(self, at: TextPlace, size: ChunkSize) -> Iterator[Chunk]:
         """All chunks from `at` on. If the stream fails, the whole records before come first, then the error."""
         while at.offset < self._stop and (chunk := self.peek(at, size.next())) is not None:

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from ..core.block import row_count, row_shape
 from ..core.cursor import Json
 from ..core.ending import Ending
-from ..core.process import raised_by_signal_handler
 from ..core.skips import Skipped
 from ..core.times import EpochTimes, opening
 from ..engine.run import ONE_THREAD, interrupted, is_executing
@@ -32,6 +31,7 @@ from ..errors import (
     RowError,
     StateError,
     raise_interrupt,
+    raised_by_signal_handler,
     shown_traceback,
 )
 from ..plan.plan import Plan, Position
@@ -256,7 +256,6 @@ class EpochRun:
         All of it runs in the generator, from the first look at the rank to the count of an element.
         """
         request: Request = yield None
-        recorder = self._epochs.recorder
         try:
             times = self._times = self._epochs.times.begin()
             step = self._first()
@@ -281,8 +280,6 @@ class EpochRun:
                 if progress.step >= stamp:
                     stamp = cast("EpochTimes", times).stamp(progress.step)
                     in_range = _profiler_range()
-                if recorder is not None:
-                    recorder.add(step.element, self._info(), self._rank_times)
                 del step
                 request = yield self.element if request is None else (self.element, self._info())
                 if request is not PEEK:
@@ -311,8 +308,6 @@ class EpochRun:
         if self.stop is None:
             self.stop, self.trace = stop, shown_traceback(stop)
             self.end_times()
-            if self._epochs.recorder is not None:
-                self._epochs.recorder.write(self._rank_times)
             if self._agreement is not None:
                 self._epochs.segment = self._agreement.segment
             if self.finished and self.schedule is not None:
@@ -461,8 +456,6 @@ class EpochRun:
         self._job = job = self._epochs.job()
         self.schedule, self.end = self._epochs.begin(self.progress, job)
         self._last = self.end.of_rank
-        if self._epochs.recorder is not None:
-            self._epochs.recorder.begin(self.schedule, self.progress)
         self._has_cursors = not self._schedule.plan.indexed
         items = self._open(self.progress.position(self._schedule.plan))
         if job is None or not self._schedule.agrees(self.end):

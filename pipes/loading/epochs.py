@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import logging
 import pickle
 from collections.abc import Callable, Iterator, Mapping
@@ -19,10 +18,9 @@ from ..core.times import CONSUMER, LoaderTimes, StepTimes, Table, joined, worker
 from ..engine.skips import LostLog, code_without_policy
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError
-from ..plan.findings import read_again
+from ..plan.findings import other_rows, read_again
 from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
-from ..plan.sharding import reorders
 from ..services.base import Executor, ReadingService, Session
 from ..services.inprocess import Threads
 from .ranks import Job, Rank, RankSource
@@ -30,7 +28,6 @@ from .schedule import End, Even, Schedule, unknown_length_error
 from .state import Progress
 
 if TYPE_CHECKING:
-    from ..seeing.record import Recorder
     from ..seeing.verdict import RankTimes
 
 log = logging.getLogger("feedpipe")
@@ -51,7 +48,6 @@ class Epochs:
 
     Attributes:
         times: what threads did in the epochs so far.
-        recorder: notes each step, if the loader has `record=`.
         segment: the steps that the ranks agreed on last, if they agree on the end of an epoch while it runs.
         lost_log: counts and records rows that are skipped; None if no operator skips any.
     """
@@ -66,7 +62,6 @@ class Epochs:
         shards: int | None,
         steps: int | None,
         even: Even,
-        is_users: bool = True,
     ) -> None:
         self.pipe = pipe
         self.service = service
@@ -75,16 +70,12 @@ class Epochs:
         self._seed = seed
         self.shards = shards
         self._even: Even = even
-        self._is_users = is_users
-        self.epoch_is_chosen = False  # by `set_epoch`
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
         self._job: Job | None = None
-        self._number = next(_numbers)
         self._is_shared = False  # all ranks have the listings and types that the first one has resolved
         self.segment = 1
         self.times = LoaderTimes()
-        self.recorder: Recorder | None = None
         self.lost_log = LostLog.of(pipe)
 
     @property
@@ -181,14 +172,10 @@ class Epochs:
         schedule = self._schedule_of_now(progress)
         if job is not None:
             job.compare(schedule.epoch_start(progress))
-        if self._is_users and not self.epoch_is_chosen:
-            first_epochs.begin(schedule, progress, self._number)
         return schedule, schedule.end(progress, warns=True)
 
     def ended(self, schedule: Schedule, progress: Progress) -> None:
         """Notes that an epoch has come to its end."""
-        if progress.epoch == 0 and self._is_users:
-            first_epochs.end(schedule, self._number)
         if (times := self.times.epoch) is not None and log.isEnabledFor(logging.INFO):
             from ..seeing.verdict import RankView, verdict_of
 
@@ -332,54 +319,11 @@ class Epochs:
             shards=shards,
         )
         in_threads = isinstance(self.service, Threads)
-        for finding in read_again(plan, workers, in_threads=in_threads) if rank.number == 0 else ():
-            finding.warn()
+        if rank.number == 0:
+            for finding in (*read_again(plan, workers, in_threads=in_threads), *other_rows(plan, of_chains=True)):
+                finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
-
-
-MAX_FIRST_EPOCHS = 1000
-
-
-class FirstEpochs:
-    """The loaders of this process that have ended epoch 0 and begun no other.
-
-    A program that makes a loader for each epoch has the same order in all of them, and is told so once.
-
-    Args:
-        tells: whether it is told.
-    """
-
-    def __init__(self, *, tells: bool = True) -> None:
-        self.tells = tells
-        self._loaders: dict[tuple[object, ...], int] = {}
-
-    def end(self, schedule: Schedule, loader: int) -> None:
-        """Notes that a loader has ended epoch 0."""
-        if self.tells and len(self._loaders) < MAX_FIRST_EPOCHS and reorders(schedule.plan.root):
-            self._loaders.setdefault(self._key(schedule), loader)
-
-    def begin(self, schedule: Schedule, progress: Progress, loader: int) -> None:
-        """Notes that a loader begins an epoch. If it repeats epoch 0 of another loader, says so."""
-        if not self.tells or not self._loaders:
-            return
-        other = self._loaders.get(key := self._key(schedule), loader)
-        if progress.epoch and other == loader:
-            self._loaders.pop(key, None)
-        elif progress.epoch == progress.step == 0 and other != loader:
-            self.tells = False
-            log.warning(
-                "a loader begins epoch 0 of a pipe, which another loader of this process with the same seed has ended; "
-                "both have one order, so keep one loader for all epochs, or call `loader.set_epoch(epoch)`"
-            )
-
-    def _key(self, schedule: Schedule) -> tuple[object, ...]:
-        entries = schedule.signature.entries
-        return tuple(str(entries[name]) for name in ("pipe", "code", "seed", "rank", "world_size"))
-
-
-first_epochs = FirstEpochs()
-_numbers = itertools.count()  # of loaders
 
 
 def _reads_in_plan(op: Operator) -> bool:

@@ -14,11 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.cursor import Json
-from ..engine.run import check_cursor
 from ..engine.skips import share_of_lost
-from ..engine.stage import Stage
-from ..errors import ArgumentError, FeedpipeError, LoaderError, StateError
-from ..plan.plan import Plan, Position, ShardState
+from ..errors import ArgumentError, LoaderError, StateError
+from ..plan.plan import Plan
 from ..plan.rests import ROOT, Redivision, Rest, Start, dealt, numbered
 from ..plan.shards import elements_left, take_left
 from .ranks import RankSource
@@ -35,7 +33,6 @@ from .state import (
     StreamedPosition,
     checked_shards,
     checksum,
-    damaged,
     in_turn,
     indexed_text,
     restore,
@@ -287,9 +284,7 @@ def restore_job(states: Sequence[SavedState], schedule: Schedule) -> Progress:
     if states[0].indexed:
         return restore(merged(states), plan)
     one = _serving(states, plan)
-    progress = resumed_elsewhere(states, schedule) if one is None else restore(one, plan)
-    check_cursors(progress.position(plan), plan)
-    return progress
+    return resumed_elsewhere(states, schedule) if one is None else restore(one, plan)
 
 
 def _serving(states: Sequence[SavedState], plan: Plan) -> SavedState | None:
@@ -513,37 +508,3 @@ class StreamedJob:
 def _name(redivision: Redivision | None) -> tuple[int, int, str] | None:
     """The entries that the redivisions of all ranks of a job have in common."""
     return None if redivision is None else (redivision.first, redivision.base, redivision.digest)
-
-
-# The cursors of a state that was loaded.
-
-
-def check_cursors(position: Position, plan: Plan) -> None:
-    """Checks the cursors of the shards of a rank, with those of inputs in their tokens. It reads nothing.
-
-    Raises:
-        StateError: a cursor does not fit the graph of its shard.
-    """
-    rests = {} if position.redivision is None else {n: position.of(n) for n in position.redivision.rests}
-    for shard, state in (rests | dict(position.shards)).items():
-        try:
-            stage, cursor = _cursor(position, plan, shard, state)
-            if stage is not None:
-                check_cursor(stage, cursor)
-        except (FeedpipeError, RecursionError):  # the graph is deep, or the caller's stack is
-            raise
-        except Exception as error:
-            place = f"position.{'ended' if state.ended else 'cursors'}.{shard}"
-            raise damaged(place, f"does not fit this pipe: {error}") from error
-
-
-def _cursor(position: Position, plan: Plan, shard: int, state: ShardState) -> tuple[Stage | None, Json]:
-    """The cursor of a shard, and the stage that it belongs to; no stage if there is no cursor."""
-    if shard == plan.tail_shard:
-        tail = plan.tail(position)
-        return (None, None) if tail is None else (tail.stage, tail.at.plain)
-    if not state.ended:
-        return plan.shard_stage(shard, position.redivision), state.at.plain
-    if state.leftover is None or position.redivision is not None:
-        return None, None
-    return plan.leftover_stage(shard), state.leftover

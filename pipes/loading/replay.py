@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -15,8 +14,6 @@ import numpy.typing as npt
 from ..core.block import Block, OneRow
 from ..core.context import Context, Pacing, ProcessContext, Tracing
 from ..core.cursor import START, Cursor, Json
-from ..core.graph import Node
-from ..core.operator import Input
 from ..engine.run import present
 from ..engine.stage import Stage, resolve
 from ..errors import (
@@ -171,39 +168,6 @@ def lineage_at(plan: Plan, cursor: ElementCursor) -> list[Origin]:
         block = _block_at(plan, cursor, origins=True)
         origin = block.origins[0] if block.origins else None
     return [] if origin is None else origin.rows
-
-
-def lineage_of(pipe: Pipe[object], cursor: ElementCursor) -> list[Origin]:
-    """As `Info.lineage`, for a pipe and a cursor."""
-    return lineage_at(_plan_of(pipe, cursor), cursor)
-
-
-def unstable_operator(pipe: Pipe[object], cursor: ElementCursor, digest: Callable[[object], object]) -> Node | None:
-    """The first operator that gives other rows each time that the element at a cursor is made; None if none does."""
-    plan = _plan_of(pipe, cursor)
-    shard = cast("int", cursor.get("shard", 0))
-    stage, at = _run_of(plan, cursor, shard)
-
-    def rows(stage: Stage, at: Cursor) -> list[object]:
-        context = _replay_context(plan, cursor, shard)
-        with closing(context):
-            blocks = islice(stage.blocks(at, context), ROWS_COMPARED)
-            return [digest(present(row)) for block in blocks for row in block.rows]
-
-    def search(stage: Stage, at: Cursor) -> Node | None:
-        context = _replay_context(plan, cursor, shard)
-        sources: list[tuple[Input, Cursor]]
-        if stage.indexed:
-            traced = islice(stage.op.trace(stage, at.position, context), 1)
-            sources = [(source, START.advance(row)) for source, row, _ in traced]
-        else:
-            sources = [(source, Cursor.of(plain)) for source, plain in stage.op.input_cursors(stage, at)]
-        for source, begin in sources:
-            if (node := search(cast("Stage", source), begin)) is not None:
-                return node
-        return stage.node if rows(stage, at) != rows(stage, at) else None
-
-    return search(stage, at)
 
 
 def cursor_of_indexed(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:

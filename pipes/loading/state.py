@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_not
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 from zlib import crc32
 
-from ..core.cursor import MAX_COUNT, Json
-from ..core.operator import MAX_DEPTH
+from ..core.cursor import Json
 from ..engine.run import position_count
 from ..engine.skips import NONE_LOST, LostCounts, share_of_lost
-from ..errors import FeedpipeError, StateError, StateWarning, warn
+from ..errors import StateError, StateWarning, warn
 from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.rests import Redivision
@@ -28,14 +25,10 @@ NO_GOAL = -1
 """The `goal` of a state if the plan alone determines the end of the epoch."""
 MAX_STRAGGLING = 2**24
 """The most elements that a rank of an indexed pipe may be behind the others."""
-NO_FINGERPRINT = "is no fingerprint of a pipe"
-MAX_NESTING = 8 * MAX_DEPTH
-"""The lists and objects in each other in a position: a token has at most a few for each operator."""
 MAX_SHARDS_OF_RANK = 1024
 """A state with more shards for each rank is refused unless the loader has as many: to plan them takes long."""
 State = dict[str, Json]
 """The state of a loader: thirteen entries, always the same, each a str or an int."""
-T = TypeVar("T")
 
 
 @dataclass
@@ -135,7 +128,8 @@ class Progress:
 
 def save(progress: Progress, plan: Plan, signature: Signature) -> State:
     """The state of `progress`. Loops save after each element, so it is written for speed."""
-    if not progress.taken and not progress.begun:
+    has_skipped = bool(progress.skipped.skipped)
+    if not progress.taken and not progress.begun and (plan.indexed or not has_skipped):
         position = "null"
     elif plan.indexed and not progress.beyond:
         position = f'{{"consumed": {progress.taken_by_all(plan)}}}'
@@ -153,7 +147,7 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
             position += f', "padding": {progress.padding}'
         position += "}"
     # The state of an indexed pipe on several ranks is the same on all of them, so it has no counts of one.
-    if progress.skipped.skipped and progress.begun and (plan.world_size == 1 or not plan.indexed):
+    if has_skipped and position != "null" and (plan.world_size == 1 or not plan.indexed):
         position = f'{position[:-1]}, "skipped": {json.dumps(progress.skipped.plain)}}}'
     state = signature.entries.copy()
     state["epoch"] = epoch = progress.epoch
@@ -302,11 +296,6 @@ class StreamedPosition(NamedTuple):
     padding: int = 0
     later: tuple[Redivision, ...] = ()
 
-    def has_ended(self, shard: int) -> bool:
-        """Whether a shard has ended; of a rest, nothing but leftover rows may be left from the beginning."""
-        rests = {} if self.redivision is None else self.redivision.rests
-        return shard in self.ended or (shard in rests and rests[shard].waits)
-
     def turns(self, shard: int) -> int:
         """The number of elements that a shard has given that has not ended."""
         return ShardState(self.cursors.get(shard)).at.position
@@ -361,72 +350,58 @@ class SavedState:
         return not self.shards
 
 
-_LEAST = {
-    "feedpipe": VERSION,
-    "seed": 0,
-    "epoch": 0,
-    "step": 0,
-    "data_epoch": 0,
-    "rank": ALL_RANKS,
-    "world_size": 1,
-    "shards": 0,
-    "pipe": None,
-    "code": None,
-    "position": None,
-    "checksum": 0,
-    "goal": NO_GOAL,
-}
-"""Each entry, with the least value of a number; None for a text."""
-_SHARD = re.compile(r"0|[1-9][0-9]{0,17}")
+_TEXTS = ("pipe", "code", "position")
+_NUMBERS = (
+    *("feedpipe", "seed", "epoch", "step", "data_epoch", "rank", "world_size", "shards"),
+    *("checksum", "goal"),
+)
 
 
 def validated(state: object) -> SavedState:
-    """The state, checked: its entries, their types and ranges, its checksum, and the form of its position.
+    """The state, if it is as `state_dict` made it: its checksum is that of its entries.
 
     Raises:
-        StateError: it is no state, of another version, or damaged; the message names the place.
+        StateError: it is no state, of another version, or was changed.
     """
     if not isinstance(state, Mapping) or "feedpipe" not in state:
         raise StateError(f"a state must be a dict that `state_dict()` returned but got: {_shown(state)}")
     _check_version(state)
-    if missing := _LEAST.keys() - state.keys():
-        raise StateError(f"the state is damaged: it has no `{min(missing)}`")
-    if unknown := state.keys() - _LEAST.keys():
-        raise StateError(f"the state is damaged: {_shown(min(unknown, key=str))} is no entry of a state")
-    for name, least in _LEAST.items():
-        _check_entry(name, state[name], least)
-    entries = cast("Mapping[str, Json]", state)
-    numbers = {name: cast("int", entries[name]) for name, least in _LEAST.items() if least is not None}
-    texts = {name: cast("str", entries[name]) for name, least in _LEAST.items() if least is None}
-    if numbers["checksum"] != checksum(signature_checksum(entries), entries):
+    entries = cast("Mapping[str, Any]", state)
+    if not _is_as_made(entries):
         raise StateError(
             "the state is damaged: its `checksum` does not fit its other entries; it was changed, or mixed from the "
             "states of several ranks; load what `state_dict()` returned, on each rank its own, or save and load "
             "`gather_state(loader)`, which is the same on all ranks"
         )
-    rank, world_size, shards = numbers["rank"], numbers["world_size"], numbers["shards"]
-    if rank >= world_size:
-        raise damaged("rank", f"must be below `world_size`, which is {world_size}, but is: {rank}")
-    needs_shards = rank != ALL_RANKS or numbers["goal"] != NO_GOAL
-    if (needs_shards and shards == 0) or (rank == ALL_RANKS and shards and world_size == 1) or shards % world_size:
-        raise damaged("shards", f"does not fit `rank` {rank} of `world_size` {world_size}: {shards}")
-    goal = _goal("goal", numbers["goal"], numbers["step"])
-    position = _parsed(texts["position"], "position")
-    skipped = _without_skipped("position", position)
+    position, skipped = _without_skipped(json.loads(entries["position"]))
     return SavedState(
-        seed=numbers["seed"],
-        epoch=numbers["epoch"],
-        step=numbers["step"],
-        data_pass=numbers["data_epoch"],
-        rank=rank,
-        world_size=world_size,
-        shards=shards,
-        pipe=texts["pipe"],
-        code=texts["code"],
-        position=_position(position, texts["position"], rank, world_size, shards),
-        goal=goal,
+        seed=entries["seed"],
+        epoch=entries["epoch"],
+        step=entries["step"],
+        data_pass=entries["data_epoch"],
+        rank=entries["rank"],
+        world_size=entries["world_size"],
+        shards=entries["shards"],
+        pipe=entries["pipe"],
+        code=entries["code"],
+        position=_position(position),
+        goal=_goal(entries["goal"]),
         skipped=skipped,
     )
+
+
+def _is_as_made(entries: Mapping[str, Any]) -> bool:
+    """Whether a state has the entries that `save` wrote."""
+    if entries.keys() != {*_TEXTS, *_NUMBERS}:
+        return False
+    if any(type(entries[name]) is not str for name in _TEXTS) or any(
+        type(entries[name]) is not int for name in _NUMBERS
+    ):
+        return False
+    try:
+        return bool(entries["checksum"] == checksum(signature_checksum(entries), entries))
+    except ValueError:  # an int of thousands of digits, or text that is no Unicode
+        return False
 
 
 def _check_version(state: Mapping[object, object]) -> None:
@@ -441,161 +416,35 @@ def _check_version(state: Mapping[object, object]) -> None:
     )
 
 
-def _check_entry(name: str, value: object, least: int | None) -> None:
-    if least is None:
-        if type(value) is not str:
-            raise damaged(name, f"must be a text but is: {_shown(value)}")
-    elif type(value) is not int:
-        raise damaged(name, f"must be a whole number but is: {_shown(value)}")
-    elif value < least:
-        raise damaged(name, f"must be >= {least} but is: {_shown(value)}")
-    elif value > MAX_COUNT and name != "seed":
-        raise damaged(name, f"must be < 2**63 but is: {_shown(value)}")
+def _goal(goal: int) -> int | None:
+    return None if goal == NO_GOAL else goal
 
 
-def _goal(place: str, goal: int, step: int) -> int | None:
-    if goal == NO_GOAL:
-        return None
-    if goal < step:
-        raise damaged(place, f"must be {NO_GOAL}, or at least the step, which is {step}, but is: {goal}")
-    return goal
-
-
-def _position(position: Json, text: str, rank: int, world_size: int, shards: int) -> SavedPosition:
+def _position(position: Any) -> SavedPosition:
+    """A position from its JSON."""
     if position is None:
         return None
-    if not shards:
-        return _indexed(position, text)
-    if rank != ALL_RANKS:
-        return _streamed(position, text)
-    if not isinstance(position, dict) or set(position) != {"ranks"}:
-        raise damaged("position", f"is no place of all ranks in a streamed pipe: {_shown(text)}")
-    ranks = position["ranks"]
-    if not isinstance(ranks, list) or len(ranks) != world_size:
-        raise damaged("position.ranks", f"must have an entry for each of {world_size} ranks but is: {_shown(ranks)}")
-    return JobPosition(tuple(_rank_entry(f"position.ranks.{number}", entry) for number, entry in enumerate(ranks)))
+    if "consumed" in position:
+        return IndexedPosition(position["consumed"], tuple(range(*part) for part in position.get("beyond", ())))
+    if "ranks" in position:
+        return JobPosition(tuple(map(_rank_entry, position["ranks"])))
+    cursors, ended = ({int(shard): cursor for shard, cursor in position[name].items()} for name in ("cursors", "ended"))
+    redivision = Redivision.of(position["cut"]) if "cut" in position else None
+    later = tuple(map(Redivision.of, position.get("later", ())))
+    return StreamedPosition(cursors, ended, redivision, position.get("padding", 0), later)
 
 
-def _without_skipped(place: str, position: Json) -> LostCounts:
-    """Removes the numbers of skipped rows from a position, and returns them."""
-    counts = position.pop("skipped", None) if isinstance(position, dict) else None
-    if counts is None:
-        return NONE_LOST
-    place = f"{place}.skipped"
-    if not isinstance(counts, list) or len(counts) != 2 or not isinstance(counts[0], dict):
-        raise damaged(place, f"must have the rows skipped by each operator but is: {_shown(counts)}")
-    if not all(map(_is_count, (*counts[0].values(), counts[1]))):
-        raise damaged(place, f"must have whole numbers but is: {_shown(json.dumps(counts))}")
-    return LostCounts(cast("dict[str, int]", counts[0]), cast("int", counts[1]))
+def _rank_entry(entry: Any) -> RankEntry:
+    step, data_pass, goal, position = entry
+    position, skipped = _without_skipped(position)
+    return RankEntry(step, data_pass, _goal(goal), cast("StreamedPosition | None", _position(position)), skipped)
 
 
-def _rank_entry(place: str, entry: Json) -> RankEntry:
-    if not isinstance(entry, list) or len(entry) != 4 or not all(map(_is_count, entry[:2])):
-        raise damaged(place, f"must be step, data epoch, goal and position but is: {_shown(entry)}")
-    step, data_pass, goal, position = cast("tuple[int, int, Json, Json]", entry)
-    if type(goal) is not int:
-        raise damaged(place, f"must have a whole number as goal but has: {_shown(goal)}")
-    skipped = _without_skipped(place, position)
-    streamed = None if position is None else _streamed(position, json.dumps(position))
-    return RankEntry(step, data_pass, _goal(place, goal, step), streamed, skipped)
-
-
-def _indexed(position: Json, text: str) -> IndexedPosition:
-    if not isinstance(position, dict) or set(position) not in ({"consumed"}, {"consumed", "beyond"}):
-        raise damaged("position", f"is no place in an indexed pipe: {_shown(text)}")
-    consumed, beyond = position["consumed"], position.get("beyond", [])
-    if not _is_count(consumed):
-        raise damaged("position.consumed", f"must be a whole number >= 0 but is: {_shown(consumed)}")
-    ranges = [_range(part, cast("int", consumed)) for part in (beyond if isinstance(beyond, list) else [beyond])]
-    return IndexedPosition(cast("int", consumed), tuple(ranges))
-
-
-def _range(part: Json, consumed: int) -> range:
-    if not isinstance(part, list) or len(part) != 3 or not all(map(_is_count, part)):
-        raise damaged("position.beyond", f"must have ranges of elements but has: {_shown(part)}")
-    start, stop, step = cast("tuple[int, int, int]", part)
-    if not consumed <= start < stop or not step or stop - start > MAX_STRAGGLING:
-        raise damaged("position.beyond", f"is no range of elements after {consumed}: {_shown(part)}")
-    return range(start, stop, step)
-
-
-def _streamed(position: Json, text: str) -> StreamedPosition:
-    if not isinstance(position, dict) or set(position) - {"cut", "later", "padding"} != {"cursors", "ended"}:
-        raise damaged("position", f"is no place in a streamed pipe: {_shown(text)}")
-    cursors, ended = (dict(_by_shard(name, position[name])) for name in ("cursors", "ended"))
-    for shard, cursor in cursors.items():
-        _check_cursor(f"position.cursors.{shard}", cursor)
-    for shard, leftover in ended.items():
-        if leftover is not None:
-            _check_cursor(f"position.ended.{shard}", leftover)
-    padding = position.get("padding", 0)
-    if not _is_count(padding):
-        raise damaged("position.padding", f"must be a whole number >= 0 but is: {_shown(padding)}")
-    redivision = _redivision(position["cut"]) if "cut" in position else None
-    later = position.get("later", [])
-    if not isinstance(later, list) or (later and redivision is None):
-        raise damaged("position.later", f"must have what is left of the next passes but is: {_shown(later)}")
-    if redivision is None and not cursors and not ended:
-        raise damaged("position", f"names no shard: {_shown(text)}")
-    return StreamedPosition(cursors, ended, redivision, cast("int", padding), tuple(map(_redivision, later)))
-
-
-def _redivision(plain: Json) -> Redivision:
-    try:
-        return Redivision.of(plain)
-    except (TypeError, ValueError, KeyError, AttributeError):
-        raise damaged("position.cut", f"says wrongly what is left of the epoch: {_shown(json.dumps(plain))}") from None
-
-
-def _parsed(text: str, place: str) -> Json:
-    """The value of a JSON text in a state.
-
-    Raises:
-        StateError: it is no JSON, or nested deeper than that of any chain.
-        RecursionError: the caller's stack leaves too little of Python's limit for a long chain.
-    """
-    with _reading(place, text, f"is no JSON: {_shown(text)}"):
-        return cast("Json", json.loads(text))
-
-
-@contextmanager
-def _reading(name: str, text: str, problem: str) -> Generator[None]:
-    """An error while a JSON text is read is damage, unless the caller's stack is too deep for a long chain."""
-    try:
-        yield
-    except FeedpipeError:
-        raise
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, RecursionError) and _nesting(text) <= MAX_NESTING:
-            raise
-        raise damaged(name, problem) from None
-
-
-def _nesting(text: str) -> int:
-    """How deep lists and objects are nested in a JSON text."""
-    depth = most = 0
-    for char in text:
-        depth += (char in "[{") - (char in "]}")
-        most = max(most, depth)
-    return most
-
-
-def _by_shard(name: str, values: Json) -> Iterator[tuple[int, Json]]:
-    if not isinstance(values, dict):
-        raise damaged(f"position.{name}", f"must be an object but is: {_shown(values)}")
-    for shard, value in values.items():
-        if _SHARD.fullmatch(shard) is None:
-            raise damaged(f"position.{name}", f"must have numbers of shards but has: {_shown(shard)}")
-        yield int(shard), value
-
-
-def _check_cursor(place: str, cursor: Json) -> None:
-    if not isinstance(cursor, list) or len(cursor) != 3 or not all(map(_is_count, cursor[1:3])):
-        raise damaged(place, f"is no cursor: {_shown(cursor)}")
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= MAX_COUNT
+def _without_skipped(position: Any) -> tuple[Any, LostCounts]:
+    """A position without the numbers of skipped rows, and these."""
+    if not position or "skipped" not in position:
+        return position, NONE_LOST
+    return position, LostCounts(*position.pop("skipped"))
 
 
 def damaged(place: str, what: str) -> StateError:
@@ -620,10 +469,8 @@ def compare(saved: SavedState, signature: Signature, *, strict: bool, advises: b
     """
     pipe, code, seed = (signature.entries[name] for name in ("pipe", "code", "seed"))
     assert isinstance(pipe, str) and isinstance(code, str)
-    with _reading("pipe", saved.pipe, NO_FINGERPRINT):
-        lines = differences(saved.pipe, pipe)
-    with _reading("code", saved.code, NO_FINGERPRINT):
-        code_lines = code_differences(saved.code, code, pipe)
+    lines = differences(saved.pipe, pipe)
+    code_lines = code_differences(saved.code, code, pipe)
     if saved.seed != seed:
         lines.append(f"`seed` was {saved.seed} and is now {seed}")
     if lines and strict:
@@ -636,16 +483,6 @@ def compare(saved: SavedState, signature: Signature, *, strict: bool, advises: b
             warn(f"{line} since the state was taken", StateWarning)
 
 
-def restored(saved: SavedState, restore: Callable[[str], T]) -> T:
-    """The result of `restore` for the fingerprint of the pipe in a state.
-
-    Raises:
-        StateError: it is no fingerprint.
-    """
-    with _reading("pipe", saved.pipe, NO_FINGERPRINT):
-        return restore(saved.pipe)
-
-
 def resumed_shards(saved: SavedState, plan: Plan) -> int:
     """The number of virtual shards that the loader of `plan` must have to go on from the position in a state.
 
@@ -653,9 +490,10 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
         StateError: the position means nothing for this plan: only one of both is indexed, it is of another rank, or it
             has too many shards.
     """
-    is_same_rank = (saved.world_size, saved.rank) == (plan.world_size, plan.rank)
-    if saved.position is None and not (is_same_rank and saved.step):  # after a step, other ranks may have begun
-        return plan.shards
+    if saved.position is None:
+        # Other ranks may be in the middle of the epoch, so all ranks keep the shards of the state.
+        is_of_same_job = not plan.indexed and not saved.indexed and saved.world_size == plan.world_size
+        return checked_shards(saved, plan) if is_of_same_job else plan.shards
     if plan.indexed != saved.indexed:
         if plan.root.indexed and plan.unsharded.loses_elements and (saved.world_size == 1) != (plan.world_size == 1):
             raise StateError(
@@ -665,7 +503,7 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
         raise StateError("only one of the state's pipe and this one is indexed, so no position means the same in both")
     if plan.indexed:
         return plan.shards
-    if not is_same_rank:
+    if (saved.world_size, saved.rank) != (plan.world_size, plan.rank):
         raise StateError(
             f"this state is of rank {saved.rank} of {saved.world_size} in the middle of an epoch, and this "
             f"is rank {plan.rank} of {plan.world_size}, where it says nothing of the other ranks; load the states of "
@@ -698,7 +536,6 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
     position = saved.position
     if not isinstance(position, IndexedPosition):
         return restore_streamed(saved, plan)
-    _check_step(saved, plan)
     (consumed, beyond), length = position, position_count(plan.unsharded)
     if not (consumed or beyond) or consumed >= length + saved.world_size:  # padding goes beyond the length
         raise damaged("position.consumed", f"must be from 1 to {length}, the length of the pipe, but is: {consumed}")
@@ -714,56 +551,15 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
 
 def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
     """As `restore`, for a streamed pipe, or before the first element."""
-    _check_step(saved, plan)
     progress = Progress(saved.epoch, saved.step, saved.data_pass, goal=saved.goal, skipped=saved.skipped)
     if isinstance(saved.position, StreamedPosition):
-        _check_turns(saved.position, plan)
         progress.cursors, progress.ended = dict(saved.position.cursors), dict(saved.position.ended)
         progress.redivision, progress.later = saved.position.redivision, saved.position.later
-        if saved.position.padding > saved.step:
-            raise damaged("position.padding", f"must be at most the step, which is {saved.step}")
         if saved.position.padding:
             progress.own_steps = saved.step - saved.position.padding
     return progress
 
 
-def _check_step(saved: SavedState, plan: Plan) -> None:
-    """Checks that the step lies in the epoch, unless `steps` set its length, which a state does not have."""
-    is_redivided = isinstance(saved.position, StreamedPosition) and saved.position.redivision is not None
-    if saved.epoch != saved.data_pass or saved.goal is not None or is_redivided:
-        return
-    if plan.indexed:
-        most: int | None = position_count(plan.unsharded) // saved.world_size + 1
-    else:
-        most = plan.length(plan.rank, 0, saved.data_pass)
-        if most is not None and saved.step > most:  # the longest rank may set the length
-            most = max(plan.length(rank, 0, saved.data_pass) or 0 for rank in range(plan.world_size))
-    if most is not None and saved.step > most:
-        raise damaged("step", f"must be at most {most}, the elements of an epoch, but is: {saved.step}")
-
-
 def in_turn(turns: Sequence[int]) -> bool:
     """Whether shards that take turns can have given these numbers of elements."""
     return not turns or (list(turns) == sorted(turns, reverse=True) and turns[0] - turns[-1] <= 1)
-
-
-def _check_turns(position: StreamedPosition, plan: Plan) -> None:
-    """Checks that the shards are of this rank and took turns: each gives one element, until it has ended."""
-    shards = plan.shards_of_rank(position.redivision)
-    foreign = [n for n in (*position.cursors, *position.ended) if n not in shards and n != plan.tail_shard]
-    if foreign:
-        raise damaged("position", f"names shard {foreign[0]}, which is not of rank {plan.rank} of {plan.world_size}")
-    running = [shard for shard in shards if not position.has_ended(shard)]
-    if running and (plan.tail_shard in position.cursors or plan.tail_shard in position.ended):
-        raise damaged("position", f"has groups of leftover rows, but shard {running[0]} has not ended")
-    turns = [position.turns(shard) for shard in running]
-    if not in_turn(turns):
-        raise damaged(
-            "position.cursors",
-            f"says that one shard gave {max(turns)} elements and another {min(turns)}, but they give one each in turn",
-        )
-    for shard in running if not plan.varies and position.redivision is None else ():
-        length = plan.shard_stage(shard).length if position.turns(shard) else None
-        if length is not None and position.turns(shard) > length:
-            place = f"position.cursors.{shard}"
-            raise damaged(place, f"is element {position.turns(shard)} of a shard that has {length} elements")

@@ -4,7 +4,8 @@ from .audio import AudioInfo as AudioInfo
 from .audio import audio as audio
 from .audio import audio_info as audio_info
 from .video import VideoInfo as VideoInfo
+from .video import frame_times as frame_times
 from .video import frames as frames
 from .video import video_info as video_info
 
-__all__ = ["AudioInfo", "VideoInfo", "audio", "audio_info", "frames", "video_info"]
+__all__ = ["AudioInfo", "VideoInfo", "audio", "audio_info", "frame_times", "frames", "video_info"]

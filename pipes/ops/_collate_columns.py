@@ -152,7 +152,8 @@ def _list_array(column: Any, field: str, rules: Rules, row_of: RowOf) -> object:
     different = np.flatnonzero(lengths != width)
     if len(different):
         row, other = row_of(int(different[0])), int(lengths[different[0]])
-        raise unfit(field, f"lengths {width} and {other} differ at row {row + 1} of the batch; {ragged_repair(rules)}")
+        repair = ragged_repair(rules, field if hasattr(column.type.value_type, "value_type") else "")
+        raise unfit(field, f"lengths {width} and {other} differ at row {row + 1} of the batch; {repair}")
     values = _arrays(column.flatten(), field, inner, lambda value: row_of(value // max(width, 1)))
     return _in_lists(values, len(column), width)
 
@@ -230,12 +231,11 @@ def unfit(field: str, message: str) -> UnfitError:
     return UnfitError(f"{_prefix(field)}{message}")
 
 
-def ragged_repair(rules: Rules) -> str:
+def ragged_repair(rules: Rules, field: str = "") -> str:
     """Return the repair of values that differ in their first dimension."""
+    pad = f".pad_batch(columns=[{field!r}])" if field else ".pad_batch()"
     nested = ' or `ragged="nested"`' if rules.form.by_torch else ""
-    return (
-        f"make them agree with `.pad_batch()` or with a `.map` before `.batch`, or give `.collate` a function{nested}"
-    )
+    return f"make them agree with `{pad}` or with a `.map` before `.batch`, or give `.collate` a function{nested}"
 
 
 def column_repair(position: int, name: str, column_type: Any) -> str:

@@ -187,7 +187,7 @@ MEANT = {  # names that other libraries use: the method of a pipe, or advice
     "cycle": "repeat",
     "dedup": _DISTINCT,
     "demux": "route",
-    "describe": "`fp.profile(pipe)` describes its columns",
+    "describe": "`.to_table().to_pandas().describe()` describes its columns",
     "drop_duplicates": _DISTINCT,
     "dropna": "drop_null",
     "explode": "flat_map",

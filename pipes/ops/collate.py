@@ -576,7 +576,8 @@ def _check_shapes(values: Sequence[object], field: str, rules: Rules) -> None:
     """Raise an error that names the first shape that differs, and its repair."""
     shapes = {getattr(value, "shape", ()) for value in values}
     is_ragged = len({(len(shape), *shape[1:]) for shape in shapes}) == 1 and () not in shapes
-    check_agreement("shapes", values, _shape, field, ragged_repair(rules) if is_ragged else REPAIR)
+    named = field if any(len(shape) > 1 for shape in shapes) else ""
+    check_agreement("shapes", values, _shape, field, ragged_repair(rules, named) if is_ragged else REPAIR)
 
 
 def _ndim(value: object) -> int:

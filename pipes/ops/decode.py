@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 
+log = logging.getLogger("feedpipe")
+
+
 def decode(
     pipe: Pipe[Mapping[str, object]],
     /,
@@ -46,7 +51,8 @@ def decode(
 
     Element: the row, a dict, with decoded values. In rows of `read_tar` each key is an extension, and in `seg.png` the
     last part counts. In rows of `read_bytes` the extension of `path` applies to `bytes`. Bytes with other extensions,
-    and values that are not bytes, stay as they are. Order and length are the input's. Indexed if the input is. State:
+    and values that are not bytes, stay as they are; the log names those that WebDataset decodes and `decode` does not,
+    such as `pth` and `npz`. Order and length are the input's. Indexed if the input is. State:
     none.
 
     | extension | becomes |
@@ -64,7 +70,8 @@ def decode(
 
     Args:
         images: "numpy" makes uint8 arrays of height x width x channels, "pil" makes `PIL.Image.Image` objects.
-        mode: images are converted to "RGB", "L" (grey, one channel) or "RGBA".
+        mode: images are converted to "RGB", "L" (grey, one channel) or "RGBA". "P" keeps the numbers of the colours in
+            a palette, or of grey, in one channel, and `resize` takes the nearest pixel: for masks of classes.
         resize: the height and width of images in pixels; or an int, the length of the shorter side, which keeps the
             shape as torchvision's `Resize` does. Pixels are interpolated linearly, over all pixels that become one.
         fast: True decodes a JPEG at a half, a quarter or an eighth of its size, if that is not smaller than `resize`.
@@ -112,7 +119,7 @@ class Decode(ConcurrentMap):
 
 DecodeFunction: TypeAlias = Callable[[bytes], object]
 Images: TypeAlias = Literal["numpy", "pil"]
-Mode: TypeAlias = Literal["RGB", "L", "RGBA"]
+Mode: TypeAlias = Literal["RGB", "L", "RGBA", "P"]
 
 
 def _decode_text(data: bytes) -> str:
@@ -133,6 +140,13 @@ _DECODERS: dict[str, DecodeFunction] = {
     **dict.fromkeys(("json", "jsn"), _decode_json),
     "npy": decode_npy,
 }
+
+
+_LEFT = {
+    **dict.fromkeys(("pth", "pt", "pkl", "pickle", "pyd"), "because reading it can run code"),
+    **dict.fromkeys(("npz", "mp", "msgpack", "cbor", "ten", "tb", "gz"), "because it has no decoder for it"),
+}
+"""Extensions that WebDataset decodes, and the reason why they stay bytes."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +202,11 @@ class Decoder:
         built_in = _built_in(self.images, ImageForm(self.mode, self.resize, self.fast), self.audio)
         decode = own.get(ending) or own.get(extension) or built_in.get(extension)
         if decode is None:
+            if extension in _LEFT:
+                _log_once(
+                    f"`decode` leaves `.{extension}` as bytes, {_LEFT[extension]}; "
+                    f'`decoders={{"{ending}": function}}` decodes it'
+                )
             return value
         try:
             return decode(value)
@@ -206,7 +225,7 @@ def _built_in(images: Images, form: ImageForm, audio: str | None) -> dict[str, D
 
 
 EXTENSIONS = ("jpg", "jpeg", "png", "ppm", "pgm", "pbm", "pnm", "bmp", "webp", "gif", "tif", "tiff")
-MODES = ("RGB", "L", "RGBA")
+MODES = ("RGB", "L", "RGBA", "P")
 
 # Pillow tries no others, whatever the bytes are: some of its formats start programs.
 _FORMATS = ("JPEG", "PNG", "PPM", "BMP", "WEBP", "GIF", "TIFF")
@@ -256,15 +275,47 @@ def decode_image(data: bytes, form: ImageForm) -> Image:
     pixels, limit = image.width * image.height, Image.MAX_IMAGE_PIXELS
     if limit is not None and pixels > limit:
         raise ValueError(f"{pixels} pixels, and `PIL.Image.MAX_IMAGE_PIXELS` allows {limit}: it may be a bomb")
-    if image.mode[0] in "IF":
-        raise ValueError(f"its pixels are of mode {image.mode}, and conversion to 8 bits would cut them off")
+    if image.mode[0] in "IF" or _has_wide_channels(image):
+        raise ValueError(f"its pixels are of mode {_raw_mode(image)}, and conversion to 8 bits would cut them off")
+    if form.mode == "P" and image.mode not in ("P", "L", "1"):
+        raise ValueError(f'its pixels are of mode {image.mode}, and `mode="P"` takes numbers of colours or of grey')
+    if form.mode == "L" and image.mode == "P":
+        _log_once('`decode` makes grey of the colours of a palette; `mode="P"` gives their numbers, as masks need them')
     size = form.size(image.width, image.height)
     if form.fast:
         image.draft(form.mode, size)  # the decoder leaves out what a smaller image does not need; only JPEG can
     # A direct conversion warns that the transparent colour is lost.
-    transparent = form.mode != "RGBA" and "transparency" in image.info
-    converted = (image.convert("RGBA") if transparent else image).convert(form.mode)
-    return converted if converted.size == size else converted.resize(size, Resampling.BILINEAR)
+    transparent = form.mode in ("RGB", "L") and "transparency" in image.info
+    if form.mode == "P":
+        converted = image if image.mode == "P" else image.convert("L")
+    else:
+        converted = (image.convert("RGBA") if transparent else image).convert(form.mode)
+    if converted.size == size:
+        return converted
+    return converted.resize(size, Resampling.NEAREST if form.mode == "P" else Resampling.BILINEAR)
+
+
+@lru_cache(maxsize=256)
+def _log_once(message: str) -> None:
+    log.warning(message)
+
+
+def _raw_mode(image: Image) -> str:
+    """Return how the file holds pixels, such as "RGB;16B"; Pillow's own mode has 8 bits for these."""
+    arguments = _tile_arguments(image)
+    return str((arguments or (image.mode,))[0])
+
+
+def _has_wide_channels(image: Image) -> bool:
+    if image.format == "PPM":  # the second argument is the largest value
+        return _tile_arguments(image)[1:] > (255,)
+    return re.search(r";16[BLN]", _raw_mode(image)) is not None
+
+
+def _tile_arguments(image: Any) -> tuple[Any, ...]:
+    """Return the arguments of the decoder that Pillow has chosen; the first one is how the file holds pixels."""
+    arguments = image.tile[0][3] if image.tile else ()
+    return arguments if isinstance(arguments, tuple) else (arguments,)
 
 
 def decode_array(data: bytes, form: ImageForm) -> np.ndarray[Any, np.dtype[np.uint8]]:

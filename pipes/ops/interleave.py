@@ -264,6 +264,7 @@ class _OpenItem:
         self.place = 0
         self.signature: object = None
         self._end = at
+        context, self._clock = context.with_own_clock()
         if isinstance(item, Node):
             # Each item has random draws of its own: the position is part of their key.
             self._blocks = bind(resolve(item)).blocks(at, context.round(row.at.position))
@@ -282,7 +283,7 @@ class _OpenItem:
     def has_rows(self) -> bool:
         """True if a row is left. Reads a block if none is at hand."""
         if self.block is None:
-            self.block = next(self._blocks, None)
+            self.block = self._clock.next(self._blocks)
             if self.block is not None:
                 self.place, self.signature = 0, signature(self.block.rows)
         return self.block is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,12 +11,10 @@ import numpy as np
 
 from ..core.block import Block, Parted, has_skipped, parted
 from ..core.checks import check_callable, check_choice, check_int, is_coroutine_function
-from ..core.code import step_code
 from ..core.context import Context, Generators, generator
 from ..core.cursor import Cursor
-from ..core.findings import Finding
 from ..core.operator import Ahead, Columns, CursorOfInput, Order, StageView, Trait
-from ..core.rows import BlockRows, Indices, Rows, index_array, index_list
+from ..core.rows import BlockRows, Indices, index_array, index_list
 from ..core.skips import OnError, Retry, Skipped, check_on_error, check_retry, skips
 from ..engine.ahead import CALLS_AHEAD, Limit, in_order
 from ..engine.calls import CallPool, PendingCall, begun_calls, done, map_until_error
@@ -112,7 +109,7 @@ def map(
             than 256 MiB; a resume calls them again.
         on_error: the policy for a row on which `function` fails: "raise" (the default) ends the run; "skip" leaves the
             row out; `Quarantine(folder)` also records it. None takes the policy of the next `on_error()` in the chain.
-            See [Errors](guides/rows-that-fail.md).
+            See [rows that fail](guides/rows-that-fail.md).
         retry: the number of further calls for a row that failed with an `OSError`, before `on_error` applies; `Retry`
             also sets the errors, the waits, and a timeout of coroutines.
         name: identifies the operator in that key, instead of its kind and count.
@@ -209,39 +206,11 @@ class Map(CursorOfInput):
 
         The function is called once for each row: after a row that is skipped, the calls go on with the next.
         """
-        if context.process.threads or "torch" not in sys.modules or isinstance(rows, Rows):
-            return self._call_each(stage, rows, positions, context, place)
-        from ..torch.tensors import WatchedTensors
-
-        watched = WatchedTensors(rows)  # for debugging
-        called = self._call_each(stage, rows, positions, context, place)
-        for number in watched.changed():
-            at, again = place(number), context.replay()
-            if isinstance(at, Cursor):
-                row = next(iter(next(stage.input.blocks(at, again)).rows))
-            else:
-                row = next(iter(stage.input.rows(range(at, at + 1), again)))
-            if watched.are_in(row, number):
-                text = (
-                    f"`{step_code(self, source=False)}` changes a tensor of a row that is read again, such as in the "
-                    "next epoch; write `x = x.clone()` before it changes `x`"
-                )
-                Finding("changed-tensor", "warning", stage.call_site, text, "x = x.clone()").warn()
-        return called
-
-    def _call_each(
-        self,
-        stage: StageView,
-        rows: BlockRows,
-        positions: Indices,
-        context: Context,
-        place: Callable[[int], Cursor | int],
-    ) -> tuple[BlockRows, Exception | None]:
         marked = stage.input.may_skip and has_skipped(rows)
         results: list[object] = []
         error: Exception | None = None
         if not marked:
-            results, error = self._apply(stage, rows, positions, context, watched=True)
+            results, error = self._apply(stage, rows, positions, context)
             if error is None or not skips(self.on_error):
                 return results, error
         parts = parted(rows) if marked else Parted(rows, range(len(rows)), {}, len(rows))
@@ -260,13 +229,11 @@ class Map(CursorOfInput):
         return parts.merged(results), error
 
     def _apply(
-        self, stage: StageView, rows: BlockRows, positions: Indices, context: Context, *, watched: bool = False
+        self, stage: StageView, rows: BlockRows, positions: Indices, context: Context
     ) -> tuple[list[object], Exception | None]:
         """The results for the rows at `positions`, up to the first that fails, and its error."""
         function = self.called_here(stage, context)
-        thread = context.pacing.clock.thread if watched else None
-        to_watch = 0 if thread is None else thread.watched_rows(stage.name)
-        apply = partial(map_until_error, rows=rows, user_function=self.function, thread=thread, watched=to_watch)
+        apply = partial(map_until_error, rows=rows, user_function=self.function)
         if self.rng is False:
             return apply(function)
         remaining = iter(index_list(positions))
@@ -359,10 +326,10 @@ class ConcurrentMap(Map):
         if not self.calls_ahead or not context.process.threads:
             return super().rows(stage, indices, context)
         calls = begun_calls(self, stage, indices, context)
-        pool, thread = self._pool(stage, context), context.pacing.clock.thread
+        pool = self._pool(stage, context)
         results: list[object] = []
         for position, call, (result, error) in zip(
-            index_list(indices), calls, pool.results(calls, thread), strict=True
+            index_list(indices), calls, (pool.result(call) for call in calls), strict=True
         ):
             skipped, row = call.about
             if error is not None:
@@ -385,9 +352,9 @@ class ConcurrentMap(Map):
         begin = self._begin_row(stage, context)
         limit = Limit(self.calls_ahead, context.process.shards)
         calls = in_order(rows, lambda item, early: begin(item[2], item[0].at.position + item[1]), limit)
-        pool, thread = self._pool(stage, context), context.pacing.clock.thread
+        pool = self._pool(stage, context)
         for (block, index, _), call in context.running.add(calls):
-            ((result, error),) = pool.results([call], thread)
+            result, error = pool.result(call)
             limit.measure([result], 1)
             skipped, row = call.about
             if error is not None:

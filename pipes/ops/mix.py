@@ -25,6 +25,7 @@ from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.lazy import pa
 from ..core.operator import Amount, Input, Operator, Order, StageView, Trait, Weights, each_row
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
+from ..core.times import Clock
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError
 from ._schedule import NEVER, RowNumbers, WeightSchedule, check_schedule, schedule_code
 from ._turns import (
@@ -766,7 +767,8 @@ class MixtureRun:
     def _reader(self, source: int) -> _MixedInput:
         context = self._context.round(int(self._rounds[source])) if self._op.repeats_inputs else self._context
         at = Cursor.of(self._cursors[source])
-        return _MixedInput(self._stage.inputs[source].blocks(at, context), at)
+        context, clock = context.with_own_clock()
+        return _MixedInput(self._stage.inputs[source].blocks(at, context), at, clock)
 
     def _until_an_end(self, sources: Ints, fixed: FixedTurns) -> Generator[Block, None, int]:
         """The rows up to the turn of an input that has ended for good. Return the number of that input."""
@@ -843,15 +845,16 @@ class _MixedInput:
         is_empty: true if it was read from the start and gave no rows.
     """
 
-    def __init__(self, blocks: Iterator[Block], at: Cursor) -> None:
+    def __init__(self, blocks: Iterator[Block], at: Cursor, clock: Clock) -> None:
         self.is_empty = at == START
         self._blocks = blocks
+        self._clock = clock
         self._block: Block | None = None  # that was read last, if rows of it are left
         self._taken = 0
 
     def read(self) -> int:
         """Read the next block and return the number of its rows, which is 0 at the end."""
-        self._block, self._taken = next(self._blocks, None), 0
+        self._block, self._taken = self._clock.next(self._blocks), 0
         if self._block is None:
             return 0
         self.is_empty = False

@@ -18,11 +18,11 @@ from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.operator import Columns, Grouping, Input, StageView
-from ..core.rows import Array, BlockRows, Column, Rows, grid, is_grid, is_plain_number, read_only
+from ..core.rows import Array, BlockRows, Column, Rows, is_plain_number, read_only
 from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
 from ._shared import convert_until_error, data_error
 from .group_by import Groups, segment_blocks
-from .pad_batch import NUMBERS, Fill, check_fill, described, fill_of, filled, list_values
+from .pad_batch import NUMBERS, Fill, check_fill, described, fill_of, filled, list_items
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -289,7 +289,7 @@ class DocumentReader:
         if is_number := not needs_items and _is_number(column):
             values, lengths = _numbers(column, name), np.full(len(column), -1)
         else:
-            values, lengths = _items(column, name)
+            values, lengths = list_items(column, name, _RULE, _RULE)
         if len(values):
             self._check_kind(name, ColumnKind(values.dtype, values.shape[1:], is_number))
         return values, lengths
@@ -380,23 +380,6 @@ def _numbers(column: Column, field: str) -> Array:
     if column.dtype.kind not in NUMBERS:
         raise UnfitError(f"field `{field}`: a column {described(column)}; {_RULE}")
     return column
-
-
-def _items(column: Column, field: str) -> tuple[Array, Ints]:
-    """The items in all lists of a column, which may be lists or arrays themselves, and the length of each list."""
-    array = grid(column) if not isinstance(column, np.ndarray) and is_grid(column) and not column.null_count else column
-    if isinstance(array, np.ndarray) and array.ndim > 2:
-        return array.reshape(-1, *array.shape[2:]), np.full(len(array), array.shape[1])
-    outer: Any = column
-    kind: Any = None if isinstance(column, np.ndarray) else column.type
-    if not hasattr(getattr(kind, "value_type", None), "value_field") or outer.null_count:
-        return list_values(column, field, _RULE)
-    lengths = np.diff(numpy_array(outer.offsets)) if hasattr(outer, "offsets") else np.full(len(outer), kind.list_size)
-    values, widths = _items(outer.flatten(), field)
-    if len(different := np.flatnonzero(widths != widths[:1])):
-        raise UnfitError(f"field `{field}`: items of {widths[0]} and {widths[different[0]]} numbers; {_RULE}")
-    width = int(widths[0]) if len(widths) else getattr(kind.value_type, "list_size", 0)
-    return values.reshape(len(widths), width, *values.shape[1:]), lengths.astype(np.int64)
 
 
 # Packs: pieces of documents, and padding.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar,
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arrow import numpy_array
+from ..core.arrow import number_dtype, numpy_array
 from ..core.checks import check_int
 from ..core.code import value_code
 from ..core.lazy import pa
@@ -55,8 +55,9 @@ def pad_batch(
 
     Args:
         value: the padding.
-        columns: the names of the columns to pad; None pads all lists of numbers and all one-dimensional arrays. Arrays
-            of more dimensions are padded along the first of them if they are named, or if they are rows.
+        columns: the names of the columns to pad; None pads all lists of numbers and one-dimensional arrays, and of a
+            table lists of arrays of one shape. Others of more dimensions are padded along the first of them if they are
+            named, or if they are rows.
         to: the length of all rows; by default that of the longest row of the batch.
         multiple_of: rounds the length up to a multiple.
         lengths: the name of a new column with the lengths before padding.
@@ -91,81 +92,63 @@ class Padding(NamedTuple):
     def batch(self, batch: object) -> object:
         """The padded batch."""
         if isinstance(batch, Rows):
-            return self._table(batch)
+            padded, lengths = self._padded(batch.columns)
+            arrays = {name: read_only(array) for name, array in padded.items()}
+            return Rows({**batch.columns, **arrays, **lengths}, len(batch))
         if not isinstance(batch, Sequence) or isinstance(batch, (str, bytes)):
             raise not_a_batch(batch)
         rows: list[Any] = list(batch)
         if rows and all(isinstance(row, Mapping) for row in rows):
-            return self._dicts(rows)
+            names = dict.fromkeys([*rows[0], *(self.columns or ())])
+            missing = next((name for name in names if not all(name in row for row in rows)), None)
+            if missing is not None and (self.columns is None or missing in self.columns):
+                raise UnfitError(f"rows must have a field {missing!r}, but one has only: {list(rows[0])}")
+            columns = {name: [row[name] for row in rows] for name in self.columns or names}
+            padded, lengths = self._padded(columns, [*rows[0]])
+            added = {**padded, **{name: values.tolist() for name, values in lengths.items()}}
+            return [{**row, **{name: values[i] for name, values in added.items()}} for i, row in enumerate(rows)]
         if self.columns is not None or self.lengths is not None:
             raise UnfitError("rows must be dicts or rows of a table if `columns` or `lengths` is given")
         if rows and all(isinstance(row, tuple) for row in rows):
-            return self._tuples(rows)
-        return list(self._arrays([_array(row, "row") for row in rows], "row")) if rows else rows
+            if len(set(map(len, rows))) > 1 or not rows[0]:
+                raise UnfitError("rows that are tuples must have as many items")
+            items = {f"[{place}]": list(values) for place, values in enumerate(zip(*rows, strict=True))}
+            return list(zip(*({**items, **self._padded(items)[0]}).values(), strict=True))
+        return list(self._column(rows, "row")[0]) if rows else rows
 
-    def _table(self, rows: Rows) -> Rows:
-        names = [n for n, c in rows.columns.items() if _is_list(c)] if self.columns is None else self.columns
+    def _padded(
+        self, columns: Mapping[str, Column | list[Any]], names: Sequence[str] | None = None
+    ) -> tuple[dict[str, Array], dict[str, Ints]]:
+        """The padded columns, and the column of lengths, if one is asked for; `names` are those of the rows."""
         padded: dict[str, Array] = {}
         lengths: dict[str, Ints] = {}
-        for name in names:
-            if name not in rows.columns:
-                raise UnfitError(f"`columns` must name columns of the rows, {list(rows.columns)}, but has: {name!r}")
-            array, lengths[name] = self._column(rows.columns[name], name)
-            padded[name] = read_only(array)
-        added = self._lengths(list(rows.columns), lengths)
-        return Rows({**rows.columns, **padded, **added}, len(rows))
+        for name in [n for n, c in columns.items() if _is_padded(c)] if self.columns is None else self.columns:
+            if name not in columns:
+                raise UnfitError(f"`columns` must name columns of the rows, {list(columns)}, but has: {name!r}")
+            padded[name], lengths[name] = self._column(columns[name], name)
+        return padded, self._lengths(names or list(columns), lengths)
 
-    def _column(self, column: Column, field: str) -> tuple[Array, Ints]:
-        array = grid(column) if not isinstance(column, np.ndarray) and is_grid(column) else column
-        if isinstance(array, np.ndarray) and array.ndim > 1:
-            lengths = np.full(len(array), array.shape[1])
-            padded = filled((len(array), self._width(lengths, field), *array.shape[2:]), self.value, array.dtype, field)
-            padded[:, : array.shape[1]] = array
+    def _column(self, column: Column | list[Any], field: str) -> tuple[Array, Ints]:
+        if isinstance(column, list):
+            arrays = [_array(value, field) for value in column]
+            full = [array for array in arrays if len(array)]
+            shape, dtype = (full[0].shape[1:], np.result_type(*full)) if full else ((), np.asarray(self.value).dtype)
+            if any(array.shape[1:] != shape for array in full):
+                raise UnfitError(f"field `{field}`: {_RAGGED}")
+            lengths = np.fromiter(map(len, arrays), np.int64, len(arrays))
+            padded = filled((len(arrays), self._width(lengths, field), *shape), self.value, dtype, field)
+            for target, array in zip(padded, arrays, strict=True):
+                if len(array):
+                    target[: len(array)] = array
             return padded, lengths
         try:
-            values, lengths = list_values(column, field, _RAGGED if _is_nested(column) else _RULE)
+            values, lengths = list_items(column, field, _RULE, _RAGGED)
         except UnfitRowError as error:
             raise UnfitError(f"{error} (row {error.row + 1} of the batch)") from None
         width = self._width(lengths, field)
-        padded = filled((len(lengths), width), self.value, values.dtype, field)
+        padded = filled((len(lengths), width, *values.shape[1:]), self.value, values.dtype, field)
         padded[np.arange(width) < lengths[:, None]] = values
         return padded, lengths
-
-    def _dicts(self, rows: list[Mapping[str, object]]) -> list[dict[str, object]]:
-        padded: dict[str, Array] = {}
-        lengths: dict[str, Ints] = {}
-        for name in list(rows[0]) if self.columns is None else self.columns:
-            if not all(name in row for row in rows):
-                raise UnfitError(f"rows must have a field {name!r}, but one has only: {list(rows[0])}")
-            values = [row[name] for row in rows]
-            if self.columns is None and not _are_lists(values):
-                continue
-            arrays = [_array(value, name) for value in values]
-            padded[name], lengths[name] = self._arrays(arrays, name), _lengths_of(arrays)
-        added = self._lengths(list(rows[0]), lengths)
-        items = {**padded, **{name: values.tolist() for name, values in added.items()}}
-        return [{**row, **{name: values[i] for name, values in items.items()}} for i, row in enumerate(rows)]
-
-    def _tuples(self, rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
-        columns: list[Sequence[object]] = [*zip(*rows, strict=True)] if len(set(map(len, rows))) == 1 else []
-        if not columns:
-            raise UnfitError("rows that are tuples must have as many items")
-        for place, values in enumerate(columns):
-            if _are_lists(values):
-                field = f"[{place}]"
-                columns[place] = [*self._arrays([_array(value, field) for value in values], field)]
-        return list(zip(*columns, strict=True))
-
-    def _arrays(self, arrays: list[Array], field: str) -> Array:
-        full = [array for array in arrays if len(array)]
-        shape, dtype = (full[0].shape[1:], np.result_type(*full)) if full else ((), np.asarray(self.value).dtype)
-        if any(array.shape[1:] != shape for array in full):
-            raise UnfitError(f"field `{field}`: {_RAGGED}")
-        padded = filled((len(arrays), self._width(_lengths_of(arrays), field), *shape), self.value, dtype, field)
-        for target, array in zip(padded, arrays, strict=True):
-            if len(array):
-                target[: len(array)] = array
-        return padded
 
     def _width(self, lengths: Ints, field: str) -> int:
         longest = int(lengths.max(initial=0))
@@ -179,7 +162,7 @@ class Padding(NamedTuple):
             )
         return self.to
 
-    def _lengths(self, names: list[str], lengths: Mapping[str, Ints]) -> dict[str, Ints]:
+    def _lengths(self, names: Sequence[str], lengths: Mapping[str, Ints]) -> dict[str, Ints]:
         """The column of lengths, if one is asked for."""
         if self.lengths is None:
             return {}
@@ -236,10 +219,6 @@ class PadBatch(BatchMap):
         return f"pad_batch({', '.join([*([value_code(self.value)] if self.value else []), *arguments])})"
 
 
-def _lengths_of(arrays: list[Array]) -> Ints:
-    return np.fromiter(map(len, arrays), np.int64, len(arrays))
-
-
 def _array(value: object, field: str) -> Array:
     try:
         array = np.asarray(value)
@@ -252,9 +231,19 @@ def _array(value: object, field: str) -> Array:
     return array
 
 
-def _are_lists(values: Sequence[object]) -> bool:
-    """True if all values are one-dimensional: lists of numbers, arrays or tensors."""
-    return all(map(_is_list_of_numbers, values))
+def _is_padded(column: Column | list[Any]) -> bool:
+    """True if all values are lists of numbers, one-dimensional arrays or tensors, or in a table lists of arrays."""
+    if isinstance(column, list):
+        return all(map(_is_list_of_numbers, column))
+    if isinstance(column, np.ndarray):
+        return False
+    kind: Any = column.type
+    if not isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType)):
+        return False
+    values = kind.value_type
+    while isinstance(values, pa.FixedSizeListType):  # arrays of one shape, such as boxes
+        values = values.value_type
+    return number_dtype(values) is not None
 
 
 def _is_list_of_numbers(value: object) -> bool:
@@ -262,23 +251,6 @@ def _is_list_of_numbers(value: object) -> bool:
         items = cast("list[object]", value)
         return not items or isinstance(items[0], (bool, int, float, np.number, np.bool_))
     return getattr(value, "ndim", 0) == 1 and hasattr(value, "__array__")
-
-
-def _is_list(column: Column) -> bool:
-    """True if the rows of a column are lists of numbers."""
-    import pyarrow.types as types
-
-    if isinstance(column, np.ndarray):
-        return False
-    kind: Any = column.type
-    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
-        return False
-    values = kind.value_type
-    return bool(types.is_integer(values) or types.is_floating(values) or types.is_boolean(values))
-
-
-def _is_nested(column: Column) -> bool:
-    return not isinstance(column, np.ndarray) and "list" in str(getattr(column.type, "value_type", ""))
 
 
 # The padding, in the type of a column. `pack` uses it too.
@@ -358,6 +330,28 @@ def list_values(column: Column, field: str, rule: str) -> tuple[Array, npt.NDArr
     if len(array) and array.dtype.kind not in NUMBERS:
         raise UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {rule}")
     return array, lengths
+
+
+def list_items(column: Column, field: str, rule: str, ragged: str) -> tuple[Array, Ints]:
+    """The items in all lists of a column, which may be lists or arrays themselves, and the length of each list.
+
+    Raises:
+        UnfitError: a row is no list of numbers; the message ends with `rule`. Or items differ in length; it ends with
+            `ragged`.
+    """
+    array = grid(column) if not isinstance(column, np.ndarray) and is_grid(column) and not column.null_count else column
+    if isinstance(array, np.ndarray) and array.ndim > 2:
+        return array.reshape(-1, *array.shape[2:]), np.full(len(array), array.shape[1])
+    outer: Any = column
+    kind: Any = None if isinstance(column, np.ndarray) else column.type
+    if not hasattr(getattr(kind, "value_type", None), "value_field") or outer.null_count:
+        return list_values(column, field, rule)
+    lengths = np.diff(numpy_array(outer.offsets)) if hasattr(outer, "offsets") else np.full(len(outer), kind.list_size)
+    values, widths = list_items(outer.flatten(), field, rule, ragged)
+    if len(different := np.flatnonzero(widths != widths[:1])):
+        raise UnfitError(f"field `{field}`: items of {widths[0]} and {widths[different[0]]} numbers; {ragged}")
+    width = int(widths[0]) if len(widths) else getattr(kind.value_type, "list_size", 0)
+    return values.reshape(len(widths), width, *values.shape[1:]), lengths.astype(np.int64)
 
 
 def described(array: Array) -> str:

@@ -16,6 +16,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.operator import Amount, Columns, CursorOfInput, Input, Operator, Order, StageView, amount_of_inputs
 from ..core.rows import BlockRows, Indices, index_array, index_list
+from ..core.times import Clock
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -59,6 +60,8 @@ def zip(pipe: Pipe[T], /, *others: Pipe[object]) -> Pipe[tuple[object, ...]]:
 
 @dataclass(frozen=True)
 class Zip(Operator):
+    """A token is a list with the cursor of each input."""
+
     kind: ClassVar[str] = "zip"
     order: ClassVar[Order] = Order.GLOBAL
     columns: ClassVar[Columns] = Columns.LOSES
@@ -70,11 +73,16 @@ class Zip(Operator):
         numbers = [length for length in lengths if length is not None]
         return min(numbers) if len(numbers) == len(lengths) or 0 in numbers else None
 
+    def padding(self, count: int) -> list[object] | None:
+        """The rows of an input that has ended; None if the others end with it."""
+        return None
+
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return zipped([source.rows(indices, context) for source in stage.inputs])
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        yield from builtins.zip(stage.inputs, cast("list[Json]", at.token or [None] * len(stage.inputs)), strict=True)
+        tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
+        yield from (pair for pair in builtins.zip(stage.inputs, tokens, strict=True) if pair[1] is not ENDED)
 
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
         return amount_of_inputs(self, stage, at, context, at.skip)
@@ -83,27 +91,33 @@ class Zip(Operator):
         tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
         row = at.position
         inner = context.part()
-        sources = [
-            source.blocks(Cursor.of(token).advance(at.skip), inner)
-            for source, token in builtins.zip(stage.inputs, tokens, strict=True)
-        ]
-        rests: list[Block | None] = [None] * len(sources)
+        readers: list[tuple[Clock, Iterator[Block]] | None] = []
+        for source, token in builtins.zip(stage.inputs, tokens, strict=True):
+            own, clock = inner.with_own_clock()
+            is_open = token is not ENDED
+            readers.append((clock, source.blocks(Cursor.of(token).advance(at.skip), own)) if is_open else None)
+        blocks: list[Block | None] = [None] * len(readers)
         with closing(inner.running):
             while True:
-                blocks: list[Block] = []
-                for source, rest in builtins.zip(sources, rests, strict=True):
-                    block = rest or next(source, None)
-                    if block is None:
-                        return
-                    blocks.append(block)
-                count = min(map(len, blocks))
-                rests = [block.slice(count, len(block)) if len(block) > count else None for block in blocks]
-                blocks = [block.slice(0, count) for block in blocks]
+                for k, reader in builtins.enumerate(readers):
+                    if reader is not None and blocks[k] is None:
+                        clock, source_blocks = reader
+                        blocks[k] = clock.next(source_blocks)
+                        if blocks[k] is None:
+                            if self.padding(0) is None:
+                                return
+                            readers[k] = None
+                lengths = [len(block) for block in blocks if block is not None]
+                if not lengths:
+                    return
+                count = min(lengths)
+                parts = [None if block is None else block.slice(0, count) for block in blocks]
+                blocks = [block.slice(count, len(block)) if block and len(block) > count else None for block in blocks]
                 yield Block(
-                    zipped([block.rows for block in blocks]),
-                    Cursor([block.at.plain for block in blocks], 0, row),
-                    Cursor([block.end.plain for block in blocks], 0, row + count),
-                    zipped_origins(blocks),
+                    zipped([self.padding(count) or [] if part is None else part.rows for part in parts]),
+                    Cursor([ENDED if part is None else part.at.plain for part in parts], 0, row),
+                    Cursor([ENDED if part is None else part.end.plain for part in parts], 0, row + count),
+                    zipped_origins([part for part in parts if part is not None]),
                 )
                 row += count
 
@@ -149,14 +163,8 @@ def zip_longest(pipe: Pipe[T], /, *others: Pipe[object], fill: object = None) ->
 
 
 @dataclass(frozen=True)
-class ZipLongest(Operator):
-    """A token is a list with the cursor of each input."""
-
+class ZipLongest(Zip):
     kind: ClassVar[str] = "zip_longest"
-    order: ClassVar[Order] = Order.GLOBAL
-    columns: ClassVar[Columns] = Columns.LOSES
-    seeks: ClassVar[bool] = True
-    moves_skipped: ClassVar[bool] = True
 
     fill: Any = None
 
@@ -164,59 +172,22 @@ class ZipLongest(Operator):
         lengths = [source.length for source in stage.inputs]
         return None if None in lengths else max(length for length in lengths if length is not None)
 
+    def padding(self, count: int) -> list[object]:
+        return [self.fill] * count
+
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         return ((source, index, context) for source in stage.inputs if index < (source.length or 0))
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        columns = [self._padded(source, index_array(indices), context) for source in stage.inputs]
+        places = index_array(indices)
+        columns: list[BlockRows] = []
+        for source in stage.inputs:
+            inside = np.flatnonzero(places < (source.length or 0))
+            padded = self.padding(len(places))
+            for place, row in builtins.zip(inside.tolist(), source.rows(places[inside], context), strict=True):
+                padded[place] = row
+            columns.append(padded)
         return zipped(columns)
-
-    def _padded(self, source: Input, indices: Indices, context: Context) -> list[object]:
-        """The rows of an input at `indices`, with the padding after its end."""
-        inside = np.flatnonzero(index_array(indices) < (source.length or 0))
-        padded: list[object] = [self.fill] * len(indices)
-        rows = source.rows(index_array(indices)[inside], context)
-        for place, row in builtins.zip(inside.tolist(), rows, strict=True):
-            padded[place] = row
-        return padded
-
-    def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
-        yield from (pair for pair in builtins.zip(stage.inputs, tokens, strict=True) if pair[1] is not ENDED)
-
-    def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
-        return amount_of_inputs(self, stage, at, context, at.skip)
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        tokens = cast("list[Json]", at.token or [None] * len(stage.inputs))
-        row = at.position
-        sources: list[Iterator[Block] | None] = [
-            None if token is ENDED else source.blocks(Cursor.of(token).advance(at.skip), context)
-            for source, token in builtins.zip(stage.inputs, tokens, strict=True)
-        ]
-        blocks: list[Block | None] = [None] * len(sources)
-        while True:
-            for k, source in builtins.enumerate(sources):
-                if source is not None and blocks[k] is None:
-                    blocks[k] = next(source, None)
-                    if blocks[k] is None:
-                        sources[k] = None
-            lengths = [len(block) for block in blocks if block is not None]
-            if not lengths:
-                return
-            count = min(lengths)
-            parts = [None if block is None else block.slice(0, count) for block in blocks]
-            blocks = [
-                block.slice(count, len(block)) if block is not None and len(block) > count else None for block in blocks
-            ]
-            columns = [[self.fill] * count if part is None else part.rows for part in parts]
-            yield Block(
-                zipped(columns),
-                Cursor([ENDED if part is None else part.at.plain for part in parts], 0, row),
-                Cursor([ENDED if part is None else part.end.plain for part in parts], 0, row + count),
-                zipped_origins([part for part in parts if part is not None]),
-            )
-            row += count
 
 
 def enumerate(pipe: Pipe[T], /, start: int = 0) -> Pipe[tuple[int, T]]:

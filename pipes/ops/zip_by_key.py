@@ -167,7 +167,8 @@ class _Partners:
         start, first, next_row, furthest, runs = _read_token(token)
         self._key = key
         self._window = window
-        self._blocks = source.blocks(Cursor.of(start), context)
+        own, self._clock = context.with_own_clock()
+        self._blocks = source.blocks(Cursor.of(start), own)
         self._items: Iterator[tuple[Hashable, object]] = iter(())
         self._error: Exception | None = None  # of the row after `items`
         self._starts = deque([(first, Cursor.of(start))])  # of blocks with rows that are kept
@@ -241,7 +242,7 @@ class _Partners:
         while item is None:
             if self._error is not None:
                 raise self._error
-            block = next(self._blocks, None)
+            block = self._clock.next(self._blocks)
             if block is None:
                 return None
             self._open(block)

@@ -47,11 +47,18 @@ def _read_less(plan: Plan, node: Node, read: SharedRead, workers: int) -> tuple[
     return advice, f"fp.Loader(pipe, {reading}shards={shards})"
 
 
-def other_rows(plan: Plan) -> Iterator[Finding]:
-    """Slices of rows that are shuffled again in each epoch."""
+def other_rows(plan: Plan, *, of_chains: bool = False) -> Iterator[Finding]:
+    """Slices of rows that are shuffled again in each epoch.
+
+    Args:
+        of_chains: only if nothing but one chain of operators lies between: `take` of a mixture or of rounds sets the
+            length of an epoch, and is no part of the data.
+    """
     slices: dict[Node, list[str]] = {}
     for node in walk(plan.root):
         if isinstance(node.op, SliceBase) and (shuffle := find_reshuffle(node.inputs[0])) is not None:
+            if of_chains and not _is_in_chain(shuffle, node.inputs[0]):
+                continue
             slices.setdefault(shuffle, []).append(f"`{node_code(node).lstrip('.')}`")
     for shuffle, calls in slices.items():
         text = (
@@ -61,6 +68,12 @@ def other_rows(plan: Plan) -> Iterator[Finding]:
         window = shuffle.op.window if isinstance(shuffle.op, Shuffle) else None
         arguments = f"window={window}, each_epoch=False" if window else "each_epoch=False"
         yield Finding("other-rows", "warning", shuffle.call_site, text, f".shuffle({arguments})")
+
+
+def _is_in_chain(node: Node, end: Node) -> bool:
+    while end is not node and len(end.inputs) == 1 and end.op.trait is not Trait.REPEATS:
+        end = end.inputs[0]
+    return end is node
 
 
 class Windows(NamedTuple):

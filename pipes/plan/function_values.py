@@ -230,6 +230,7 @@ class _Uses(NamedTuple):
         names: all of them.
         sets: attributes that it sets.
         rebinds: variables of outer functions that it assigns.
+        assigns: globals that it assigns.
         globals: those that it reads.
         reads: globals that it reads and does not assign, each with the attributes that it reads of it: `config.depth`.
     """
@@ -237,6 +238,7 @@ class _Uses(NamedTuple):
     names: frozenset[str]
     sets: frozenset[str]
     rebinds: frozenset[str]
+    assigns: frozenset[str]
     globals: tuple[str, ...]
     reads: frozenset[str]
 
@@ -244,6 +246,12 @@ class _Uses(NamedTuple):
 def global_reads(function: FunctionType) -> frozenset[str]:
     """The globals that a function reads and does not assign, as `config.depth`; names of builtins are among them."""
     return _uses(function.__code__).reads
+
+
+def assigned_names(function: FunctionType) -> frozenset[str]:
+    """The globals, and the attributes, that a function, or a function inside it, assigns."""
+    uses = _uses(function.__code__)
+    return uses.assigns | uses.sets
 
 
 def global_names(function: FunctionType) -> tuple[str, ...]:
@@ -260,6 +268,7 @@ def _uses(code: CodeType) -> _Uses:
     sets, rebinds, assigned = (by_operation[name] for name in _STORES)
     paths = list(_global_paths(code))
     names, reads = set(code.co_names), set(paths)
+    inner_assigns = set[str]()
     globals_read = [path.split(".")[0] for path in paths]
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -267,11 +276,13 @@ def _uses(code: CodeType) -> _Uses:
             names |= inner.names
             sets |= inner.sets
             rebinds |= inner.rebinds
+            inner_assigns |= inner.assigns
             reads |= inner.reads
             globals_read += inner.globals
     reads = {path for path in reads if path.split(".")[0] not in assigned and path.rpartition(".")[2] not in sets}
     in_order = tuple(dict.fromkeys(globals_read))
-    return _Uses(frozenset(names), frozenset(sets), frozenset(rebinds), in_order, frozenset(reads))
+    assigns = frozenset(assigned | inner_assigns)
+    return _Uses(frozenset(names), frozenset(sets), frozenset(rebinds), assigns, in_order, frozenset(reads))
 
 
 def _global_paths(code: CodeType) -> Iterator[str]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.checks import check_int
-from ..core.flight import Fill, SlowWork
+from ..core.saving import write_text
 from ..core.times import SlotTimes, StepTimes, Table, TimeSpan
-from ..errors import ArgumentError, CallSite, DataError
+from ..errors import CallSite, DataError
 from .verdict import Bottleneck, KnownOperator, OperatorWork, RankTimes, RankView, Verdict, verdict_of
 
 if TYPE_CHECKING:
@@ -57,6 +57,12 @@ class OperatorTimes:
     hits: int
     misses: int
     measured: float
+
+    @property
+    def notes(self) -> str:
+        """What has happened to rows, in words."""
+        counts = {"skipped": self.skipped, "retried": self.retried, "hits": self.hits, "misses": self.misses}
+        return ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,16 @@ class Report:
         return sum(view.steps for view in self._views)
 
     @property
+    def lengths(self) -> list[int]:
+        """How many steps took so long, by powers of two; see `StepTimes`."""
+        return [sum(counts) for counts in zip(*(rank.steps.lengths for rank in self.ranks), strict=True)]
+
+    @property
+    def waits(self) -> list[int]:
+        """How many steps waited so long, by powers of two."""
+        return [sum(counts) for counts in zip(*(rank.steps.waits for rank in self.ranks), strict=True)]
+
+    @property
     def operators(self) -> list[OperatorTimes]:
         """The operators, in the order of the graph."""
         known: dict[str, KnownOperator] = {op.name: op for rank in self.ranks for op in rank.operators}
@@ -175,9 +191,8 @@ class Report:
         }
         if self.dry is not None:
             values["feedpipe/dry"] = self.dry
-        waits = [sum(counts) for counts in zip(*(rank.steps.waits for rank in self.ranks), strict=True)]
         for percent in (50, 95, 99):
-            values[f"feedpipe/wait_seconds_p{percent}"] = _percentile(waits, percent / 100)
+            values[f"feedpipe/wait_seconds_p{percent}"] = percentile(self.waits, percent / 100)
         for operator in self.operators:
             values[f"feedpipe/{operator.name}/seconds"] = operator.seconds
             values[f"feedpipe/{operator.name}/rows"] = float(operator.rows)
@@ -189,27 +204,23 @@ class Report:
 
         Args:
             path: ends in .html, for a page in one file, which loads nothing; in .json, for `Report.load`; or in
-                .trace.json, for a trace for Perfetto and Chrome. Page and trace have the last spans of each thread.
+                .trace.json, for a trace for Perfetto and Chrome, which has the last spans of each thread.
 
         Raises:
-            ArgumentError: it has another ending.
+            ArgumentError: it has another ending, or its folder does not exist.
         """
-        target = Path(path)
-        if target.suffix == ".html":
+        name = os.fspath(path)
+        if name.endswith(".html"):
             from .report_page import report_page
 
             text = report_page(self)
-        elif target.name.endswith(".trace.json"):
+        elif name.endswith(".trace.json"):
             from .trace import trace_of
 
             text = json.dumps(trace_of(self.ranks))
-        elif target.suffix == ".json":
-            text = json.dumps({"feedpipe_report": VERSION, "ranks": [_plain_rank(rank) for rank in self.ranks]})
         else:
-            raise ArgumentError(f"`path` must end in .html or .json but got: {os.fspath(path)!r}")
-        part = target.with_name(f"{target.name}.part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(target)
+            text = json.dumps({"feedpipe_report": VERSION, "ranks": [_plain_rank(rank) for rank in self.ranks]})
+        write_text(path, text, endings=(".html", ".json"))
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Report:
@@ -279,12 +290,10 @@ class Report:
     def _operator_lines(self) -> list[list[str]]:
         lines = [["operator", "line", "rows", "seconds", "share", "on a CPU", ""]]
         for op in self.operators:
-            counts = {"skipped": op.skipped, "retried": op.retried, "hits": op.hits, "misses": op.misses}
-            notes = [f"{number:,} {name}" for name, number in counts.items() if number]
             rows = f"{'' if op.measured == 1 else 'about '}{op.rows:,}"
             where = "" if op.where is None else str(op.where)
             line = [_shortened(op.operator), where, rows, f"{op.seconds:.2f}", f"{op.share:.0%}", f"{op.cpu:.0%}"]
-            lines.append([*line, ", ".join(notes)])
+            lines.append([*line, op.notes])
         return lines
 
     def _thread_lines(self) -> list[list[str]]:
@@ -331,7 +340,7 @@ def _thread(table: Table, rank: int) -> ThreadTimes:
     )
 
 
-def _percentile(counts: Sequence[int], part: float) -> float:
+def percentile(counts: Sequence[int], part: float) -> float:
     """The seconds below which this part of the counts is; `StepTimes` explains the counts."""
     left = part * sum(counts)
     for place, count in enumerate(counts):
@@ -408,7 +417,5 @@ def _table_of(plain: Mapping[str, Any]) -> Table:
         "slots": slots,
         "events": events,
         "spans": [TimeSpan(*span) for span in plain["spans"]],
-        "slow": [SlowWork(*work) for work in plain.get("slow", ())],
-        "samples": [Fill(*map(int, sample)) for sample in plain.get("samples", ())],
     }
     return Table(**values)

@@ -203,7 +203,6 @@ class ThreadsRun:
 
     def _produce(self, worker: int, parts: list[ShardRun], shards: tuple[int, ...]) -> None:
         clock = Clock(thread_of_worker(self._times, worker))
-        clock.show(self._inboxes[worker].items.__len__)
         mode = DEFAULT._replace(times=clock.times)
         items = run_shards(self._plan, parts, self._epoch, mode, self._resources, shards)
         try:

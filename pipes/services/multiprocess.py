@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from itertools import count
-from typing import Literal, TypeAlias, get_args
+from functools import partial
+from typing import Literal, TypeAlias, cast, get_args
 
 from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
 from ..core.process import element_memory
-from ..plan.plan import Plan, Position
-from .base import PlanService, ServiceRun, check_arguments
+from ..errors import ArgumentError
+from .base import PlanService, check_arguments
 
-StartMethod: TypeAlias = Literal["forkserver", "spawn", "fork"]
+StartMethod: TypeAlias = Literal["forkserver", "fork"]
 
 
 @methods_explain_wrong_arguments
@@ -26,8 +26,8 @@ class MultiProcess:
 
     Args:
         workers: the number of processes.
-        start_method: "forkserver" forks the workers from a clean process, "spawn" starts an interpreter for each, and
-            "fork" copies this process, which is safe only while it has no threads.
+        start_method: "forkserver" forks the workers from a clean process, and "fork" copies this process, which is safe
+            only while it has no threads.
         prefetch: finished elements that each worker keeps ready. By default two; up to 64, but at most 32 MiB, if
             elements are produced in bursts, as by a windowed shuffle.
         memory: bytes for all elements that are on their way or still in use, such as "4GiB". By default a quarter of
@@ -64,6 +64,10 @@ class MultiProcess:
     def __post_init__(self) -> None:
         for name in ("workers", "threads", "io_threads"):
             check_int(name, getattr(self, name), least=1)
+        if cast("str", self.start_method) == "spawn":
+            raise ArgumentError(
+                '`start_method="spawn"` has gone; "forkserver", the default, gives workers a clean interpreter, too'
+            )
         check_choice("start_method", self.start_method, get_args(StartMethod))
         check_choice("ordered", self.ordered, (True, False))
         check_arguments(prefetch=self.prefetch, memory=self.memory, init=self.init, timeout=self.timeout)
@@ -72,25 +76,24 @@ class MultiProcess:
     def global_generators(self) -> bool:
         return True
 
+    def prepare(self) -> None:
+        """Start the server of workers, which imports what they need while the program goes on."""
+        from .processes.start import begin_server
+
+        if self.start_method == "forkserver":
+            begin_server(self.threads, self.io_threads)
+
     def start(self) -> PlanService:
-        from .processes.pool import Pool, PoolSettings
-        from .processes.runs import ProcessRemoteRun, ProcessRun
+        from .processes.pool import PoolSettings
+        from .processes.runs import plan_service
+        from .processes.start import LAUNCHERS
 
         settings = PoolSettings(
             workers=self.workers,
             memory=element_memory(self.memory),
-            start_method=self.start_method,
             prefetch=self.prefetch,
             init=self.init,
             timeout=self.timeout,
-            threads=self.threads,
-            io_threads=self.io_threads,
+            launcher=partial(LAUNCHERS[self.start_method], self.threads, self.io_threads),
         )
-        pool, numbers = Pool(settings), count(1)
-
-        def make_run(plan: Plan, position: Position, epoch: int) -> ServiceRun:
-            if plan.has_remote:
-                return ProcessRemoteRun(pool, plan, position, epoch, next(numbers))
-            return ProcessRun(pool, plan, position, epoch, next(numbers), ordered=self.ordered)
-
-        return PlanService(make_run, pool)
+        return plan_service(settings, ordered=self.ordered)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from itertools import count
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..core.checks import check_int, methods_explain_wrong_arguments
 from ..core.process import element_memory
 from ..errors import ArgumentError, ArgumentTypeError, WorkerError
-from ..plan.plan import Plan, Position
-from .base import PlanService, ServiceRun, check_arguments
+from .base import PlanService, check_arguments
 
 if TYPE_CHECKING:
-    from .actors.pool import ActorPool
+    from .processes.pool import PoolSettings
 
 
 @methods_explain_wrong_arguments
@@ -34,8 +33,8 @@ class Ray:
         resources: what else each actor takes, such as `{"memory_gb": 4}`, under the names that the nodes have given.
         address: the cluster; by default the one that this process is connected to, else that of `RAY_ADDRESS`, or of
             this machine.
-        prefetch: finished elements that each actor keeps ready, and at least one. By default three messages, each of up
-            to 1 MiB, 1,024 elements or 20 ms.
+        prefetch: finished elements that each actor keeps ready. By default two; up to 64, but at most 32 MiB, if
+            elements are produced in bursts, as by a windowed shuffle.
         memory: bytes that finished elements of all actors may hold, such as "4GiB"; each actor makes one message in any
             case. By default a quarter of the memory of this machine or its control group, divided by
             `LOCAL_WORLD_SIZE`.
@@ -88,19 +87,13 @@ class Ray:
         return True
 
     def start(self) -> PlanService:
-        pool, numbers = actor_pool(self), count(1)
-        from .actors.runs import ActorRemoteRun, ActorRun
+        from .processes.runs import plan_service
 
-        def make_run(plan: Plan, position: Position, epoch: int) -> ServiceRun:
-            if plan.has_remote:
-                return ActorRemoteRun(pool, plan, position, epoch, next(numbers))
-            return ActorRun(pool, plan, position, epoch, next(numbers))
-
-        return PlanService(make_run, pool)
+        return plan_service(pool_settings(self))
 
 
-def actor_pool(service: Ray) -> ActorPool:
-    """The actors of `service`, which start when they are needed.
+def pool_settings(service: Ray) -> PoolSettings:
+    """The settings of a pool of `service`, whose actors start when they are needed.
 
     Raises:
         WorkerError: Ray is not installed.
@@ -109,18 +102,14 @@ def actor_pool(service: Ray) -> ActorPool:
         importlib.import_module("ray")
     except ImportError as error:
         raise WorkerError("`Ray` needs the package ray; install it with `pip install 'feedpipe[ray]'`") from error
-    from .actors.pool import ActorPool, ActorSettings
+    from .cluster import ClusterLauncher
+    from .processes.pool import PoolSettings
 
-    return ActorPool(
-        ActorSettings(
-            actors=service.actors,
-            cpus=service.cpus,
-            resources=service.resources or {},
-            address=service.address,
-            prefetch=service.prefetch,
-            memory=element_memory(service.memory),
-            init=service.init,
-            timeout=service.timeout,
-            runtime_env=service.runtime_env,
-        )
+    return PoolSettings(
+        workers=service.actors,
+        memory=element_memory(service.memory),
+        prefetch=service.prefetch,
+        init=service.init,
+        timeout=service.timeout,
+        launcher=partial(ClusterLauncher, service),
     )

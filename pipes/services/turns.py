@@ -17,7 +17,6 @@ from ..core.block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from ..core.context import Context, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
 from ..core.cursor import START, Cursor
 from ..core.ending import ProcessResources
-from ..core.process import raised_by_signal_handler
 from ..core.rows import BlockRows
 from ..core.times import Clock, Times
 from ..engine.run import empty_block
@@ -206,7 +205,7 @@ class _Shard:
             raise
         except Exception as error:
             raise_interrupt(error)
-            if not self._begins_by_cursor or raised_by_signal_handler(error):
+            if not self._begins_by_cursor:
                 raise
             # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
             raise StateError(
@@ -380,6 +379,7 @@ class PrefetchLimit:
 
     Args:
         prefetch: a fixed limit, or None to adapt it.
+        most_bytes: the bytes that they may hold, except if one alone holds more.
 
     Attributes:
         waiting: elements that the consumer has not taken yet.
@@ -389,8 +389,9 @@ class PrefetchLimit:
     MAX_BYTES = 2**25
     """More bytes do not pay: the elements would no longer fit into the processor's cache."""
 
-    def __init__(self, prefetch: int | None) -> None:
+    def __init__(self, prefetch: int | None, most_bytes: float = float("inf")) -> None:
         self.waiting = 0
+        self._most_bytes = most_bytes
         self._limit = prefetch or self.MIN_ELEMENTS
         self._adapts = prefetch is None
         self._was_full = False
@@ -398,7 +399,9 @@ class PrefetchLimit:
 
     def is_full(self) -> bool:
         """Whether the worker has to wait for the consumer."""
-        return self.waiting >= self._limit
+        return self.waiting >= self._limit or (
+            self.waiting > 0 and (self.waiting + 1) * self._largest_bytes > self._most_bytes
+        )
 
     def add(self, nbytes: int) -> None:
         """Count one finished element."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast, overload
@@ -30,7 +30,8 @@ def from_sequence(sequence: Sequence[T]) -> Pipe[T]:
     the pipe is in use.
 
     Args:
-        sequence: a list, a tuple, a range, or any object with `__len__` and `__getitem__`.
+        sequence: a list, a tuple, a range, or any object with `__len__` and `__getitem__` by position. A Series of
+            pandas gives its values in their order.
 
     Raises:
         ArgumentTypeError: `sequence` has no length or no index, or is an object for another source, such as a data
@@ -42,6 +43,12 @@ def from_sequence(sequence: Sequence[T]) -> Pipe[T]:
         ['a', 'b']
     """
     check_right_source("from_sequence", sequence)
+    if isinstance(sequence, Mapping):
+        raise ArgumentTypeError(
+            "`from_sequence` does not take a dict, because its keys are no positions; give `list(rows.values())`"
+        )
+    if hasattr(sequence, "iloc"):  # a Series of pandas, whose index is of labels
+        sequence = cast("Any", sequence).array
     return cast("Pipe[T]", Pipe.source(FromSequence(sequence)))
 
 

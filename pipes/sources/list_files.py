@@ -61,7 +61,7 @@ def list_files(
         paths: a file, a folder, a glob (`*`, `?`, `[...]`, and `**` for folders of any depth), or a list of those.
             Braces stand for several: `shard-{000..127}.tar`, `{train,val}/*.csv`; but if a file has that very name, for
             itself.
-        pattern: in folders and globs, takes only files whose name matches this glob, such as "*.csv".
+        pattern: in folders and globs, takes only files whose name matches this glob, such as `*.csv`.
         recursive: in folders, takes the files in their subfolders as well; otherwise the log says if there are any.
         filesystem: a pyarrow or fsspec file system for `paths` and `manifest`; without it, they are local paths or
             URLs.

@@ -1,67 +1,151 @@
 """The readers of files: `list_files`, `open_files` and the parser of a format in one call.
 
-`list_files` documents the arguments that say which files, `open_files` how these are opened, and the parser of the
-format its own ones, the same as here.
+A reader has the options of these three. Each option is documented by one of them, and `_reader` gives a reader the
+signature and the documentation of all.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, Signature
+from typing import Any, Concatenate, TypeAlias, TypedDict, TypeVar, Unpack
 
-from ..core.lazy import pc
+from ..core.checks import explains_wrong_arguments
 from ..core.rows import Row
 from ..core.skips import OnError
 from ..files.arrow import parse_arrow
-from ..files.avro import parse_avro
-from ..files.csv import NULL_VALUES, parse_csv
-from ..files.jsonl import parse_jsonl
-from ..files.lines import parse_bytes, parse_lines
-from ..files.mds import parse_mds
+from ..files.avro import AvroOptions, parse_avro
+from ..files.csv import CsvOptions, parse_csv
+from ..files.jsonl import JsonlOptions, parse_jsonl
+from ..files.lines import LinesOptions, parse_bytes, parse_lines
+from ..files.mds import MdsOptions, parse_mds
 from ..files.open_files import open_files
-from ..files.orc import parse_orc
-from ..files.parquet import parse_parquet
-from ..files.tar import parse_tar
-from ..files.tfrecord import Features, parse_tfrecord
-from ..formats.columns import Schema
+from ..files.orc import OrcOptions, parse_orc
+from ..files.parquet import ParquetOptions, parse_parquet
+from ..files.tar import TarOptions, parse_tar
+from ..files.tfrecord import TfRecordOptions, parse_tfrecord
+from ..formats.table_format import TableOptions
 from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.file_cache import FileCache
 from .list_files import list_files
 
+Paths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
-def read_arrow(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    columns: Sequence[str] | None = None,
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-) -> Pipe[Row]:
+
+class ListOptions(TypedDict, total=False):
+    """The options of `list_files`, and `cache` of `open_files`, which all readers have."""
+
+    pattern: str | None
+    recursive: bool
+    filesystem: object
+    manifest: str | os.PathLike[str] | None
+    version: int | None
+    cache: FileCache | None
+
+
+class FileOptions(ListOptions, total=False):
+    """Those of readers of files that may be compressed as a whole."""
+
+    compression: str | None
+
+
+class ErrorOptions(TypedDict, total=False):
+    """Those of readers that can leave out a malformed row."""
+
+    on_error: OnError | None
+
+
+class ArrowFiles(ListOptions, TableOptions): ...
+
+
+class AvroFiles(ListOptions, AvroOptions, ErrorOptions): ...
+
+
+class CsvFiles(FileOptions, CsvOptions, ErrorOptions): ...
+
+
+class JsonlFiles(FileOptions, JsonlOptions, ErrorOptions): ...
+
+
+class LinesFiles(FileOptions, LinesOptions, ErrorOptions): ...
+
+
+class MdsFiles(FileOptions, MdsOptions, ErrorOptions): ...
+
+
+class OrcFiles(ListOptions, OrcOptions): ...
+
+
+class ParquetFiles(ListOptions, ParquetOptions): ...
+
+
+class TarFiles(FileOptions, TarOptions, ErrorOptions): ...
+
+
+class TfRecordFiles(FileOptions, TfRecordOptions, ErrorOptions): ...
+
+
+_LISTED, _OPENED = (dict([*inspect.signature(call).parameters.items()][1:]) for call in (list_files, open_files))
+
+
+def _read(
+    parse: Callable[Concatenate[Pipe[File], ...], Pipe[T]], paths: Paths, options: Mapping[str, Any], **fixed: object
+) -> Pipe[T]:
+    """The pipe of a reader."""
+    listed = {name: options[name] for name in _LISTED if name in options}
+    opened = {name: options[name] for name in _OPENED if name in options}
+    others = {name: value for name, value in options.items() if name not in listed and name not in opened}
+    return parse(open_files(list_files(paths, **listed), **opened), **others, **fixed)
+
+
+def _reader(parse: Callable[..., Any], *without: str, **defaults: object) -> Callable[[F], F]:
+    """A decorator of a reader: it gets the signature and the documentation of what it calls.
+
+    Args:
+        parse: the parser, which documents the rows and its options.
+        without: the options of `open_files` and of the parser that the reader does not have.
+        defaults: those of options that have another default here.
+    """
+
+    def decorate(read: F) -> F:
+        named = {**_LISTED, **_OPENED, **dict([*inspect.signature(parse).parameters.items()][1:])}
+        named = {
+            k: p.replace(default=defaults[k]) if k in defaults else p for k, p in named.items() if k not in without
+        }
+        paths = Parameter("paths", Parameter.POSITIONAL_OR_KEYWORD, annotation=read.__annotations__["paths"])
+        signature = Signature([paths, *named.values()], return_annotation=read.__annotations__["return"])
+        read.__signature__ = signature  # type: ignore[attr-defined]
+        if read.__doc__ and parse.__doc__:
+            read.__doc__ = _documentation(read.__doc__, parse.__doc__, without)
+        return explains_wrong_arguments(read)
+
+    return decorate
+
+
+def _documentation(own: str, parser: str, without: Iterable[str]) -> str:
+    """The first lines and the example of a reader, and between them the text of its parser."""
+    first, _, example = inspect.cleandoc(own).partition("Example:\n")
+    text = inspect.cleandoc(parser).partition("\n\n")[2].partition("Example:\n")[0]
+    opened = [name for name in _OPENED if name not in (*_LISTED, *without)]
+    files = f"    paths, {', '.join(_LISTED)}: which files; see `list_files`.\n"
+    files += f"    {', '.join(opened)}: how they are opened; see `open_files`.\n"
+    text = text if "Args:\n" in text else text.replace("Raises:\n", "Args:\n\nRaises:\n", 1)
+    for name in without:
+        text = re.sub(rf"^    {name}: .*\n(     .*\n)*", "", text, flags=re.MULTILINE)
+    return f"{first}{text.replace('Args:', f'Args:{chr(10)}{files.rstrip()}', 1)}Example:\n{example}"
+
+
+@_reader(parse_arrow, "compression", "indexed")
+def read_arrow(paths: Paths, **options: Unpack[ArrowFiles]) -> Pipe[Row]:
     """Begin a pipe with the rows of Arrow files (IPC, Feather version 2), which can be read in any order.
 
     It is `list_files`, `open_files` and `parse_arrow(indexed=True)` in one call.
-
-    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps columns. Names and types are the first
-    file's, unless `unify_schemas`. Order: the files as `list_files` sorts them, and the rows of each file in order.
-    Length: that of all files; indexed. State: a position. Local files are mapped into memory: the system reads a page
-    when a row needs it, and processes share the pages. Errors name file and column, or file and row.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        cache: how they are opened; see `open_files`.
-        columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_arrow`.
-
-    Raises:
-        SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
-        DataError: a file is no Arrow file of this kind, or has other columns than the first. `parse_arrow` reads
-            streams.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa, pyarrow.feather
@@ -70,45 +154,12 @@ def read_arrow(
         >>> len(pipe), pipe[-1], pipe.shuffle().batch(3).collate()[0]["y"].sum()
         (3, {'y': 2.5}, tensor(4.5000, dtype=torch.float64))
     """
-    return parse_arrow(
-        _files(paths, pattern, filesystem, manifest, version, cache, "infer", recursive=recursive),
-        columns=columns,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-        indexed=True,
-    )
+    return _read(parse_arrow, paths, options, indexed=True)
 
 
-def read_avro(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    path_column: str | None = None,
-    on_error: OnError | None = None,
-) -> Pipe[dict[str, object]]:
+@_reader(parse_avro, "compression")
+def read_avro(paths: Paths, **options: Unpack[AvroFiles]) -> Pipe[dict[str, object]]:
     """Begin a pipe with the records of Avro files: `list_files`, `open_files` and `parse_avro` in one call.
-
-    Element: a dict, as fastavro makes it; records of all files have the schema of the first one. Order: the files as
-    `list_files` sorts them, and the records of each file in order. Length: unknown; streamed. State: the byte at which
-    a block of records begins, to which a resume seeks. Workers share the work by ranges of files, and a later `shuffle`
-    shuffles the ranges too. Errors name file and byte.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        cache: how they are opened; see `open_files`.
-        path_column: a further key; see `parse_avro`.
-        on_error: what happens to a row that cannot be parsed; see `parse_avro`.
-
-    Raises:
-        ArgumentError: fastavro is not installed; `pip install 'feedpipe[avro]'` installs it.
-        SourceError: a path is missing, matches no file, or cannot be read.
-        DataError: a file is no Avro file, is damaged, or has records that do not fit the schema; see `parse_avro`.
 
     Example:
         >>> import feedpipe as fp, fastavro
@@ -118,36 +169,12 @@ def read_avro(
         >>> list(fp.read_avro("a.avro"))
         [{'x': 0.5}, {'x': None}]
     """
-    return parse_avro(
-        _files(paths, pattern, filesystem, manifest, version, cache, "infer", recursive=recursive),
-        path_column=path_column,
-        on_error=on_error,
-    )
+    return _read(parse_avro, paths, options)
 
 
-def read_bytes(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    compression: str | None = "infer",
-) -> Pipe[dict[str, object]]:
+@_reader(parse_bytes)
+def read_bytes(paths: Paths, **options: Unpack[FileOptions]) -> Pipe[dict[str, object]]:
     """Begin a pipe with whole files: `list_files`, `open_files` and `parse_bytes` in one call.
-
-    Element: `{"path": str, "bytes": bytes}`; `.decode()` turns the bytes into images, text and numbers. Order: the
-    files as `list_files` sorts them. Length: the number of files; indexed. State: a position.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        compression, cache: how they are opened; see `open_files`.
-
-    Raises:
-        SourceError: a path is missing, matches no file, or cannot be read.
-        DataError: a compressed file is damaged, or holds more than 2 GiB. The error comes after the files before it.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -155,51 +182,12 @@ def read_bytes(
         >>> fp.read_bytes("*.txt").decode()[0]
         {'path': 'a.txt', 'bytes': 'hello'}
     """
-    return parse_bytes(_files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive))
+    return _read(parse_bytes, paths, options)
 
 
-def read_csv(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    compression: str | None = "infer",
-    schema: Schema | None = None,
-    columns: Sequence[str] | None = None,
-    delimiter: str = ",",
-    header: bool | None = None,
-    column_names: Sequence[str] | None = None,
-    quote: str | None = '"',
-    null_values: Sequence[str] = NULL_VALUES,
-    newlines_in_values: bool = True,
-    encoding: str = "utf-8",
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    on_error: OnError | None = None,
-) -> Pipe[Row]:
+@_reader(parse_csv)
+def read_csv(paths: Paths, **options: Unpack[CsvFiles]) -> Pipe[Row]:
     r"""Begin a pipe with the rows of CSV files: `list_files`, `open_files` and `parse_csv` in one call.
-
-    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps columns. Names and types are fixed before
-    the first row. Order: the files as `list_files` sorts them, and the rows of each file in order. Length: unknown;
-    streamed. State: a position in a file, to which a resume seeks. Workers share the work by files, or by ranges of
-    files with `newlines_in_values=False`. Errors name file, line and column.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        compression, cache: how they are opened; see `open_files`.
-        schema, columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_csv`.
-        delimiter, header, column_names, quote, null_values, newlines_in_values: the form; see `parse_csv`.
-        encoding: of the files; see `parse_csv`.
-        on_error: what happens to a row that cannot be parsed; see `parse_csv`.
-
-    Raises:
-        SourceError: a path is missing, matches no file, or cannot be read.
-        DataError: a file does not fit these options. The error comes after the rows before it.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -209,57 +197,12 @@ def read_csv(
         >>> fp.read_csv("a.csv", columns=["y"]).batch(2).head()
         [Rows(2 x ['y'])]
     """
-    return parse_csv(
-        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
-        schema=schema,
-        columns=columns,
-        delimiter=delimiter,
-        header=header,
-        column_names=column_names,
-        quote=quote,
-        null_values=null_values,
-        newlines_in_values=newlines_in_values,
-        encoding=encoding,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-        on_error=on_error,
-    )
+    return _read(parse_csv, paths, options)
 
 
-def read_jsonl(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    compression: str | None = "infer",
-    schema: Schema | None = None,
-    columns: Sequence[str] | None = None,
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    on_error: OnError | None = None,
-) -> Pipe[Row]:
+@_reader(parse_jsonl)
+def read_jsonl(paths: Paths, **options: Unpack[JsonlFiles]) -> Pipe[Row]:
     r"""Begin a pipe with the objects of JSON-lines files: `list_files`, `open_files` and `parse_jsonl` in one call.
-
-    Element: a dict with the same keys in each row, whose values may be nested; a batch of them is `Rows`, which keeps
-    columns. Names and types are fixed before the first row. Order: the files as `list_files` sorts them, and the lines
-    of each file in order. Length: unknown; streamed. State: a position in a file, to which a resume seeks. Workers
-    share the work by ranges of files, so several can read one file. Errors name file, line and field.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        compression, cache: how they are opened; see `open_files`.
-        schema, columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_jsonl`.
-        on_error: what happens to a row that cannot be parsed; see `parse_jsonl`.
-
-    Raises:
-        SourceError: a path is missing, matches no file, or cannot be read.
-        DataError: a line is no such JSON object. The error comes after the rows before it.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -267,45 +210,12 @@ def read_jsonl(
         >>> list(fp.read_jsonl("a.jsonl"))
         [{'x': 1}, {'x': 2}]
     """
-    return parse_jsonl(
-        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
-        schema=schema,
-        columns=columns,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-        on_error=on_error,
-    )
+    return _read(parse_jsonl, paths, options)
 
 
-def read_lines(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    compression: str | None = "infer",
-    encoding: str = "utf-8",
-    on_error: OnError | None = None,
-) -> Pipe[str]:
+@_reader(parse_lines)
+def read_lines(paths: Paths, **options: Unpack[LinesFiles]) -> Pipe[str]:
     r"""Begin a pipe with the lines of text files: `list_files`, `open_files` and `parse_lines` in one call.
-
-    Element: a line, without its end. Order: the files as `list_files` sorts them, and the lines of each file in order.
-    Length: unknown; streamed. State: a position in a file, to which a resume seeks. Workers share the work by ranges of
-    files, so several can read one file.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        compression, cache: how they are opened; see `open_files`.
-        encoding: the form of the text; see `parse_lines`.
-        on_error: what happens to a row that cannot be parsed; see `parse_lines`.
-
-    Raises:
-        SourceError: a path is missing, matches no file, or cannot be read.
-        DataError: a line is not in that encoding. The error comes after the lines before it.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -313,45 +223,12 @@ def read_lines(
         >>> list(fp.read_lines("a.txt"))
         ['one', 'two']
     """
-    return parse_lines(
-        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
-        encoding=encoding,
-        on_error=on_error,
-    )
+    return _read(parse_lines, paths, options)
 
 
-def read_mds(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = "*.mds*",
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    compression: str | None = "infer",
-    path_column: str | None = None,
-    indexed: bool = False,
-    on_error: OnError | None = None,
-) -> Pipe[dict[str, object]]:
+@_reader(parse_mds, pattern="*.mds*")
+def read_mds(paths: Paths, **options: Unpack[MdsFiles]) -> Pipe[dict[str, object]]:
     """Begin a pipe with the samples of MosaicML's shards: `list_files`, `open_files` and `parse_mds` in one call.
-
-    Element: a dict with a value for each column; images in JPEG or PNG stay bytes. Order: the files as `list_files`
-    sorts them, and the samples of each file in order. Length: unknown; streamed, or with `indexed=True` known; indexed.
-    State: the number of a sample in its file, to which a resume seeks. Workers share the work by files, and a later
-    `shuffle` shuffles the files too; with `indexed=True` they share it by samples. Errors name file and sample. The
-    pattern leaves out `index.json`; files named `.mds.zstd` need `compression="zstd"`.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        compression, cache: how they are opened; see `open_files`.
-        path_column: a further key; see `parse_mds`.
-        indexed: gives rows by position; see `parse_mds`.
-        on_error: what happens to a row that cannot be parsed; see `parse_mds`.
-
-    Raises:
-        SourceError: a path is missing, matches no file, or cannot be read.
-        DataError: a file is no shard, is damaged, or has a column whose encoding is not read; see `parse_mds`.
 
     Example:
         >>> import feedpipe as fp, json, pathlib, struct
@@ -366,43 +243,12 @@ def read_mds(
         >>> len(fp.read_mds(".", indexed=True))
         1
     """
-    return parse_mds(
-        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
-        path_column=path_column,
-        indexed=indexed,
-        on_error=on_error,
-    )
+    return _read(parse_mds, paths, {"pattern": "*.mds*", **options})
 
 
-def read_orc(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    columns: Sequence[str] | None = None,
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-) -> Pipe[Row]:
+@_reader(parse_orc, "compression")
+def read_orc(paths: Paths, **options: Unpack[OrcFiles]) -> Pipe[Row]:
     """Begin a pipe with the rows of ORC files: `list_files`, `open_files` and `parse_orc` in one call.
-
-    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps columns. Names and types are the first
-    file's, unless `unify_schemas`. Order: the files as `list_files` sorts them, and the rows of each file in order.
-    Length: known from the footers; streamed. State: a stripe and a position in it. Workers share the work by stripes,
-    and a later `shuffle` shuffles the stripes too. Errors name file and column, or file and row.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        cache: how they are opened; see `open_files`.
-        columns, path_column, row_column, unify_schemas: the columns of the rows; see `parse_orc`.
-
-    Raises:
-        SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
-        DataError: a file is no ORC file, is damaged, or has other columns than the first.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa, pyarrow.orc
@@ -411,48 +257,12 @@ def read_orc(
         >>> len(pipe), pipe.batch(2).collate().head(1)
         (3, [{'y': tensor([0.5000, 1.5000], dtype=torch.float64)}])
     """
-    return parse_orc(
-        _files(paths, pattern, filesystem, manifest, version, cache, "infer", recursive=recursive),
-        columns=columns,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-    )
+    return _read(parse_orc, paths, options)
 
 
-def read_parquet(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    columns: Sequence[str] | None = None,
-    filter: pc.Expression | None = None,  # noqa: A002 - as in pyarrow
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    dictionaries: Sequence[str] | None = None,
-) -> Pipe[Row]:
+@_reader(parse_parquet, "compression")
+def read_parquet(paths: Paths, **options: Unpack[ParquetFiles]) -> Pipe[Row]:
     """Begin a pipe with the rows of Parquet files: `list_files`, `open_files` and `parse_parquet` in one call.
-
-    Element: a dict of Python scalars; a batch of them is `Rows`, which keeps columns. Names and types are the first
-    file's, unless `unify_schemas`. Order: the files as `list_files` sorts them, and the rows of each file in order.
-    Length: known from the footers, unless there is a `filter`; streamed. State: a row group and a position in it.
-    Workers share the work by row groups, and a later `shuffle` shuffles the row groups too. Errors name file and
-    column, or file and row.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        cache: how they are opened; see `open_files`.
-        columns, path_column, row_column, unify_schemas, dictionaries: the columns of the rows; see `parse_parquet`.
-        filter: the rows to read; see `parse_parquet`.
-
-    Raises:
-        SourceError: a path is missing, matches no file, cannot be read, or has changed since its footer was read.
-        DataError: a file is no Parquet file, is damaged, or has other columns than the first.
 
     Example:
         >>> import feedpipe as fp, pyarrow as pa, pyarrow.parquet
@@ -461,46 +271,12 @@ def read_parquet(
         >>> len(pipe), pipe.batch(2).collate().head(1)
         (3, [{'y': tensor([0.5000, 1.5000], dtype=torch.float64)}])
     """
-    return parse_parquet(
-        _files(paths, pattern, filesystem, manifest, version, cache, "infer", recursive=recursive),
-        columns=columns,
-        filter=filter,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-        dictionaries=dictionaries,
-    )
+    return _read(parse_parquet, paths, options)
 
 
-def read_tar(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    compression: str | None = "infer",
-    path_column: str | None = None,
-    on_error: OnError | None = None,
-) -> Pipe[dict[str, object]]:
+@_reader(parse_tar)
+def read_tar(paths: Paths, **options: Unpack[TarFiles]) -> Pipe[dict[str, object]]:
     """Begin a pipe with the rows of tar files: `list_files`, `open_files` and `parse_tar` in one call.
-
-    Element: a dict of the key and of `bytes` by extension, as in WebDataset; `.decode()` turns them into images,
-    numbers and text. Order: the files as `list_files` sorts them, and the rows of each file in order. Length: unknown;
-    streamed. State: the byte at which a row begins, to which a resume seeks. Workers share the work by files, and a
-    later `shuffle` shuffles the files too. Errors name file and byte.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        compression, cache: how they are opened; see `open_files`.
-        path_column: a further key; see `parse_tar`.
-        on_error: what happens to a row that cannot be parsed; see `parse_tar`.
-
-    Raises:
-        SourceError: a path is missing, matches no file, or cannot be read.
-        DataError: a file is no tar file, is damaged, or has members that make no row; see `parse_tar`.
 
     Example:
         >>> import feedpipe as fp, io, tarfile
@@ -511,49 +287,12 @@ def read_tar(
         >>> list(fp.read_tar("a.tar").decode())
         [{'__key__': '7', 'txt': 'seven'}]
     """
-    return parse_tar(
-        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
-        path_column=path_column,
-        on_error=on_error,
-    )
+    return _read(parse_tar, paths, options)
 
 
-def read_tfrecord(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    *,
-    pattern: str | None = None,
-    recursive: bool = False,
-    filesystem: object = None,
-    manifest: str | os.PathLike[str] | None = None,
-    version: int | None = None,
-    cache: FileCache | None = None,
-    compression: str | None = "infer",
-    features: Features | None = None,
-    path_column: str | None = None,
-    row_column: str | None = None,
-    unify_schemas: bool = False,
-    indexed: bool = False,
-    on_error: OnError | None = None,
-) -> Pipe[Row]:
+@_reader(parse_tfrecord)
+def read_tfrecord(paths: Paths, **options: Unpack[TfRecordFiles]) -> Pipe[Row]:
     """Begin a pipe with the records of TFRecord files: `list_files`, `open_files` and `parse_tfrecord` in one call.
-
-    Element: a dict with a value for each feature of a `tf.train.Example`; a batch of them is `Rows`, which keeps
-    columns. Order: the files as `list_files` sorts them, and the records of each file in order. Length: unknown;
-    streamed, or with `indexed=True` indexed. State: the byte at which a record begins, to which a resume seeks. Workers
-    share the work by ranges of files, without an index, and a later `shuffle` shuffles the ranges too. Errors name file
-    and byte.
-
-    Args:
-        paths, pattern, recursive, filesystem, manifest, version: which files; see `list_files`.
-        compression, cache: how they are opened; see `open_files`.
-        features, path_column, row_column, unify_schemas: the columns of the rows; see `parse_tfrecord`.
-        indexed: gives rows by position; see `parse_tfrecord`.
-        on_error: what happens to a row that cannot be parsed; see `parse_tfrecord`.
-
-    Raises:
-        ArgumentError: the package for checksums is not installed; `pip install 'feedpipe[tfrecord]'` installs it.
-        SourceError: a path is missing, matches no file, or cannot be read.
-        DataError: a record is damaged or cut short, is no Example, or has other features than the first ones.
 
     Example:
         >>> import feedpipe as fp
@@ -561,29 +300,4 @@ def read_tfrecord(
         >>> list(fp.read_tfrecord("records"))
         [{'x': 0.0, 'y': [0, 0]}, {'x': 0.5, 'y': [1, 1]}, {'x': 1.0, 'y': [2, 2]}]
     """
-    return parse_tfrecord(
-        _files(paths, pattern, filesystem, manifest, version, cache, compression, recursive=recursive),
-        features=features,
-        path_column=path_column,
-        row_column=row_column,
-        unify_schemas=unify_schemas,
-        indexed=indexed,
-        on_error=on_error,
-    )
-
-
-def _files(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    pattern: str | None,
-    filesystem: object,
-    manifest: str | os.PathLike[str] | None,
-    version: int | None,
-    cache: FileCache | None,
-    compression: str | None,
-    *,
-    recursive: bool,
-) -> Pipe[File]:
-    listed = list_files(
-        paths, pattern=pattern, recursive=recursive, filesystem=filesystem, manifest=manifest, version=version
-    )
-    return open_files(listed, compression=compression, filesystem=filesystem, cache=cache)
+    return _read(parse_tfrecord, paths, options)

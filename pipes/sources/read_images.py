@@ -171,18 +171,16 @@ class ReadImages(Source):
         self, stage: StageView, indices: Indices, files: Sequence[File], context: Context
     ) -> Iterator[tuple[object, Exception | None]]:
         """Each image, or the error of one that cannot be decoded."""
-        thread = context.pacing.clock.thread
         if self.concurrency > 1 and context.process.threads:
             calls = begun_calls(self, stage, indices, context)
             pool = self._pool(stage, context)
             try:
-                yield from pool.results(calls, thread)
+                yield from map(pool.result, calls)
             finally:
                 for call in calls:
                     call.cancel()
             return
-        decoded = self._decoded(stage, indices, files, context)
-        yield from decoded if thread is None else thread.watching(decoded)
+        yield from self._decoded(stage, indices, files, context)
 
     def _decoded(
         self, stage: StageView, indices: Indices, files: Sequence[File], context: Context

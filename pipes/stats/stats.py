@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..core.saving import write_text
 from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingError, call_site
 from .distinct_values import Counts, Vocabulary
 from .statistics import Fitted, MeanStd, MinMax, Missing, Quantiles
@@ -65,18 +66,22 @@ class Stats(Mapping[str, Any]):
         return f"Stats({', '.join(f'{name}: {fitted.kind}' for name, fitted in self._columns.items())})"
 
     def _repr_html_(self) -> str:
-        from ..pictures.page import fragment, table, tag
-        from ..pictures.values import text
+        from ..core.html import fragment, html, table
+        from ..core.short import cell
 
         lines = [
-            (tag("b", name), fitted.kind, ", ".join(f"{key} {text(value)}" for key, value in vars(fitted).items()))
+            (name, fitted.kind, ", ".join(f"{key} {cell(value)}" for key, value in vars(fitted).items()))
             for name, fitted in self._columns.items()
         ]
-        return fragment(table(("column", "statistic", ""), lines), tag("small", f"{self.rows:,} rows"))
+        return fragment(table(("column", "statistic", ""), lines), html("<small>{} rows</small>", f"{self.rows:,}"))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the statistics to a file, as JSON."""
-        Path(path).write_text(json.dumps(self._to_json(), indent=1) + "\n", encoding="utf-8")
+        """Write the statistics to a file, as JSON.
+
+        Raises:
+            ArgumentError: the folder of the file does not exist.
+        """
+        write_text(path, json.dumps(self._to_json(), indent=1) + "\n")
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Stats:

@@ -6,10 +6,10 @@ import io
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from ..core.checks import check_choice
-from ..errors import MissingError, SourceError, shown_cause, shown_path
+from ..errors import DataError, MissingError, SourceError, shown_cause, shown_path
 from .file_cache import CachedFile, FileCache
 from .filesystem import Location, describe, file_infos, is_local, locate, split_options, with_retries
 from .listing import OBJECT_STORES, check_readable
@@ -18,10 +18,19 @@ from .remote import RemoteFile, RemoteStream
 if TYPE_CHECKING:
     from pyarrow import NativeFile
 
-COMPRESSIONS = ("infer", None, "gzip", "bz2", "zstd", "lz4", "brotli")
+COMPRESSIONS = ("infer", None, "gzip", "bz2", "xz", "zstd", "lz4", "brotli", "zip")
 WHOLE = range(2**63 - 1)
 """As the `part` of a file that will be read: all bytes."""
-_ENDINGS = {".gz": "gzip", ".tgz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
+_ENDINGS = {
+    ".gz": "gzip",
+    ".tgz": "gzip",
+    ".bz2": "bz2",
+    ".zst": "zstd",
+    ".lz4": "lz4",
+    ".br": "brotli",
+    ".xz": "xz",
+    ".zip": "zip",
+}
 
 
 class Stream(io.BufferedReader):
@@ -32,6 +41,52 @@ class Stream(io.BufferedReader):
     """
 
     remote: RemoteStream | None = None
+
+
+class _Decompressed(io.RawIOBase):
+    """The bytes of an xz file, or of the one file in a zip archive, which Arrow does not read. It cannot seek."""
+
+    def __init__(self, raw: NativeFile | RemoteStream, codec: str, name: str) -> None:
+        super().__init__()
+        self._raw = raw
+        self._codec = codec
+        self._name = name
+        self._content: IO[bytes] | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        import lzma
+        import zipfile
+        import zlib
+
+        try:
+            self._content = self._content or self._open()
+            data = self._content.read(len(buffer))
+        except (lzma.LZMAError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+            raise ValueError(str(error)) from error
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+    def _open(self) -> IO[bytes]:
+        import lzma
+        import zipfile
+
+        if self._codec == "xz":
+            return cast("IO[bytes]", lzma.LZMAFile(cast("IO[bytes]", self._raw)))
+        archive = zipfile.ZipFile(cast("IO[bytes]", self._raw))
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        if len(members) != 1:
+            raise DataError(
+                f"{self._name} is a zip archive of {len(members)} files, and only one of a single file is read; unpack "
+                "it first, or `compression=None` reads it as it is"
+            )
+        return archive.open(members[0])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -73,9 +128,9 @@ class File:
         """Open a stream of the decompressed bytes. It can seek if the file is not compressed.
 
         Args:
-            compression: "gzip", "bz2", "zstd", "lz4", "brotli", or None to get the bytes as they are. "infer" takes the
-                compression of the handle; if that is "infer" too, the end of the name decides: .gz, .tgz, .bz2, .zst,
-                .lz4, .br.
+            compression: "gzip", "bz2", "xz", "zstd", "lz4", "brotli", "zip" for an archive of one file, or None to get
+                the bytes as they are. "infer" takes the compression of the handle; if that is "infer" too, the end of
+                the name decides: .gz, .tgz, .bz2, .xz, .zst, .lz4, .br, .zip.
 
         Raises:
             SourceError: the file cannot be opened. If there is no such file, it is a `FileNotFoundError` as well.
@@ -90,10 +145,13 @@ class File:
         codec = self._codec(compression)
         raw = self._raw(part)
         remote = raw if isinstance(raw, RemoteStream) else None
-        if codec is not None:
-            raw = CompressedInputStream(raw if remote is None else PythonFile(remote, "r"), cast("Any", codec))
+        content: object = raw
+        if codec in ("xz", "zip"):
+            content = _Decompressed(raw, codec, self.name)
+        elif codec is not None:
+            content = CompressedInputStream(raw if remote is None else PythonFile(remote, "r"), cast("Any", codec))
         # Arrow's streams have no lines. A decompressor that fails drops the output of that call, so calls are small.
-        stream = Stream(cast("io.RawIOBase", raw), 2**17 if codec is None else 2**12)
+        stream = Stream(cast("io.RawIOBase", content), 2**17 if codec is None else 2**12)
         stream.remote = remote
         return stream
 

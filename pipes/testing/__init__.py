@@ -1,8 +1,7 @@
-"""Checks of the contracts of operators and reading services, for their authors. Only tests import this."""
+"""A check of the contract of operators, for their authors. Only tests import this."""
 
 from .operators import Trace as Trace
 from .operators import check_operator as check_operator
 from .operators import random_blocks as random_blocks
 from .operators import same as same
 from .operators import trace as trace
-from .services import check_service as check_service

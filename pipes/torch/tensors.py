@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
@@ -110,38 +110,6 @@ def _reduce_by_torch(tensor: torch.Tensor) -> tuple[object, ...]:
     return reduced
 
 
-class WatchedTensors:
-    """The tensors in rows, and their values before a function is called with the rows."""
-
-    def __init__(self, rows: Sequence[object]) -> None:
-        self._tensors = [[(tensor, _bits(tensor).clone()) for tensor in _tensors_in(row)] for row in rows]
-
-    def changed(self) -> list[int]:
-        """Return the numbers of the rows of which a tensor was changed in place."""
-        return [
-            number
-            for number, watched in enumerate(self._tensors)
-            if not all(torch.equal(_bits(tensor), before) for tensor, before in watched)
-        ]
-
-    def are_in(self, row: object, number: int) -> bool:
-        """Return whether another row has one of the tensors of row `number`."""
-        return any(tensor is other for tensor, _ in self._tensors[number] for other in _tensors_in(row))
-
-
-def _tensors_in(value: object) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        if value.layout is torch.strided and not value.is_nested:
-            yield value
-    elif isinstance(value, (dict, list, tuple)):
-        for item in cast("Iterable[object]", value.values() if isinstance(value, dict) else value):
-            yield from _tensors_in(item)
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().contiguous().flatten().view(torch.uint8)
-
-
 # Steps of collation
 
 
@@ -198,16 +166,3 @@ def is_registered(value: object) -> bool:
 def stack_promoted(arrays: Sequence[object]) -> torch.Tensor:
     """Arrays of several dtypes as one tensor of the dtype that torch promotes them to."""
     return torch.stack([torch.as_tensor(np.array(array)) for array in arrays])
-
-
-def few_values(tensor: torch.Tensor, values: int) -> Array | None:
-    """The rows of a tensor as an array; of one on a device, only `values` of each row. None for an unusual tensor."""
-    if tensor.layout != torch.strided or tensor.is_nested:
-        return None
-    rows = tensor.detach()
-    if rows.ndim and len(rows) and rows.device.type != "cpu" and rows[0].numel() > values:
-        flat = rows.reshape(len(rows), -1)
-        rows = flat[:, torch.arange(values, device=rows.device) * (flat.shape[1] - 1) // (values - 1)]
-    if rows.is_floating_point() and rows.dtype not in (torch.float16, torch.float32, torch.float64):
-        rows = rows.to(torch.float32)  # such as bfloat16, which NumPy does not have
-    return cast("Array", rows.cpu().resolve_conj().resolve_neg().numpy())

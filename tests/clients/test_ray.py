@@ -221,7 +221,7 @@ class TestActorsThatCannotBegin:
         return str(caught.value)
 
     def test_no_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("feedpipe.services.actors.pool.START_SECONDS", 0.5)
+        monkeypatch.setattr("feedpipe.services.cluster.START_SECONDS", 0.5)
         message = self.refused(fp.Ray(2, cpus=100, resources={"scanner": 1}))
         assert "2 actors have not started" in message and "each needs 100 CPU, 1 scanner" in message
         assert "8 CPU free of 8, 0 scanner free of 0" in message
@@ -243,7 +243,7 @@ class TestActorsThatCannotBegin:
         assert "on node 127.0.0.1" in message and "`init=" in message and "OSError: no such device" in message
 
     def test_other_versions(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("feedpipe.services.actors.pool.versions", lambda: {"Python": "3.8", "Ray": "1.0"})
+        monkeypatch.setattr("feedpipe.services.cluster.versions", lambda: {"Python": "3.8", "Ray": "1.0"})
         assert "and this program has Python 3.8, Ray 1.0; they must be the same" in self.refused(fp.Ray(1, cpus=CPUS))
 
     def test_feedpipe_is_missing(self, tmp_path: Path) -> None:

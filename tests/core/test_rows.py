@@ -230,3 +230,25 @@ def test_the_size_of_what_does_not_say_it() -> None:
     assert nbytes([sparse]) > 0
     (row,) = fp.from_sequence([1]).map(lambda _: {"x": sparse})
     assert row["x"] is sparse
+
+
+def test_equality_is_that_of_the_rows() -> None:
+    rows = [held(6, how) for how in HOW]
+    for one in rows:
+        for other in rows:
+            names = set(one.columns) == set(other.columns)
+            assert (one == other) is (names and all(same(a, b) for a, b in zip(one, other, strict=True)))
+    assert held(6, "numpy") == held(6, "joined") != held(5, "numpy")
+    assert Rows({"x": np.arange(3)}) == Rows({"x": pa.array([0, 1, 2])}) and rows[0] != list(rows[0])
+    assert fp.from_arrays({"x": np.arange(4)}).batch(2)[0] == Rows({"x": np.arange(2)})
+
+
+def test_columns_of_more_than_two_gigabytes() -> None:
+    """Offsets have 32 bits in most tables: a column whose items they cannot count gets those of 64 bits."""
+    most = 2**31 - 2  # nulls take no memory
+    lists = pa.ListArray.from_arrays(pa.array([0, most - 1, most], pa.int32()), pa.nulls(most))
+    table = fp.from_table(pa.table({"x": pa.chunked_array([lists] * 3), "n": range(6)}))
+    for pipe in (table.batch(6), table.filter(pa.compute.field("n") >= 0).batch(6)):
+        (batch,) = pipe
+        assert batch["x"].type == pa.large_list(pa.null())
+        assert batch.arrow["x"].value_lengths().to_pylist() == [most - 1, 1] * 3

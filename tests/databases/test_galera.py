@@ -1,4 +1,4 @@
-"""`read_sql` and `write_sql` with a MariaDB Galera cluster of two nodes."""
+"""`read_sql` with a MariaDB Galera cluster of two nodes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ import decimal
 import faulthandler
 import itertools
 import json
-from contextlib import suppress
 from typing import Any
-from unittest import mock
 
-import pymysql
 import pytest
 
 import feedpipe as fp
-from feedpipe.databases.dbapi import DbApiConnection
 from feedpipe.errors import SourceError
 
-from ..servers.galera import DATABASE, PASSWORD, USER, Galera
+from ..servers.galera import Galera
 
 COUNT = 5_000
 ALL = list(range(1, COUNT + 1))
@@ -103,39 +99,3 @@ def test_a_node_that_dies_in_the_middle(cluster: Galera) -> None:
     finally:
         cluster.restart(1)
     assert ids(points(cluster.uris[1])) == ALL
-
-
-def squares(count: int) -> fp.Pipe[Any]:
-    return fp.from_sequence(range(count)).map(lambda n: {"id": n, "square": n * n})
-
-
-def test_write_through_a_connection_of_the_user(cluster: Galera) -> None:
-    cluster.run(0, "drop table if exists test.squares")
-    for if_exists in ("error", "append", "replace"):
-        fp.write_sql(squares(2500), "squares", lambda: connect(cluster), if_exists=if_exists, rows_per_transaction=1000)
-    assert cluster.run(0, "select count(*), sum(square) from test.squares").split() == ["2500", "5205208750"]
-
-
-def test_write_while_a_node_dies(cluster: Galera) -> None:
-    cluster.run(0, "drop table if exists test.squares")
-    original = DbApiConnection.insert
-
-    def insert(self: DbApiConnection, name: str, rows: Any) -> None:
-        original(self, name, rows)
-        if rows.column("id")[0].as_py() == 2000:
-            cluster.kill(0)
-
-    try:
-        with mock.patch.object(DbApiConnection, "insert", insert):
-            assert fp.write_sql(squares(5000), "squares", lambda: connect(cluster), rows_per_transaction=1000) == 5000
-    finally:
-        cluster.restart(0)
-    assert cluster.run(1, "select count(*), count(distinct id) from test.squares").split() == ["5000", "5000"]
-
-
-def connect(cluster: Galera) -> Any:
-    """A connection to the first node that answers."""
-    for port in cluster.ports:
-        with suppress(pymysql.err.OperationalError):
-            return pymysql.connect(host="127.0.0.1", port=port, user=USER, password=PASSWORD, database=DATABASE)
-    raise ConnectionError("no node answers")

@@ -45,8 +45,10 @@ def run(pipe: Chain, seed: int, chance: random.Random) -> tuple[list[Any], Job |
         own = before == ranks and chance.random() < 0.5
         chance.shuffle(ranked := list(states))
         state = gathered(states) if chance.random() < 0.5 else ranked
-        shards = states[0]["shards"] if own else None  # a rank that has not begun says nothing of shards
-        job = Job(pipe, ranks, states.__getitem__ if own else state, seed=seed, shards=shards)
+        job = Job(pipe, ranks, states.__getitem__ if own else state, seed=seed)
+        if chance.random() < 0.5:  # saved again before the first element
+            _, states = job.take([0] * ranks)
+            job = Job(pipe, ranks, states.__getitem__ if chance.random() < 0.7 else gathered(states), seed=seed)
     return taken + job.rest(), job
 
 

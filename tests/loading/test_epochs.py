@@ -14,7 +14,6 @@ from feedpipe.errors import (
     PlanError,
 )
 
-from ..support.loading import FirstEpochs, epochs
 from .small_pipes import numbers, saved, streamed
 
 PIPES = {
@@ -26,40 +25,6 @@ PIPES = {
 @pytest.fixture(params=PIPES, ids=str)
 def make(request: pytest.FixtureRequest):
     return lambda **options: fp.Loader(PIPES[request.param](), **options)
-
-
-def test_a_loader_for_each_epoch_is_told_once(monkeypatch, caplog) -> None:
-    monkeypatch.setattr(epochs, "first_epochs", FirstEpochs())
-    pipe = numbers().shuffle().batch(5)
-    for _ in range(3):  # as in a cross-validation
-        loader = fp.Loader(pipe)
-        list(loader)
-        list(loader)
-    for _ in range(2):
-        loader.set_epoch(0)
-        list(loader)
-    next(iter(loader))
-    next(iter(fp.Loader(pipe, seed=1)))
-    list(fp.Loader(pipe, seed=1))  # the one before has not ended the epoch
-    for _ in range(2):
-        list(fp.Loader(numbers()))  # all epochs have one order
-    for epoch in (0, 1):
-        second = fp.Loader(pipe)
-        second.set_epoch(epoch)
-        list(second)
-    assert not caplog.messages
-    for _ in range(2):
-        assert list(fp.Loader(numbers().shuffle().batch(5))) == list(fp.Loader(pipe))
-    (message,) = caplog.messages
-    assert "begins epoch 0 of a pipe" in message and "`loader.set_epoch(epoch)`" in message
-
-
-def test_a_write_is_no_loader_of_the_user(monkeypatch, caplog, tmp_path) -> None:
-    monkeypatch.setattr(epochs, "first_epochs", FirstEpochs())
-    pipe = numbers().shuffle().map(lambda x: {"x": x})
-    for name in "ab":
-        fp.write_parquet(pipe, tmp_path / name)
-    assert not caplog.messages
 
 
 class TestEpochs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,8 @@ from feedpipe.extensions import Json, Plan, Position
 
 from ..soak.state_mutations import main as mutate_states
 from ..support.engine import resolve
-from ..support.loading import Progress, Signature, StreamedPosition, compare, restore, resumed_shards, save, validated
+from ..support.loading import IndexedPosition, Progress, Signature, compare, restore, resumed_shards, save, validated
 from ..support.plan import ShardState
-from .signing import signed
 
 INDEXED = fp.from_sequence(range(12))
 STREAMED = INDEXED.filter(lambda x: True)
@@ -144,66 +144,22 @@ def test_the_text_of_a_position_follows_each_change():
 
 class TestValidated:
     @pytest.mark.parametrize(
-        ("change", "words"),
+        "change",
         [
-            ({"step": True}, "`step` must be a whole number but is: True"),
-            ({"step": 1.0}, "`step` must be a whole number but is: 1.0"),
-            ({"data_epoch": None}, "`data_epoch` must be a whole number but is: None"),
-            ({"epoch": -1}, "`epoch` must be >= 0 but is: -1"),
-            ({"rank": -2}, "`rank` must be >= -1 but is: -2"),
-            ({"world_size": 0}, "`world_size` must be >= 1 but is: 0"),
-            ({"epoch": 2**63}, r"`epoch` must be < 2\*\*63"),
-            ({"epoch": 10**5000}, r"`epoch` must be < 2\*\*63 but is: <a long int>"),
-            ({"position": 3}, "`position` must be a text but is: 3"),
-            ({"pipe": None}, "`pipe` must be a text but is: None"),
-            ({"extra": 1}, "'extra' is no entry of a state"),
-            ({1: 1, "a": 2}, "1 is no entry of a state"),
-            ({"step": 2}, "`checksum` does not fit its other entries; it was changed, or mixed from"),
-            ({"checksum": 2}, "`checksum` does not fit its other entries"),
+            *({"step": True}, {"step": 1.0}, {"data_epoch": None}, {"epoch": -1}, {"world_size": 0}, {"position": 3}),
+            *({"pipe": None}, {"extra": 1}, {1: 1}, {"step": 2}, {"checksum": 2}, {"epoch": 10**5000}),
+            *({"position": "[" * 100_000}, {"position": "{}"}, {"position": "\ud800"}, {"code": "\ud800"}),
         ],
     )
-    def test_a_changed_entry_is_refused(self, change, words):
-        with pytest.raises(StateError, match=words):
+    def test_a_changed_entry_is_refused(self, change):
+        with pytest.raises(StateError, match="`checksum` does not fit its other entries; it was changed, or mixed"):
             validated({**saved(Progress(), make_plan(INDEXED)), **change})
 
-    @pytest.mark.parametrize(
-        ("change", "words"),
-        [
-            ({"rank": 9}, "`rank` must be below `world_size`, which is 1, but is: 9"),
-            ({"rank": -1}, "`shards` does not fit `rank` -1 of `world_size` 1: 2"),
-            ({"shards": 0}, "`shards` does not fit `rank` 0 of `world_size` 1: 0"),
-            ({"world_size": 4}, "`shards` does not fit `rank` 0 of `world_size` 4: 2"),
-            ({"goal": 2, "step": 3}, "`goal` must be -1, or at least the step, which is 3, but is: 2"),
-            ({"goal": 7, "rank": -1, "shards": 0}, "`shards` does not fit `rank` -1 of `world_size` 1: 0"),
-            ({"position": "[" * 100_000}, "`position` is no JSON"),
-            ({"position": "{}"}, "`position` is no place in a streamed pipe: '{}'"),
-            ({"position": '{"consumed": 3}'}, "`position` is no place in a streamed pipe"),
-            ({"position": '{"cursors": [], "ended": {}}'}, "`position.cursors` must be an object"),
-            ({"position": '{"cursors": {"-1": null}, "ended": {}}'}, "numbers of shards but has: '-1'"),
-            ({"position": '{"cursors": {"a": null}, "ended": {}}'}, "numbers of shards but has: 'a'"),
-            ({"position": '{"cursors": {}, "ended": {}}'}, "`position` names no shard"),
-            ({"position": '{"cursors": {"0": null}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
-            ({"position": '{"cursors": {"0": [null, true, 0]}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
-            ({"position": '{"cursors": {"0": [null, 1]}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
-            ({"position": '{"cursors": {"0": 7}, "ended": {}}'}, "`position.cursors.0` is no cursor"),
-            ({"position": '{"cursors": {}, "ended": {"1": [null, -1, 0]}}'}, "`position.ended.1` is no cursor"),
-        ],
-    )
-    def test_a_right_checksum_does_not_hide_a_wrong_entry(self, change, words):
-        with pytest.raises(StateError, match=words):
-            validated(signed({**saved(Progress(), make_plan(STREAMED, shards=2)), **change}))
-
-    @pytest.mark.parametrize("consumed", ["-1", "true", "null", '"1"', "1.0", "9223372036854775808"])
-    def test_a_position_that_is_no_count_is_refused(self, consumed):
-        state = saved(Progress(taken=1), make_plan(INDEXED))
-        with pytest.raises(StateError, match=r"`position.consumed` must be a whole number"):
-            validated(signed({**state, "position": f'{{"consumed": {consumed}}}'}))
-
-    def test_a_missing_entry_is_named(self):
+    def test_a_missing_entry_is_refused(self):
         for name in saved(Progress(), make_plan(INDEXED)).keys() - {"feedpipe"}:
             state = saved(Progress(), make_plan(INDEXED))
             del state[name]
-            with pytest.raises(StateError, match=f"it has no `{name}`"):
+            with pytest.raises(StateError, match="the state is damaged"):
                 validated(state)
 
     def test_what_is_no_state_is_refused(self):
@@ -258,25 +214,17 @@ class TestCompare:
         with pytest.warns(StateWarning, match="the code of `<lambda>` in .* has changed since the state was taken"):
             compare(validated(state), Signature(make_plan(INDEXED.map(lambda x: x + 2))), strict=True)
 
-    @pytest.mark.parametrize("name", ["pipe", "code"])
-    @pytest.mark.parametrize(
-        "text",
-        ["", "[", "[1]", "[[1, 2, 3]]", '[["a", [], 3]]', '["3.11", 1]', '["3.11", [[1, 2]]]', "{}", "[" * 100_000],
-    )
-    def test_what_is_no_fingerprint_is_refused(self, name, text):
-        plan = make_plan(INDEXED)
-        with pytest.raises(StateError, match=f"`{name}` is no fingerprint of a pipe"):
-            compare(validated(signed({**saved(Progress(), plan), name: text})), Signature(plan), strict=False)
-
 
 class TestResumedShards:
     def test_of_a_streamed_pipe_are_those_of_the_state(self):
         state = saved(Progress(cursors={0: [None, 1, 0]}), make_plan(STREAMED, shards=4))
         assert resumed_shards(validated(state), make_plan(STREAMED, shards=2)) == 4
 
-    def test_without_a_position_are_those_of_the_plan(self):
-        state = saved(Progress(3, 0, 3), make_plan(STREAMED, world_size=2, shards=4))
-        assert resumed_shards(validated(state), make_plan(STREAMED, shards=3)) == 3
+    def test_without_a_position_are_those_of_the_plan_on_another_number_of_ranks(self):
+        state = validated(saved(Progress(3, 0, 3), make_plan(STREAMED, world_size=2, shards=4)))
+        assert resumed_shards(state, make_plan(STREAMED, shards=3)) == 3
+        for rank in range(2):
+            assert resumed_shards(state, make_plan(STREAMED, rank=rank, world_size=2, shards=8)) == 4
 
     def test_another_rank_is_refused(self):
         state = saved(Progress(cursors={1: [None, 1, 0]}), make_plan(STREAMED, rank=1, world_size=2, shards=2))
@@ -297,10 +245,10 @@ class TestResumedShards:
                 resumed_shards(validated(saved(progress, before)), after)
 
     def test_too_many_shards_are_refused(self):
-        state = signed({**saved(Progress(cursors={0: [None, 1, 0]}), make_plan(STREAMED)), "shards": 10**6})
+        state = replace(validated(saved(Progress(cursors={0: [None, 1, 0]}), make_plan(STREAMED))), shards=10**6)
         with pytest.raises(StateError, match="has 1000000 shards, and this loader 1; .*`shards=1000000`"):
-            resumed_shards(validated(state), make_plan(STREAMED))
-        assert resumed_shards(validated(state), make_plan(STREAMED, shards=10**6)) == 10**6
+            resumed_shards(state, make_plan(STREAMED))
+        assert resumed_shards(state, make_plan(STREAMED, shards=10**6)) == 10**6
 
 
 class TestRestore:
@@ -310,53 +258,16 @@ class TestRestore:
 
     @pytest.mark.parametrize("consumed", [0, 14, 99])
     def test_a_number_outside_the_pipe_is_refused(self, consumed):
-        state = saved(Progress(taken=1), make_plan(INDEXED, world_size=2))
-        state = signed({**state, "position": f'{{"consumed": {consumed}}}'})
+        state = validated(saved(Progress(taken=1), make_plan(INDEXED, world_size=2)))
         with pytest.raises(StateError, match=r"`position.consumed` must be from 1 to 12"):
-            restore(validated(state), make_plan(INDEXED))
+            restore(replace(state, position=IndexedPosition(consumed)), make_plan(INDEXED))
 
     def test_padding_goes_beyond_the_length(self):
         state = saved(Progress(0, 2, 0, taken=2), make_plan(INDEXED.batch(5), world_size=2))
         assert restore(validated(state), make_plan(INDEXED.batch(5))).start == 4
 
-    @pytest.mark.parametrize("pipe", [INDEXED, INDEXED.shuffle(window=2)])
-    @pytest.mark.parametrize("world_size", [1, 3])
-    def test_more_steps_than_elements_are_refused(self, pipe, world_size):
-        plan = make_plan(pipe, world_size=world_size)
-        state = signed({**saved(Progress(), plan), "step": 999})
-        with pytest.raises(StateError, match=r"`step` must be at most \d+, the elements of an epoch, but is: 999"):
-            restore(validated(state), plan)
 
-    @pytest.mark.parametrize(
-        ("position", "words"),
-        [
-            (StreamedPosition({7: [None, 1, 0]}, {}), "names shard 7, which is not of rank 0 of 2"),
-            (StreamedPosition({0: [None, 1, 0], 1: [None, 1, 0]}, {}), "names shard 1, which is not of rank 0"),
-            (StreamedPosition({0: [None, 2, 0]}, {}), "one shard gave 2 elements and another 0"),
-            (StreamedPosition({0: [None, 1, 0], 2: [[], 1, 1], 4: [None, 0, 1]}, {}), "gave 2 elements and another 1"),
-        ],
-    )
-    def test_shards_that_took_no_turns_are_refused(self, position, words):
-        plan = make_plan(STREAMED, rank=0, world_size=2, shards=6)
-        state = saved(Progress(0, 5, 0, taken=5, cursors=position.cursors, ended=position.ended), plan)
-        with pytest.raises(StateError, match=words):
-            restore(validated(state), plan)
-
-    def test_an_element_beyond_a_shard_is_refused(self):
-        plan = make_plan(INDEXED.shuffle(window=2), shards=1)
-        last, beyond = (validated(saved(Progress(0, 9, 0, taken=9, cursors={0: [None, n, 0]}), plan)) for n in (12, 13))
-        assert restore(last, plan).cursors == {0: [None, 12, 0]}
-        with pytest.raises(StateError, match=r"`position.cursors.0` is element 13 of a shard that has 12 elements"):
-            restore(beyond, plan)
-
-    def test_leftover_rows_before_the_end_are_refused(self):
-        plan = make_plan(STREAMED.batch(5), shards=2)
-        progress = Progress(0, 2, 0, taken=2, cursors={0: [None, 1, 0], 2: [None, 1, 0]}, ended={0: None})
-        with pytest.raises(StateError, match="has groups of leftover rows, but shard 1 has not ended"):
-            restore(validated(saved(progress, plan)), plan)
-
-
-def test_changed_states_are_refused_or_go_on_with_rows_of_the_pipe():
+def test_changed_states_are_refused():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert "200 from seed 0" in mutate_states(200)

@@ -111,3 +111,16 @@ def test_a_file_without_frames() -> None:
     soundfile.write(sink, np.zeros(800), 8_000, format="WAV")
     with pytest.raises(ValueError, match="it has no stream of video"):
         media.video_info(sink.getvalue())
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_times_tell_the_frame_that_is_shown(form: tuple[str, str, bool]) -> None:
+    import av
+
+    data = video(*form)
+    times = media.frame_times(data)
+    with av.open(io.BytesIO(data)) as file:
+        assert times.tolist() == pytest.approx([frame.time for frame in file.decode(video=0)])
+    for seconds in (times[0], times[40] + 1e-6, times[-1] + 1):
+        number = int(np.searchsorted(times, seconds, "right")) - 1
+        assert times[number] <= seconds and numbers(media.frames(data, number, 1)) == [number]

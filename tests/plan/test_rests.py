@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
+from collections.abc import Iterator
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.extensions import Operator
 
 from ..soak import SOAK
 from ..support.examples import examples
@@ -50,3 +56,20 @@ def test_each_element_belongs_to_one_rest(seed: int) -> None:
         assert max(weights) - min(weights) <= 2 / PARTS * shards / ranks, "each border is right to half a part"
         plain = Redivision(shards, 0, "digest", numbers).plain
         assert Redivision.of(json.loads(json.dumps(plain))) == Redivision(shards, 0, "digest", numbers)
+
+
+def operators() -> Iterator[type[Operator]]:
+    """All operators of the package that make blocks of those of inputs."""
+    package = Path(fp.__file__).parent
+    for path in sorted([*package.glob("ops/**/*.py"), *package.glob("plan/*.py")]):
+        module = importlib.import_module(".".join(("feedpipe", *path.relative_to(package).with_suffix("").parts)))
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Operator) and value.__module__ == module.__name__:
+                yield value
+
+
+def test_each_operator_names_the_cursors_in_its_tokens() -> None:
+    streamed = [op for op in operators() if op.blocks is not Operator.blocks]
+    # Nothing runs it.
+    without = {op.__name__ for op in streamed if op.input_cursors is Operator.input_cursors}
+    assert len(streamed) > 40 and without == {"LocalOperator"}

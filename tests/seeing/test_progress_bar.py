@@ -152,7 +152,6 @@ def _verify(folder: Path, *, progress: bool) -> None:
 
 OPERATIONS: dict[str, Callable[..., object]] = {
     "fit": lambda folder, progress: fp.fit(people(), {"n": fp.stats.mean_std()}, progress=progress),
-    "profile": lambda folder, progress: fp.profile(people(), progress=progress),
     "write_parquet": lambda folder, progress: fp.write_parquet(people(), folder / "new", progress=progress),
     "load": _load,
     "verify": _verify,

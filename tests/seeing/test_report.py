@@ -23,8 +23,6 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, CallSite, DataErro
 from ..support.core import times
 from ..support.examples import examples
 from ..support.seeing import Report, verdict
-from .test_report_page import rank
-from .test_report_page import table as table_of
 
 SERVICES = {"in process": fp.InProcess(), "threads": fp.Threads(2)}
 PROCESSES = {"workers": fp.MultiProcess(2)}
@@ -292,10 +290,6 @@ class TestFile:
         assert loaded.ranks == report.ranks
         assert (str(loaded), loaded.metrics()) == (str(report), report.metrics())
 
-    def test_another_ending(self, tmp_path: Path) -> None:
-        with pytest.raises(ArgumentError, match=r"must end in \.html or \.json"):
-            fp.Loader(fp.from_sequence(range(4))).report().save(tmp_path / "report.txt")
-
     @pytest.mark.parametrize(
         "text", ["", "[]", "{}", '{"feedpipe_report": 99}', '{"feedpipe_report": 1, "ranks": [3]}']
     )
@@ -361,14 +355,27 @@ def test_operators_that_one_call_has_made_count_as_one() -> None:
     def corpus(name: str) -> verdict.KnownOperator:
         return verdict.KnownOperator(name, ".map(f)", CallSite("train.py", 7), 1, ())
 
+    second = 10**9
     batch = verdict.KnownOperator("batch-1", ".batch(8)", CallSite("train.py", 9), None, ("map-1", "map-2"))
     seconds = {"map-1": 2, "map-2": 2, "batch-1": 2.5}
-    slots: dict[tuple[times.State, str], times.SlotTimes] = {("loop", ""): times.SlotTimes(10**9)}
-    slots |= {("operator", name): times.SlotTimes(int(each * 1e9)) for name, each in seconds.items()}
-    consumer = table_of("consumer", loop=1000)._replace(slots=slots, wall_ns=7_500_000_000)
-    seen = rank()._replace(workers=0, operators=[corpus("map-1"), corpus("map-2"), batch], tables=[consumer])
-    report = Report([seen])
+    slots: dict[tuple[times.State, str], times.SlotTimes] = {("loop", ""): times.SlotTimes(second)}
+    slots |= {("operator", name): times.SlotTimes(int(each * second)) for name, each in seconds.items()}
+    wall = 7_500_000_000
+    consumer = times.Table("consumer", 1, 0, wall, 0, wall, 1, 9, 90, 9, 90, 0, 0, 0, slots, {}, [])
+    steps = times.StepTimes(40, 1, 50_000_000)
+    report = Report(
+        [verdict.RankTimes(0, 1, 0, False, 2, [corpus("map-1"), corpus("map-2"), batch], {}, steps, [consumer])]
+    )
     assert report.bottleneck is not None
     assert (report.bottleneck.operator, report.bottleneck.share) == (".map(f)", pytest.approx(4 / 6.5))
     assert report.forecast(concurrency=4) == pytest.approx(2.5 / 3.5)
     assert [op.share for op in report.operators] == pytest.approx([2 / 6.5, 2 / 6.5, 2.5 / 6.5])
+
+
+def test_a_page_of_several_ranks_compares_them(tmp_path: Path) -> None:
+    loader = fp.Loader(fp.from_sequence(range(100)).map(odd).batch(4))
+    assert len(list(loader)) == 25
+    ranks = loader.report().ranks
+    Report([*ranks, ranks[0]._replace(rank=1)]).save(tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "2 ranks, 48 steps" in page and "rank 1, consumer" in page and "work for a step" in page

@@ -13,9 +13,8 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import RowError
 from feedpipe.extensions import Step
-from feedpipe.testing import check_service
 
-from ..support.testing import check_part
+from ..support.check_service import check_part, check_service
 
 Items = Iterator[Any]
 
@@ -164,7 +163,7 @@ def test_faults_are_found(change, part, words):
 
 
 def test_a_thread_that_stays_is_found(monkeypatch):
-    monkeypatch.setattr("feedpipe.testing.services.MAX_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr("tests.support.check_service.MAX_WAIT_SECONDS", 0.001)
     try:
         with pytest.raises(AssertionError, match="thread that-stays"):
             check_part("indexed", Broken(with_a_thread))
@@ -174,7 +173,7 @@ def test_a_thread_that_stays_is_found(monkeypatch):
 
 def test_each_part_is_checked(monkeypatch):
     checked = []
-    monkeypatch.setattr("feedpipe.testing.services.check_part", lambda part, *_: checked.append(part))
+    monkeypatch.setattr("tests.support.check_service.check_part", lambda part, *_: checked.append(part))
     check_service(Broken(whole))
     assert checked == ["indexed", "streamed", "files", "failing", "epochs"]
 

@@ -11,26 +11,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, LoaderError, PlanError, WorkerError
-from feedpipe.testing import check_service
 
-from ..support.testing import PARTS, check_part, nothing_left
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
-def test_one_thread(part):
-    check_part(part, fp.Threads(1))
-
-
-@pytest.mark.slow
-def test_without_order():
-    check_service(fp.Threads(3, ordered=False))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
-def test_several_threads_and_states_that_continue_in_processes(part):
-    check_part(part, fp.Threads(3), [fp.MultiProcess(2)])
+from ..support.testing import nothing_left
 
 
 class Reads:

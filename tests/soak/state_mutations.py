@@ -1,4 +1,4 @@
-"""States changed at random, by damage or by hand: each is refused, or goes on with rows of its pipe."""
+"""States changed at random: each is refused, or goes on where the unchanged one does."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from typing import Any
 
 import feedpipe as fp
 from feedpipe.errors import StateError
-
-from ..loading.signing import signed
 
 ROWS = 60
 HANG_SECONDS = 20
@@ -104,9 +102,6 @@ def _case(rng: random.Random) -> str:
         pass
     state = json.loads(json.dumps(loader.state_dict()))
     changed = _changed(state, rng)
-    is_signed = rng.random() < 0.5 and state.keys() - changed.keys() <= {"checksum"}
-    if is_signed:
-        changed = signed(changed)
     resumed = fp.Loader(pipe, **arguments)
     with _limit(f"{name} {arguments} {changed}"):
         try:
@@ -117,9 +112,6 @@ def _case(rng: random.Random) -> str:
             elements = list(islice(resumed, 10 * ROWS))
         except StateError:
             return "refused when they run"
-    if is_signed:
-        assert set(range(ROWS)).issuperset(_rows(elements)), f"{name} {arguments}: {changed} gave {elements}"
-        return "gone on from another place"
     other = fp.Loader(pipe, **arguments)
     other.load_state_dict(state)
     assert elements == list(other), f"{name} {arguments}: {changed} gave {elements}"
@@ -156,12 +148,6 @@ def _with_one_change(value: Any, rng: random.Random) -> Any:
     if type(value) is int and rng.random() < 0.6:
         return value + rng.choice((-1, 1, 5, 100, 10**6))
     return rng.choice(JUNK)
-
-
-def _rows(value: Any) -> list[Any]:
-    if isinstance(value, (list, tuple)):
-        return [row for item in value for row in _rows(item)]
-    return [value]
 
 
 @contextmanager

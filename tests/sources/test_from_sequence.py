@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import feedpipe as fp
@@ -33,3 +34,16 @@ def test_index_and_length():
 def test_an_iterator_is_no_sequence():
     with pytest.raises(ArgumentTypeError, match=r"length and an index.*from_iterable"):
         fp.from_sequence(iter([1]))
+
+
+def test_a_series_gives_its_values_by_position() -> None:
+    frame = pd.DataFrame({"path": ["a", "b", "c"], "n": [0, 1, 2], "t": pd.to_datetime([3, 4, 5])}, index=[2, 0, 1])
+    for name in frame:
+        assert list(fp.from_sequence(frame[name])) == frame[name].tolist()
+        assert fp.from_sequence(frame[name])[1] == frame[name].iloc[1]
+        assert list(fp.Loader(fp.from_sequence(frame[name][::-1]), shards=2)) == frame[name].tolist()[::-1]
+
+
+def test_a_dict_has_no_order_by_position() -> None:
+    with pytest.raises(ArgumentTypeError, match="its keys are no positions"):
+        fp.from_sequence({0: "a"})

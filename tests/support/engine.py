@@ -16,7 +16,6 @@ from feedpipe.engine.coroutines import CoroutinePool as CoroutinePool
 from feedpipe.engine.run import _ElementsOfBlocks as _ElementsOfBlocks
 from feedpipe.engine.run import elements as elements
 from feedpipe.engine.seeds import Permutation as Permutation
-from feedpipe.engine.stage import MAX_MEMOS as MAX_MEMOS
 from feedpipe.engine.stage import Stage as Stage
 from feedpipe.engine.stage import bind as bind
 from feedpipe.engine.stage import resolve as resolve

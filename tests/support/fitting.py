@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from feedpipe.fitting import fit as fit
-from feedpipe.fitting import profile as profile
 from feedpipe.fitting.fit import ColumnSummaries as ColumnSummaries
 from feedpipe.fitting.fit import SummarizeRows as SummarizeRows

@@ -9,9 +9,5 @@ import pytest
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(Path(__file__).parents[2]))
     from docs._site import assemble as assemble
-    from docs._site import diagrams as diagrams
-    from docs._site import docstrings as docstrings
-    from docs._site import errors as errors
     from docs._site import gallery as gallery
-    from docs._site import operators as operators
-    from docs._site import pictures as pictures
+    from docs._site import reference as reference

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from feedpipe.stats.cardinality import Cardinality as Cardinality
 from feedpipe.stats.statistics import MAX_POINTS as MAX_POINTS
 from feedpipe.stats.statistics import Moments as Moments
 from feedpipe.stats.statistics import QuantileSketch as QuantileSketch

@@ -8,7 +8,7 @@ from typing import assert_type, cast
 from feedpipe_example import Background, Differences, Noise, differences, noise
 
 import feedpipe as fp
-from feedpipe.testing import check_operator, check_service
+from feedpipe.testing import check_operator
 
 
 def far(number: float) -> bool:
@@ -28,7 +28,7 @@ def check_the_package() -> None:
         check_operator(noise(count))
         check_operator(noise(count).pipe(differences, lag=3))
         check_operator(noise(count).filter(far).pipe(differences))
-    check_service(Background(prefetch=3), others=[fp.InProcess()])
+    assert list(fp.Loader(batches, Background(prefetch=3), seed=1)) == list(fp.Loader(batches, seed=1))
 
 
 def check_its_entry_point() -> None:

@@ -5,6 +5,7 @@ worker to dispatcher              dispatcher to worker
     ("next", number)                  ("block", number, at, end, tables, sizes)  some rows
                                       ("end", number)                            no more rows
                                       ("failed", number, sizes)                  no more rows, because of an error
+                                      ("log", records)                           what functions have logged
     ("close", number)
 
 `open` asks for the first block, each `next` for one more. The dispatcher answers each at once: with rows that are at
@@ -19,8 +20,8 @@ import select
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterator
-from typing import Literal, NoReturn, TypeAlias, cast
+from collections.abc import Iterator, Sequence
+from typing import Literal, NoReturn, Protocol, TypeAlias, cast
 
 from ...core.block import Block, close
 from ...core.context import Context, RowsRequest
@@ -34,6 +35,7 @@ from ...plan.shards import requested_rows, share_of
 from ..transport.channel import Channel, GoneError, Head, Message, pack_error
 from ..transport.graph_file import begin_worker
 from ..transport.packing import Packer
+from .logs import Records, handle_records
 from .protocol import DispatchRequest, Sizes, unpack_error, unpack_message
 
 BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], list[Table], Sizes]
@@ -42,13 +44,46 @@ BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], list
 
 def dispatch(control: int, graph_file: int) -> None:
     """Serve the workers whose sockets come through `control`, until that is closed."""
-    content, classes = begin_worker(graph_file)
-    root, _ = cast("tuple[Node, object]", content)
     with socket.socket(fileno=control) as end:
         os.register_at_fork(after_in_child=end.close)
-        dispatcher = Dispatcher(root, end, Packer(classes, root.call_site))
-        while dispatcher.serve():
-            pass
+        serve_workers(Control(end), graph_file, f"process {os.getpid()}")
+
+
+def serve_workers(control: DispatchControl, graph_file: int, place: str) -> None:
+    """Run the graph for workers until the owner is gone."""
+    content, classes = begin_worker(graph_file)
+    _, root, _ = cast("tuple[object, Node, object]", content)
+    dispatcher = Dispatcher(root, control, Packer(classes, root.call_site), place)
+    while dispatcher.serve():
+        pass
+
+
+class DispatchControl(Protocol):
+    """How a dispatcher hears of runs from its owner, and of new workers."""
+
+    def filenos(self) -> list[int]:
+        """What to poll."""
+        ...
+
+    def receive(self) -> tuple[list[socket.socket], DispatchRequest | None] | None:
+        """Connections of new workers, and the next run; None once the owner is gone."""
+        ...
+
+
+class Control:
+    """The same through one socket, which brings descriptors too."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def filenos(self) -> list[int]:
+        return [self._end.fileno()]
+
+    def receive(self) -> tuple[list[socket.socket], DispatchRequest | None] | None:
+        data, fds, _, _ = socket.recv_fds(self._end, 2**16, 1)
+        if not data:
+            return None
+        return [socket.socket(fileno=fd) for fd in fds], cast("DispatchRequest | None", pickle.loads(data))
 
 
 class _Client:
@@ -66,10 +101,12 @@ class _Client:
 class Dispatcher:
     """The dispatcher's side of both connections: to its owner, through `control`, and to the workers."""
 
-    def __init__(self, root: Node, control: socket.socket, packer: Packer) -> None:
+    def __init__(self, root: Node, control: DispatchControl, packer: Packer, place: str) -> None:
         self._root = root
         self._control = control
         self._packer = packer
+        self._place = place
+        self._records = Records()
         self._clients: dict[int, _Client] = {}
         self._run = -1
         self._plan: Plan | None = None
@@ -80,12 +117,14 @@ class Dispatcher:
     def serve(self) -> bool:
         """Wait for messages and answer them; False once the owner is gone."""
         poll = select.poll()
-        poll.register(self._control, select.POLLIN)
+        controls = self._control.filenos()
+        for fd in controls:
+            poll.register(fd, select.POLLIN)
         for client in self._clients.values():
             poll.register(client.channel, select.POLLIN | (0 if client.channel.flush() else select.POLLOUT))
         with self._clock.waiting("consumer"):
             ready = {fd for fd, _ in poll.poll()}
-        if self._control.fileno() in ready and not self._receive_control():
+        if not ready.isdisjoint(controls) and not self._receive_control():
             return False
         for fd in ready.intersection(self._clients):
             self._answer(fd)
@@ -93,12 +132,11 @@ class Dispatcher:
 
     def _receive_control(self) -> bool:
         """Receive a new worker, or the next run; False once the owner is gone."""
-        data, fds, _, _ = socket.recv_fds(self._control, 2**16, 1)
-        if not data:
+        received = self._control.receive()
+        if received is None:
             return False
-        for fd in fds:
-            self._clients[fd] = _Client(socket.socket(fileno=fd))
-        request = cast("DispatchRequest | None", pickle.loads(data))
+        ends, request = received
+        self._clients |= {end.fileno(): _Client(end) for end in ends}
         if request is not None:
             for client in self._clients.values():
                 client.close_requests()
@@ -135,15 +173,20 @@ class Dispatcher:
                     client.blocks[number] = self._open(request)
             block = self._clock.next(client.blocks.get(number, iter(())))
             if block is None:
-                client.channel.post(("end", number))
+                self._post(client, ("end", number))
             else:
                 packed = self._packer.pack((block.rows, block.origins))
                 tables = [] if self._times is None else self._times.due()
                 answer = ("block", number, block.at.plain, block.end.plain, tables, packed.sizes)
-                client.channel.post(answer, packed.body())
+                self._post(client, answer, packed.body())
         except Exception as error:
-            packed = pack_error(error, f"the dispatcher, process {os.getpid()}", self._packer)
-            client.channel.post(("failed", number, packed.sizes), packed.body())
+            packed = pack_error(error, f"the dispatcher, {self._place}", self._packer)
+            self._post(client, ("failed", number, packed.sizes), packed.body())
+
+    def _post(self, client: _Client, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
+        if self._records.waiting:
+            client.channel.queue(("log", self._records.take()))
+        client.channel.post(head, body)
 
     def _open(self, request: RowsRequest) -> Iterator[Block]:
         assert self._plan is not None, "the owner announces a run before any worker asks for its rows"
@@ -204,7 +247,9 @@ class DispatchClient:
                 except GoneError:
                     _wait_for_end()
                 assert message is not None, "a channel that waits returns a message"
-                if (answers := self._answers.get(cast("int", message.head[1]))) is not None:
+                if message.head[0] == "log":
+                    handle_records(message.head[1])
+                elif (answers := self._answers.get(cast("int", message.head[1]))) is not None:
                     answers.append(message)
             return self._answers[number].popleft()
 

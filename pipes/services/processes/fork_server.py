@@ -20,18 +20,20 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 from ..transport.graph_file import libraries_of
 from .dispatch import dispatch
-from .surroundings import enter
+from .surroundings import enter, read
 from .worker import serve
 
 Role: TypeAlias = Literal["worker", "dispatcher"]
 _ROLES: dict[Role, Callable[..., None]] = {"worker": serve, "dispatcher": dispatch}
 
-INTERRUPTS = signal.SIGINT, signal.SIGUSR1
+OWNERS_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2
+"""Signals that a terminal or a scheduler sends to all processes of a job. The program decides what they mean: it
+may want one more batch before its checkpoint, so its helpers serve it as long as it runs, and end with it."""
 
 GRACE_SECONDS = 1.0
 """A worker has this time to end by itself."""
@@ -63,13 +65,6 @@ class Death(NamedTuple):
             if self.code == -signal.SIGKILL:
                 how += " (by the system, if it was out of memory)"
         return how + (f" and had used up to {self.peak / 2**20:.0f} MiB of memory" if self.peak else "")
-
-
-def run_alone(role: Role, fds: Sequence[int], parent: int) -> NoReturn:
-    """Run a process that is an interpreter of its own."""
-    ignore_interrupts()
-    die_with_parent(parent)
-    run(role, fds)
 
 
 def kill_and_wait(pid: int) -> tuple[int | None, int]:
@@ -105,14 +100,33 @@ def _has_ended(pid: int) -> bool:
         return True
 
 
-def ignore_interrupts() -> None:
-    """Ignore Ctrl-C, which goes to all processes of a terminal: the program decides what it means.
+def leave_signals_to_owner() -> None:
+    """Survive the signals that mean the program. Processes that a user's function starts get the defaults."""
+    for number in OWNERS_SIGNALS:
+        signal.signal(number, _survive)  # unlike SIG_IGN, it does not reach what this process executes
+        signal.siginterrupt(number, False)
+    os.register_at_fork(after_in_child=_restore_defaults)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, OWNERS_SIGNALS)
 
-    SIGUSR1 asks a worker for its stack, and may arrive before the worker can answer.
-    """
-    for interrupt in INTERRUPTS:
-        signal.signal(interrupt, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, INTERRUPTS)
+
+def _survive(number: int, frame: object) -> None:
+    pass
+
+
+def _restore_defaults() -> None:
+    for number in OWNERS_SIGNALS:
+        if signal.getsignal(number) is _survive:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def owners_signals_blocked() -> Generator[None]:
+    """Delay these signals meanwhile; a process that starts here inherits that until it leaves them to its owner."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OWNERS_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def run(role: Role, fds: Sequence[int], surroundings: Sequence[int] = ()) -> NoReturn:
@@ -209,7 +223,7 @@ TICK_MILLISECONDS = 2
 
 def main(fd: int) -> None:
     """Serve the pools of the process at the other end of `fd`, until that is closed."""
-    ignore_interrupts()
+    leave_signals_to_owner()
     # If the program ignores SIGCHLD, this process has inherited that, and could not learn how a child has ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _freeze()
@@ -308,13 +322,15 @@ class _Server:
 
     def _receive_request(self, connection: _Connection) -> None:
         try:
-            data, fds, _, _ = socket.recv_fds(connection.control, 2**16, 16)
+            data, fds, _, _ = socket.recv_fds(connection.control, 1, 16)
         except ConnectionError:  # the other end was closed before it had read an answer
             data, fds = b"", []
         if not data:
             connection.leave()
             return
-        number, order = cast("Request", pickle.loads(data))
+        request, *fds = fds
+        number, order = cast("Request", read(request))
+        os.close(request)
         if isinstance(order, int):
             connection.end(number, order)
             return
@@ -335,7 +351,10 @@ class _Server:
 
     def _fork(self, role: Role, fds: Sequence[int], surroundings: Sequence[int]) -> int:
         server = os.getpid()
-        pid = os.fork()
+        with owners_signals_blocked():
+            pid = os.fork()
+            if not pid:
+                leave_signals_to_owner()
         if pid:
             return pid
         try:

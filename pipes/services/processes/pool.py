@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import mmap
 import os
-import pickle
 import select
 import signal
-import socket
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from threading import Lock
 from time import perf_counter
@@ -26,13 +24,16 @@ from ...core.times import RunTimes
 from ...errors import LoaderError, WorkerError
 from ...plan.plan import worker_graph
 from ..base import ShardEnd, Step
+from ..fetching import FetchRequest
 from ..transport import nesting
 from ..transport.channel import Channel, GoneError, Head, Message, SpinWait, enough_cores
-from ..transport.graph_file import CapturedGlobals, write_graph_file
+from ..transport.graph_file import write_graph_file
 from ..transport.memory import Window, create_shared_memory
+from ..transport.module_state import CapturedGlobals
 from ..transport.packing import unpack
-from ..workers import FetchRequest, report_death
+from .deaths import report_death
 from .fork_server import Death
+from .logs import handle_records
 from .protocol import (
     ArenaPlace,
     BurstMessage,
@@ -43,7 +44,7 @@ from .protocol import (
     received_items,
     unpack_error,
 )
-from .start import STARTERS, Starter, open_connection
+from .start import DispatcherLink, ForkServer, Launcher
 
 log = logging.getLogger("feedpipe")
 
@@ -52,28 +53,31 @@ class PoolSettings(NamedTuple):
     """How many workers a pool has, and how they run. `MultiProcess` explains the values.
 
     Attributes:
-        memory: bytes of all arenas together.
+        memory: bytes of all arenas together; of workers without shared memory, of finished elements.
+        launcher: starts the workers; by default by the fork server, with the threads that `MultiProcess` gives them.
     """
 
     workers: int
     memory: int
-    start_method: str = "forkserver"
     prefetch: int | None = None
     init: Callable[[int], object] | None = None
     timeout: float | None = None
-    threads: int = 1
-    io_threads: int = 4
+    launcher: Callable[[], Launcher] = partial(ForkServer, 1, 4)
 
 
 @dataclass
 class _Resources:
     """What a pool has to end."""
 
-    starter: Starter
+    launcher: Launcher
     graph_file: int = -1
     workers: list[WorkerHandle] = field(default_factory=list)
     dispatcher: DispatcherHandle | None = None
     owner: int = field(default_factory=os.getpid)
+
+    @property
+    def dispatcher_link(self) -> DispatcherLink | None:
+        return None if self.dispatcher is None else self.dispatcher.link
 
     def disown(self) -> None:
         """Close the connections in a forked copy of the owner; else they would stay open as long as the copy lives."""
@@ -81,7 +85,7 @@ class _Resources:
             worker.disown()
         if self.dispatcher is not None:
             self.dispatcher.close()
-        self.starter.disown()
+        self.launcher.disown()
 
     def end(self) -> None:
         """End all processes. An interrupt may have ended an earlier call, so no descriptor is closed twice."""
@@ -94,7 +98,7 @@ class _Resources:
         graph_file, self.graph_file = self.graph_file, -1
         if graph_file >= 0:
             os.close(graph_file)
-        self.starter.close()
+        self.launcher.close()
 
 
 class Pool:
@@ -114,7 +118,10 @@ class Pool:
         self._globals: CapturedGlobals | None = None
         self._warned_of_full_memory = False
         self._orphans: set[int] = set()  # numbers of workers whose dispatcher has died
-        self._resources = _Resources(STARTERS[settings.start_method](settings.threads, settings.io_threads))
+        launcher = settings.launcher()
+        self._resources = _Resources(launcher)
+        if not launcher.shares_memory:
+            self._arena_bytes = 0
         self._end = Ending(self, self._resources.end)
         _pools.add(self)
 
@@ -140,8 +147,12 @@ class Pool:
             self._resources.dispatcher.deaths = 0
             self._resources.dispatcher.begin(request)
 
-    def listen(self, handles: Sequence[WorkerHandle]) -> list[WorkerHandle]:
+    def listen(self, handles: Sequence[WorkerHandle], making: Callable[[WorkerHandle], str]) -> list[WorkerHandle]:
         """Wait until one of `handles` has a message in its inbox, or until a worker has died.
+
+        Args:
+            handles: the workers.
+            making: says what one makes next, for an error.
 
         Returns:
             The workers that have died.
@@ -159,7 +170,7 @@ class Pool:
             return dead
         for handle in self._resources.workers:
             handle.notify()
-        return self._spin_wait.wait(check, lambda: self._sleep(handles))
+        return self._spin_wait.wait(check, lambda: self._sleep(handles, making))
 
     def replace(self, handle: WorkerHandle, doing: str) -> None:
         """Replace a process that has died while it made `doing`.
@@ -167,18 +178,18 @@ class Pool:
         Raises:
             WorkerError: too many processes have died at this element.
         """
-        death = handle.end(self._resources.starter)
+        death = handle.end()
         if handle.number in self._orphans:
             self._orphans.discard(handle.number)
         else:
             if self._resources.dispatcher is not None:
                 self._resources.dispatcher.progress |= handle.progress
-            note = handle.crash_note() if handle.deaths > 1 else ""  # else the note is of an earlier run
+            note = handle.crash_note if handle.deaths > 1 else ""  # else the note is of an earlier run
             handle.deaths = 1 if handle.progress else handle.deaths + 1
-            message = f"worker {handle.number} (process {handle.pid}) {death}, while it made {doing}"
+            message = f"worker {handle.number} ({handle.place}) {death}, while it made {doing}"
             stacks = handle.written_stacks()
             if stacks:
-                log.debug("worker %d (process %d) %s: %s", handle.number, handle.pid, death, stacks)
+                log.debug("worker %d (%s) %s: %s", handle.number, handle.place, death, stacks)
             report_death(handle.deaths, f"{message}, in {note}" if note else message, _users_frames(stacks))
         self._start(handle)
 
@@ -204,18 +215,18 @@ class Pool:
     def disown(self) -> None:
         self._resources.disown()
 
-    def _sleep(self, handles: Sequence[WorkerHandle]) -> list[WorkerHandle]:
+    def _sleep(self, handles: Sequence[WorkerHandle], making: Callable[[WorkerHandle], str]) -> list[WorkerHandle]:
         """As `listen`, but the system wakes this process."""
         poll = select.poll()
         for handle in self._resources.workers:
             poll.register(handle, select.POLLIN if handle.notify() else select.POLLIN | select.POLLOUT)
         dispatcher = self._resources.dispatcher
         if dispatcher is not None:
-            poll.register(dispatcher, 0)  # its end
+            poll.register(dispatcher, select.POLLRDHUP)  # its end
         timeout = self.settings.timeout
         ready = {fd for fd, _ in poll.poll(None if timeout is None else min(timeout * 1000, 2**31 - 1))}
         if timeout is not None and not ready:
-            raise _timeout_error(handles, timeout)
+            raise _timeout_error(handles, making, timeout)
         if dispatcher is not None and dispatcher.fileno() in ready:
             self._replace_dispatcher(dispatcher)
             return self._resources.workers
@@ -227,43 +238,50 @@ class Pool:
         self._check_memory()
         root = worker_graph(root)
         self._globals = CapturedGlobals(root)
-        resources.graph_file = write_graph_file((root, settings.init), root)
+        resources.graph_file = write_graph_file((self._globals.state, root, settings.init), root)
         if any(node.op.trait is Trait.ONE_PROCESS for node in walk(root)):
-            resources.dispatcher = DispatcherHandle()
-        spins = enough_cores(1 + settings.workers + (resources.dispatcher is not None))
+            resources.dispatcher = DispatcherHandle(resources.launcher)
+        is_local = resources.launcher.shares_memory
+        spins = is_local and enough_cores(1 + settings.workers + (resources.dispatcher is not None))
         self._spin_wait.allowed = spins
+        most_bytes = float("inf") if is_local else settings.memory // settings.workers
         resources.workers += [
-            WorkerHandle(number, self._arena_bytes, settings.prefetch, spins=spins)
+            WorkerHandle(
+                resources.launcher, WorkerSettings(number, settings.prefetch, self._arena_bytes, [], spins, most_bytes)
+            )
             for number in range(settings.workers)
         ]
 
     def _start_missing(self) -> None:
         """Start the processes that do not run: all of them at first, later those that an error has ended."""
-        resources = self._resources
+        resources, launcher = self._resources, self._resources.launcher
         if resources.dispatcher is not None and not resources.dispatcher.running:
             for handle in resources.workers:
                 if handle.running:
-                    handle.end(resources.starter)
-            resources.dispatcher.start(resources.starter, resources.graph_file)
+                    handle.end()
+            resources.dispatcher.start(resources.graph_file)
         for handle in resources.workers:
             if handle.running and (handle.broken or handle.number in self._orphans):
-                handle.end(resources.starter)
-            if not handle.running:
-                self._start(handle)
+                handle.end()
+        missing = [handle for handle in resources.workers if not handle.running]
+        launcher.prepare([handle.number for handle in missing], resources.graph_file, resources.dispatcher_link)
+        for handle in missing:
+            self._start(handle)
         self._orphans.clear()
 
     def _start(self, handle: WorkerHandle) -> None:
-        resources = self._resources
-        handle.start(resources.starter, resources.graph_file, resources.dispatcher)
+        handle.start(self._resources.graph_file, self._resources.dispatcher_link)
 
     def _replace_dispatcher(self, dispatcher: DispatcherHandle) -> None:
         """Replace the dispatcher, and with it all workers, which were connected to it."""
         resources = self._resources
         progress = dispatcher.progress or any(handle.progress for handle in resources.workers)
-        death = dispatcher.end(resources.starter)
+        death = dispatcher.end()
         dispatcher.deaths = 1 if progress else dispatcher.deaths + 1
-        report_death(dispatcher.deaths, f"the process that runs the operators before `dispatch` {death}")
-        dispatcher.start(resources.starter, resources.graph_file)
+        report_death(
+            dispatcher.deaths, f"the {resources.launcher.noun} that runs the operators before `dispatch` {death}"
+        )
+        dispatcher.start(resources.graph_file)
         if self._request is not None:
             dispatcher.begin(self._request)
         self._orphans.update(handle.number for handle in resources.workers)
@@ -314,9 +332,12 @@ def _users_frames(stacks: str) -> str:
     return "\n".join(takewhile(lambda frame: frame.startswith("  File") and package not in frame, frames))
 
 
-def _timeout_error(handles: Iterable[WorkerHandle], seconds: float) -> WorkerError:
+def _timeout_error(
+    handles: Iterable[WorkerHandle], making: Callable[[WorkerHandle], str], seconds: float
+) -> WorkerError:
     stacks = [
-        f"worker {handle.number} (process {handle.pid}) is here:\n{handle.stack() or 'still at its start'}"
+        f"worker {handle.number} ({handle.place}) makes {making(handle)}; it is here:\n"
+        f"{handle.stacks() or 'still at its start'}"
         for handle in handles
     ]
     return WorkerError(f"no element has come for {seconds:g} seconds, which is the `timeout`; " + "\n".join(stacks))
@@ -337,21 +358,25 @@ class WorkerHandle:
         progress: whether the present process has sent anything of the run.
         broken: whether the present process cannot run, or may have sent or received only half a message.
         deaths: processes in a row that have died without progress.
+        crash_note: what the last process was running, if it was careful.
     """
 
-    def __init__(self, number: int, arena_bytes: int, prefetch: int | None, *, spins: bool) -> None:
-        self.number = number
+    def __init__(self, launcher: Launcher, settings: WorkerSettings) -> None:
+        self.number = settings.number
         self.inbox: deque[ReceivedItem] = deque()
         self.progress = False
         self.broken = False
         self.deaths = 0
         self.pid = 0
-        self._settings = WorkerSettings(number, prefetch, arena_bytes, [], spins)
+        self.place = ""
+        self.crash_note = ""
+        self._launcher = launcher
+        self._settings = settings
         self._stacks, *self._fds = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._window: Window | None = None
-        if arena_bytes:
-            self._fds.append(create_shared_memory(arena_bytes))
-            self._window = Window(self._fds[-1], arena_bytes)
+        if settings.arena_bytes:
+            self._fds.append(create_shared_memory(settings.arena_bytes))
+            self._window = Window(self._fds[-1], settings.arena_bytes)
         self._channel: Channel | None = None
         self._run = -1
         self._taken = 0  # elements that the consumer has taken since the last notice
@@ -376,20 +401,15 @@ class WorkerHandle:
         assert self._channel is not None, "a worker is started before it is used"
         return self._channel
 
-    def start(self, starter: Starter, graph_file: int, dispatcher: DispatcherHandle | None) -> None:
+    def start(self, graph_file: int, dispatcher: DispatcherLink | None) -> None:
         """Start a process here. The inbox stays, and the new process learns which regions are in use.
 
         Args:
-            starter: starts it.
             graph_file: the descriptor of the graph.
             dispatcher: gets a connection to the process.
         """
-        with open_connection() as (ours, theirs), contextlib.ExitStack() as ends:
-            fds = [theirs.fileno(), graph_file, *self._fds]
-            if dispatcher is not None:
-                fds.append(ends.enter_context(dispatcher.connect()).fileno())
-            self.pid = starter.start("worker", fds, ours.fileno())
-        self._channel = Channel(ours)
+        end, self.pid, self.place = self._launcher.worker(self.number, graph_file, self._fds, dispatcher)
+        self._channel = Channel(end)
         self._unused.clear()
         leased: list[ArenaPlace] = []
         if self._window:
@@ -471,10 +491,27 @@ class WorkerHandle:
             kind = message.head[0]
             if kind == "broken":
                 self.broken = True
-                raise _start_error(self.number, message)
+                raise self._start_error(message)
             if kind == "ready":
                 continue
+            if kind == "note":
+                self.crash_note = str(message.head[1])
+                continue
+            if kind == "log":
+                handle_records(message.head[1])
+                continue
             self._receive(message)
+
+    def _start_error(self, message: Message) -> WorkerError:
+        cause, doing = unpack_error(message), message.head[1]
+        there = not self._launcher.shares_memory
+        where = f" in {self.place}" if there else ""
+        text = f"worker {self.number} cannot begin{where}, {doing} failed with {type(cause).__name__}: {cause}"
+        if there and isinstance(cause, ModuleNotFoundError):
+            text += '; install it there, or send your code: `runtime_env={"working_dir": "."}`'
+        error = WorkerError(text)
+        error.__cause__ = cause
+        return error
 
     def _receive(self, message: Message) -> None:
         """Put the items of a burst into the inbox."""
@@ -492,18 +529,16 @@ class WorkerHandle:
         self.progress = True
         self.inbox.extend(received_items(heads, body))
 
-    def end(self, starter: Starter) -> Death:
+    def end(self) -> Death | str:
         """End the process; return how it ended if it had ended by itself."""
         self._open.close()
         self._channel = None
-        return starter.end(self.pid)
+        return self._launcher.end(self.pid)
 
-    def crash_note(self) -> str:
-        """What the last process was running, if it was careful."""
-        return self._window.note().decode(errors="replace") if self._window else ""
-
-    def stack(self) -> str:
+    def stacks(self) -> str:
         """The Python stacks of the process."""
+        if (stacks := self._launcher.stacks(self.pid)) is not None:
+            return stacks
         os.kill(self.pid, signal.SIGUSR1)
         return self.written_stacks(200)
 
@@ -534,14 +569,6 @@ class WorkerHandle:
             self._channel = None
 
 
-def _start_error(number: int, message: Message) -> WorkerError:
-    cause = unpack_error(message)
-    doing = message.head[1]
-    error = WorkerError(f"worker {number} cannot begin, {doing} failed with {type(cause).__name__}: {cause}")
-    error.__cause__ = cause
-    return error
-
-
 class DispatcherHandle:
     """The dispatcher: a process, or the one that has replaced it after its death.
 
@@ -550,49 +577,38 @@ class DispatcherHandle:
         deaths: processes in a row that have died before their workers sent anything.
     """
 
-    def __init__(self) -> None:
-        self.pid = 0
+    def __init__(self, launcher: Launcher) -> None:
         self.progress = False
         self.deaths = 0
-        self._control: socket.socket | None = None
+        self._launcher = launcher
+        self.link: DispatcherLink | None = None
 
     def fileno(self) -> int:
         return self._open.fileno()
 
     @property
     def running(self) -> bool:
-        return self._control is not None
+        return self.link is not None
 
     @property
-    def _open(self) -> socket.socket:
-        assert self._control is not None, "a dispatcher is started before it is used"
-        return self._control
+    def _open(self) -> DispatcherLink:
+        assert self.link is not None, "a dispatcher is started before it is used"
+        return self.link
 
-    def start(self, starter: Starter, graph_file: int) -> None:
-        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
-            self.pid = starter.start("dispatcher", [theirs.fileno(), graph_file], ours.fileno())
-        self._control = ours
+    def start(self, graph_file: int) -> None:
+        self.link = self._launcher.dispatcher(graph_file)
         self.progress = False
-
-    def connect(self) -> socket.socket:
-        """A new connection to the process; returns the end for a worker."""
-        with open_connection() as (ours, theirs):
-            self._send(None, theirs.fileno())
-        return ours
 
     def begin(self, request: DispatchRequest) -> None:
         """Announce the next run."""
-        self._send(request)
+        self._open.begin(request)
 
-    def end(self, starter: Starter) -> Death:
+    def end(self) -> Death | str:
+        process = self._open.process
         self.close()
-        return starter.end(self.pid)
+        return self._launcher.end(process)
 
     def close(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-
-    def _send(self, request: DispatchRequest | None, *fds: int) -> None:
-        with contextlib.suppress(ConnectionError):  # a poll finds a process that has died
-            socket.send_fds(self._open, [pickle.dumps(request)], fds)
+        if self.link is not None:
+            self.link.close()
+            self.link = None

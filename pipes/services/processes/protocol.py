@@ -4,9 +4,9 @@
     WorkerSettings(...)          once            ("ready",) or ("broken", doing, sizes)    the worker can run, or not
     RunRequest(...)              each run        ("items", run, place, heads, tables)      a burst of items
     FetchRequest(...)            each run        as for a RunRequest, but an error does not end the run
-    ("fetch", run, number, key)  an element
+    ("fetch", run, number, key)  an element      ("note", text)     what a careful run makes next
     ("took", count, offsets)     go on
-    ("stop",)                    end the run
+    ("stop",)                    end the run         ("log", records)   what functions have logged
 
 If the pipe has a `remote`, the owner opens streams of rows, and allows each to make a block more. An item is then a
 block with its origins, the end of a stream or an error that ends it. It has the number of its stream for a shard, and
@@ -25,15 +25,17 @@ tuples: pickling a named tuple takes several times as long.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from ...core.cursor import Json
+from ...core.graph import Node
 from ...core.times import Table
+from ...plan.plan import Plan
 from ..transport.channel import Message, RemoteFailure
 from ..transport.packing import unpack, unpack_body
 from ..turns import Assignment
-from ..workers import PlanArguments
 
 ArenaPlace: TypeAlias = tuple[int, int]
 """A region of the arena: offset and bytes."""
@@ -108,6 +110,7 @@ class WorkerSettings(NamedTuple):
         arena_bytes: the size of the arena; 0 if there is none.
         leased: regions that the consumer still has from an earlier process.
         spins: whether it may spin while it waits.
+        most_bytes: the bytes that finished elements may hold.
         dispatched: whether another process runs the operators before `dispatch`.
     """
 
@@ -116,7 +119,30 @@ class WorkerSettings(NamedTuple):
     arena_bytes: int
     leased: list[ArenaPlace]
     spins: bool
+    most_bytes: float
     dispatched: bool = False
+
+
+class PlanArguments(NamedTuple):
+    """What makes a plan of the graph."""
+
+    seed: int
+    rank: int
+    world_size: int
+    shards: int
+
+    @staticmethod
+    def of(plan: Plan) -> PlanArguments:
+        return PlanArguments(plan.seed, plan.rank, plan.world_size, plan.shards)
+
+    def plan(self, root: Node) -> Plan:
+        seed, rank, world_size, shards = self
+        return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards or None)
+
+    def worker_seed(self, epoch: int, worker: int) -> int:
+        """The seed of the global generators in a worker in this epoch."""
+        words = repr((self.seed, epoch, self.rank, worker)).encode()
+        return int.from_bytes(hashlib.blake2b(words, digest_size=4).digest(), "little")
 
 
 class DispatchRequest(NamedTuple):

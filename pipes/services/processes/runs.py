@@ -4,19 +4,37 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from typing import cast
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple, cast
 
-from ...core.cursor import Json
+from ...core.block import Block
+from ...core.context import Context
+from ...core.cursor import START, Cursor, Json
+from ...core.ending import ProcessResources
 from ...core.graph import Node
 from ...core.rows import BlockRows
-from ...core.times import consumer_clock, here, worker_name
-from ...plan.plan import Plan, Position
-from ..base import ShardEnd, Step
-from ..remote import BLOCKS_AHEAD, RemoteRun, RowStream
-from ..turns import Assignment, Merge
-from ..workers import FetchRequest, KeyedRun, Lane, PlanArguments
-from .pool import Pool, WorkerHandle
-from .protocol import DispatchRequest, PackedBody, ReceivedItem, RunRequest
+from ...core.times import consumer_clock, here, waiting, worker_name
+from ...errors import LoaderError, Origin
+from ...plan.plan import Plan, Position, ShardRun, remote_stages
+from ..base import PlanService, ServiceRun, ShardEnd, Step
+from ..fetching import FetchRequest
+from ..turns import DEFAULT, Assignment, Merge, run_rank
+from .pool import Pool, PoolSettings, WorkerHandle
+from .protocol import DispatchRequest, PackedBody, PlanArguments, ReceivedItem, RunRequest
+from .remote import StreamRequest
+
+
+def plan_service(settings: PoolSettings, *, ordered: bool = True) -> PlanService:
+    """Runs plans in the workers of a new pool."""
+    pool, numbers = Pool(settings), count(1)
+
+    def make_run(plan: Plan, position: Position, epoch: int) -> ServiceRun:
+        if plan.has_remote:
+            return RemoteRun(pool, plan, position, epoch, next(numbers))
+        return ProcessRun(pool, plan, position, epoch, next(numbers), ordered=ordered)
+
+    return PlanService(make_run, pool)
 
 
 class ProcessRun:
@@ -90,8 +108,8 @@ class ProcessRun:
             self._request(handle)
 
     def _listen(self, handles: list[WorkerHandle]) -> None:
-        for handle in self._pool.listen(handles):
-            self._pool.replace(handle, self._assignment(handle).next_element(self._plan))
+        for handle in self._pool.listen(handles, self._making):
+            self._pool.replace(handle, self._making(handle))
             if not self._in_tail or handle is self._workers[0]:
                 self._request(handle)
 
@@ -108,6 +126,9 @@ class ProcessRun:
         )
         handle.request(request)
 
+    def _making(self, handle: WorkerHandle) -> str:
+        return self._assignment(handle).next_element(self._plan)
+
     def _assignment(self, handle: WorkerHandle) -> Assignment:
         return self._merge.assignment(handle.number, handle.received())
 
@@ -122,28 +143,185 @@ class ProcessRun:
         return ShardEnd(item.shard, item.cursor)
 
 
-class ProcessRemoteRun(RemoteRun):
-    """A run of worker processes. Messages are unpacked as they arrive, so the inboxes of the workers stay empty."""
+BLOCKS_AHEAD = 2
+"""The blocks of each stream that are made ahead, unless the service says otherwise."""
+MAX_REQUESTS = 100
+"""The requests of each shard that are remembered. Shards that are more rounds apart only make some rows in vain."""
+
+
+@dataclass(eq=False)
+class RowStream:
+    """Rows that a worker makes for one reader.
+
+    Attributes:
+        number: its number in the run.
+        worker: the worker that has the shard.
+        request: what to run; its cursor moves on with the blocks that have arrived.
+        arrived: items that the reader has not taken, or calls for them.
+    """
+
+    number: int
+    worker: int
+    request: StreamRequest
+    arrived: deque[Any] = field(default_factory=deque)
+
+
+class RemoteRun:
+    """Runs the shards in this process, in turn; their rows before `remote` come from workers, by streams.
+
+    A worker keeps some blocks ready in each stream. When it dies, the next one opens its streams again, after the
+    blocks that have arrived. Readers may be in several threads, because of `prefetch`. Messages are unpacked as they
+    arrive, so the inboxes of the workers stay empty.
+    """
 
     def __init__(self, pool: Pool, plan: Plan, position: Position, epoch: int, number: int) -> None:
         self._workers = pool.ready(plan.root)
-        ahead = pool.settings.prefetch or BLOCKS_AHEAD
-        super().__init__(plan, position, epoch, len(self._workers), ahead=ahead, lock=pool.lock)
+        self._worker_count = len(self._workers)
         self._pool = pool
         self._number = number
         self._arguments = PlanArguments.of(plan)
         self._leftovers: dict[int, PackedBody] = {}
+        self._plan = plan
+        self._position = position
+        self._epoch = epoch
+        self._ahead = pool.settings.prefetch or BLOCKS_AHEAD
+        self._lock = pool.lock  # held by the thread that speaks with the workers
+        self._clock, self._times = consumer_clock(), here.run
+        self._in_tail = False
+        self._ended = False
+        self._resources = ProcessResources()
+        self._streams: dict[int, RowStream] = {}
+        self._next_number = 0
+        # A garbage collector may end a reader at any moment, so its end takes no lock: the next message reports it.
+        self._closed: deque[RowStream] = deque()
+        self._owners: dict[int, int] = {}  # the worker of each shard
+        self._places: dict[object, tuple[int, int]] = {}  # of each stage of `remote`, for requests
+        self._beginning: list[int] = []  # shards that run from their start
+        self._early: dict[StreamRequest, RowStream] = {}  # opened before their readers ask
+        self._requested: dict[StreamRequest, None] = {}  # the last requests from a start, in order
         with pool.lock:
             pool.begin(DispatchRequest(number, self._arguments, epoch))
             for handle in self._workers:
                 handle.begin(number, self._times)
 
-    def _cancel(self) -> None:
-        for handle in self._workers:
-            handle.cancel()
+    def items(self) -> Generator[Step | ShardEnd]:
+        """The elements, in the order of the plan."""
+        mode = DEFAULT._replace(remote=self._rows, times=self._clock.times)
+        try:
+            yield from run_rank(self._plan, self._position, self._epoch, mode, self._resources, self._begin_parts)
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException:
+            self._pool.distrust()
+            raise
+        finally:
+            self._ended = True
+            self._resources.close()
 
-    def _distrust(self) -> None:
-        self._pool.distrust()
+    def close(self) -> None:
+        self._resources.join()
+        with self._lock:
+            for handle in self._workers:
+                handle.cancel()
+
+    def _begin_parts(self, position: Position, parts: list[ShardRun], *, in_tail: bool) -> None:
+        """Before this process runs `parts`, the workers learn of them."""
+        self._position = position
+        self._in_tail = in_tail
+        self._places.clear()
+        for part in parts:
+            for place, stage in enumerate(remote_stages(part.stage)):
+                self._places.setdefault(stage, (part.shard, place))
+        self._beginning = [part.shard for part in parts if part.at == START]
+        if in_tail:
+            self._owners = {self._plan.tail_shard: 0}
+        else:
+            count = self._worker_count
+            running = {worker: self._plan.running(position, worker, count) for worker in range(count)}
+            self._owners = {shard: worker for worker, shards in running.items() for shard in shards}
+        with self._lock:
+            self._streams.clear()
+            self._early.clear()
+            for worker in set(self._owners.values()):
+                self._serve(worker, self._assignment(worker))
+
+    def _assignment(self, worker: int) -> Assignment:
+        return Assignment(self._position, worker, self._worker_count, in_tail=self._in_tail)
+
+    def _reopen(self, worker: int) -> None:
+        """Continue with the worker that has replaced one."""
+        if worker in self._owners.values():
+            self._serve(worker, self._assignment(worker))
+            for stream in self._streams.values():
+                if stream.worker == worker:
+                    self._send_open(stream)
+
+    def _rows(self, stage: object, at: Cursor, context: Context) -> Iterator[Block]:
+        """The rows of a stage of `remote`, as `ProcessContext.remote` gives them."""
+        part, place = self._places[stage]
+        request = StreamRequest(
+            part=part,
+            place=place,
+            seed=context.seed,
+            epoch=context.epoch,
+            rounds=context.rounds,
+            shard=context.shard,
+            at=None if at == START else at.plain,
+            origins=context.tracing.origins,
+        )
+        with self._lock:
+            early = self._early.pop(request, None) if request.at is None else None
+            stream = early or self._open(request)
+            if request.at is None and request.shard == part:
+                self._open_early(request)
+        try:
+            while isinstance(item := self._next(stream), Step):
+                at_plain, end = cast("tuple[Json, Json]", item.cursor)
+                rows, origins = cast("tuple[BlockRows, list[Origin | None] | None]", item.element)
+                blocks = [Block(rows, Cursor.of(at_plain), Cursor.of(end), origins)]
+                del rows, item  # the receiver of the block holds the only reference
+                yield blocks.pop()
+            if item.rows is not None and self._plan.tail_name is not None:
+                cursor = Cursor.of(item.leftover)
+                context.leftovers[self._plan.tail_name] = Block(item.rows, cursor, cursor)
+        finally:
+            self._closed.append(stream)
+
+    def _next(self, stream: RowStream) -> Step | ShardEnd:
+        with waiting("worker", worker_name(stream.worker)):
+            return self._receive(stream)
+
+    def _open(self, request: StreamRequest) -> RowStream:
+        stream = RowStream(self._next_number, self._owners[request.part], request)
+        self._next_number += 1
+        self._streams[stream.number] = stream
+        self._send_open(stream)
+        return stream
+
+    def _open_early(self, request: StreamRequest) -> None:
+        """What a shard asks for at its start, the others soon ask for too: so all workers begin at once."""
+        self._requested[request] = None
+        for shard in self._beginning:
+            other = request._replace(part=shard, shard=shard)
+            if other not in self._requested:
+                self._requested[other] = None
+                self._early[other] = self._open(other)
+        while len(self._requested) > MAX_REQUESTS * (1 + len(self._beginning)):  # a `repeat` may go on forever
+            del self._requested[next(iter(self._requested))]
+
+    def _check_running(self) -> None:
+        """End a thread whose run was dropped."""
+        if self._ended:
+            raise LoaderError("this run has ended")
+
+    def _making(self, handle: WorkerHandle) -> str:
+        """Describe what a worker makes next."""
+        for stream in self._streams.values():
+            if stream.worker == handle.number:
+                request = stream.request
+                row = Cursor.of(request.at).position
+                return f"row {row} of shard {request.part} before `remote`"
+        return "nothing"
 
     def _serve(self, worker: int, assignment: Assignment) -> None:
         handle = self._workers[worker]
@@ -189,12 +367,12 @@ class ProcessRemoteRun(RemoteRun):
 
     def _listen(self) -> None:
         """Wait for messages, put them into their streams, and replace workers that have died."""
-        dead = self._pool.listen(self._workers)
+        dead = self._pool.listen(self._workers, self._making)
         for handle in self._workers:
             while handle.inbox:
                 self._take(handle, handle.inbox.popleft())
         for handle in dead:
-            self._pool.replace(handle, self._making(handle.number))
+            self._pool.replace(handle, self._making(handle))
             self._reopen(handle.number)
 
     def _take(self, handle: WorkerHandle, received: ReceivedItem) -> None:
@@ -226,14 +404,51 @@ class ProcessRemoteRun(RemoteRun):
         return ShardEnd(item.shard, item.cursor, cast("BlockRows", item.value()))
 
 
-class FetchRun(KeyedRun[WorkerHandle]):
-    """A run of worker processes. `KeyedRun` explains the other arguments.
+_NO_KEY = object()
+
+
+class SentKey(NamedTuple):
+    """A key that a worker has, and whose element was not taken; `number` is that of the element."""
+
+    number: int
+    key: object
+
+    def __str__(self) -> str:
+        return f"element {self.number}, of {self.key!r:.200}"
+
+
+@dataclass(eq=False)
+class Lane:
+    """The part of one worker in a run.
+
+    Attributes:
+        handle: the worker.
+        position: of the worker, after the last element that the consumer took.
+        keys: those that it has, in order.
+    """
+
+    handle: WorkerHandle
+    position: Json
+    keys: deque[SentKey] = field(default_factory=deque)
+
+
+class FetchRun:
+    """The elements of keys, which workers make: an iterator.
+
+    The workers get keys in turn. After an error of the user's code, the run continues with the next key. When a worker
+    dies, the next one in its place gets the keys without an answer.
 
     Args:
         pool: the workers.
         root: the graph, a `FetchSource`.
+        keys: read as far ahead as `ahead` says.
+        turns: the workers that have not ended, in the order in which they get keys.
+        positions: that of each worker; None for one that begins.
         number: of the run, unique for the pool.
+        first: the number of the first element.
         seed: for the fetchers.
+        ahead: keys that each worker has at most.
+        ordered: whether elements come in the order of the keys.
     """
 
     def __init__(
@@ -250,16 +465,23 @@ class FetchRun(KeyedRun[WorkerHandle]):
         ahead: int,
         ordered: bool,
     ) -> None:
-        super().__init__(pool.ready(root), keys, turns, positions, first=first, ahead=ahead, ordered=ordered)
         self._pool = pool
-        self._number = number
-        self._seed = seed
+        self._lanes = [Lane(*pair) for pair in zip(pool.ready(root), positions, strict=True)]
+        self._turns = deque(self._lanes[worker] for worker in turns)  # whose element is next
+        self._askable = deque(self._turns)  # who gets the next key
+        self._keys = keys
+        self._number, self._seed = number, seed
+        self._next_number = first
+        self._ahead, self._ordered = ahead, ordered
         for lane in self._turns:
             lane.handle.begin(number)
             self._begin(lane)
         self._send_keys()
         for lane in self._turns:
             lane.handle.notify()
+
+    def __iter__(self) -> FetchRun:
+        return self
 
     def __next__(self) -> object:
         while any(lane.keys for lane in self._turns):
@@ -278,12 +500,22 @@ class FetchRun(KeyedRun[WorkerHandle]):
             return self._pool.element(lane.handle, item)
         raise StopIteration
 
+    @property
+    def positions(self) -> list[Json]:
+        """The position of each worker, after the elements that the consumer took."""
+        return [lane.position for lane in self._lanes]
+
+    @property
+    def turns(self) -> list[int]:
+        """The workers that have not ended, in the order of their next elements."""
+        return [lane.handle.number for lane in self._turns]
+
     def close(self) -> None:
         """End the run. The workers stay."""
         for lane in self._lanes:
             lane.handle.cancel()
 
-    def _lane_of_next(self) -> Lane[WorkerHandle]:
+    def _lane_of_next(self) -> Lane:
         """The worker of the next answer, which is in its inbox; it comes to the front of the turns."""
         if self._ordered:
             lane = self._turns[0]
@@ -296,19 +528,44 @@ class FetchRun(KeyedRun[WorkerHandle]):
             self._turns.rotate(-1)
         return self._turns[0]
 
-    def _send(self, lane: Lane[WorkerHandle], number: int, key: object) -> None:
-        lane.handle.queue(("fetch", self._number, number, key))  # the next notice takes it along, or the next wait
+    def _send_keys(self) -> None:
+        """Send keys as long as the next worker has fewer than `ahead`; without an order, as long as any has."""
+        for _ in range(len(self._askable) * self._ahead):
+            lane = self._askable[0]
+            if len(lane.keys) < self._ahead:
+                key = next(self._keys, _NO_KEY)
+                if key is _NO_KEY:
+                    return
+                lane.keys.append(SentKey(self._next_number, key))
+                self._send(lane, lane.keys[-1])
+                self._next_number += 1
+            elif self._ordered:
+                return
+            self._askable.rotate(-1)
 
-    def _listen(self, lanes: list[Lane[WorkerHandle]]) -> None:
-        for handle in self._pool.listen([lane.handle for lane in lanes]):
+    def _send(self, lane: Lane, sent: SentKey) -> None:
+        lane.handle.queue(("fetch", self._number, *sent))  # the next notice takes it along, or the next wait
+
+    def _end_lane(self, lane: Lane) -> None:
+        """A worker has no further elements, so it gets no further keys, and no turns."""
+        lane.keys.clear()
+        self._turns.remove(lane)
+        self._askable.remove(lane)
+        self._send_keys()
+
+    def _listen(self, lanes: list[Lane]) -> None:
+        for handle in self._pool.listen([lane.handle for lane in lanes], self._making):
             lane = self._lanes[handle.number]
-            answers = len(handle.inbox)
-            self._pool.replace(handle, str(lane.keys[min(answers, len(lane.keys) - 1)]))
+            self._pool.replace(handle, self._making(handle))
             self._begin(lane)
-            for sent in list(lane.keys)[answers:]:
-                self._send(lane, sent.number, sent.key)
+            for sent in list(lane.keys)[len(handle.inbox) :]:
+                self._send(lane, sent)
 
-    def _begin(self, lane: Lane[WorkerHandle]) -> None:
+    def _making(self, handle: WorkerHandle) -> str:
+        keys = self._lanes[handle.number].keys
+        return str(keys[min(len(handle.inbox), len(keys) - 1)])
+
+    def _begin(self, lane: Lane) -> None:
         """Let a worker continue after what has arrived from it."""
         handle = lane.handle
         position = lane.position

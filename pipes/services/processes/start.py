@@ -1,6 +1,6 @@
-"""The ways to start a worker process: by the fork server, as an interpreter, as a fork.
+"""The ways to start a worker process: by the fork server, or as a fork of this process.
 
-None of them imports the user's `__main__`.
+Neither imports the user's `__main__`.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ import contextlib
 import os
 import pickle
 import select
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
 from ...core.ending import Ending
 from ...errors import WorkerError
+from ..transport import nesting
 from .fork_server import (
     GRACE_SECONDS,
-    INTERRUPTS,
     Answer,
     Death,
     Imports,
@@ -31,30 +31,124 @@ from .fork_server import (
     Role,
     die_with_parent,
     flush,
-    ignore_interrupts,
     kill_and_wait,
+    leave_signals_to_owner,
+    owners_signals_blocked,
     run,
     wait_or_kill,
 )
-from .surroundings import Kind, Surroundings, close, import_path, thread_variables
+from .surroundings import Kind, Surroundings, close, import_path, thread_variables, written
+
+if TYPE_CHECKING:
+    from .protocol import DispatchRequest
 
 
-class Starter(Protocol):
-    """Starts processes, and ends them."""
+class Started(NamedTuple):
+    """A worker that has been started: our end of its connection, its number for `end`, and its place in words."""
 
+    end: socket.socket
+    process: int
+    place: str
+
+
+class DispatcherLink(Protocol):
+    """The connection of a pool to its dispatcher."""
+
+    process: int
+
+    def fileno(self) -> int: ...
+    def begin(self, request: DispatchRequest) -> None: ...
+    def close(self) -> None: ...
+
+
+class Launcher(Protocol):
+    """Starts the workers and the dispatcher of a pool wherever they run, and ends them."""
+
+    shares_memory: ClassVar[bool]
+    noun: ClassVar[str]
+
+    def prepare(self, workers: Sequence[int], graph_file: int, dispatcher: DispatcherLink | None) -> None:
+        """Begin to start these workers, without waiting for each by itself."""
+        ...
+
+    def worker(
+        self, number: int, graph_file: int, fds: Sequence[int], dispatcher: DispatcherLink | None
+    ) -> Started: ...
+    def dispatcher(self, graph_file: int) -> DispatcherLink: ...
+    def end(self, process: int, /) -> Death | str:
+        """End a process; return how it had ended, in words."""
+        ...
+
+    def stacks(self, process: int, /) -> str | None:
+        """The stacks of a process; None if it writes them to the pipe of its worker."""
+        ...
+
+    def close(self) -> None: ...
+    def disown(self) -> None: ...
+
+
+class LocalLauncher(ABC):
+    """Launches processes of this machine; descriptors are their connections."""
+
+    shares_memory: ClassVar[bool] = True
+    noun: ClassVar[str] = "process"
+
+    @abstractmethod
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
         """Start a process, which gets copies of `fds` and must not keep `own` open."""
-        ...
 
-    def end(self, pid: int) -> Death: ...
+    @abstractmethod
+    def end(self, pid: int, /) -> Death: ...
 
+    @abstractmethod
     def close(self) -> None:
-        """Wait until all processes have ended. They have been told to end."""
-        ...
+        """Wait until all processes have ended. Their connections are closed."""
 
+    @abstractmethod
     def disown(self) -> None:
         """Forget all processes, in a forked copy of this process that is not their parent."""
-        ...
+
+    def prepare(self, workers: Sequence[int], graph_file: int, dispatcher: DispatcherLink | None) -> None:
+        return None
+
+    def worker(self, number: int, graph_file: int, fds: Sequence[int], dispatcher: DispatcherLink | None) -> Started:
+        with open_connection() as (ours, theirs), contextlib.ExitStack() as ends:
+            fds = [theirs.fileno(), graph_file, *fds]
+            if dispatcher is not None:
+                fds.append(ends.enter_context(cast("LocalDispatcher", dispatcher).connect()).fileno())
+            process = self.start("worker", fds, ours.fileno())
+        return Started(ours, process, f"process {process}")
+
+    def dispatcher(self, graph_file: int) -> LocalDispatcher:
+        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
+            process = self.start("dispatcher", [theirs.fileno(), graph_file], ours.fileno())
+        return LocalDispatcher(ours, process)
+
+    def stacks(self, process: int, /) -> None:
+        return None
+
+
+class LocalDispatcher:
+    """The connection to a dispatcher of this machine; descriptors of those of workers travel through it."""
+
+    def __init__(self, control: socket.socket, process: int) -> None:
+        self.process = process
+        self._control = control
+        self.fileno, self.close = control.fileno, control.close
+
+    def connect(self) -> socket.socket:
+        """A new connection to the process; returns the end for a worker."""
+        with open_connection() as (ours, theirs):
+            self._send(None, theirs.fileno())
+        return ours
+
+    def begin(self, request: DispatchRequest) -> None:
+        """Announce the next run."""
+        self._send(request)
+
+    def _send(self, request: DispatchRequest | None, *fds: int) -> None:
+        with contextlib.suppress(ConnectionError):  # a poll finds a process that has died
+            socket.send_fds(self._control, [pickle.dumps(request)], fds)
 
 
 _PRELOADED = {
@@ -69,7 +163,7 @@ _PRELOADED = {
 """What workers need if this process has imported a module for its pipes."""
 
 
-class ForkServer:
+class ForkServer(LocalLauncher):
     """Has workers forked by the server of this process, which has no threads and has imported what they need.
 
     Args:
@@ -83,7 +177,7 @@ class ForkServer:
         self._changes = self._server.changes()
         self._requests = 0
         with contextlib.suppress(ConnectionError):  # `start` says why the server has ended
-            self._control.send(pickle.dumps((0, _needed_imports())))
+            _post(self._control, 0, _needed_imports())
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
         order = role, _needed_imports(), len(self._changes)
@@ -112,7 +206,7 @@ class ForkServer:
         assert self._server is not None, "a pool that was closed starts no process"
         self._requests += 1
         try:
-            socket.send_fds(self._control, [pickle.dumps((self._requests, order))], fds)
+            _post(self._control, self._requests, order, fds)
             while message := self._control.recv(4096):
                 number, answer = cast("Answer", pickle.loads(message))
                 if number == self._requests:  # else it answers a request that an interrupt has cut short
@@ -124,36 +218,23 @@ class ForkServer:
         raise self._server.error()
 
 
-class Spawn:
-    """Starts an interpreter for each worker."""
-
-    def __init__(self, threads: int, io_threads: int) -> None:
-        self._threads = threads, io_threads
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
-
-    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        call = f"run_alone({role!r}, {list(fds)!r}, {_parent_to_die_with()})"
-        command = f"from feedpipe.services.processes.fork_server import run_alone; {call}"
-        process = start_interpreter(command, fds, *self._threads)
-        self._processes[process.pid] = process
-        return process.pid
-
-    def end(self, pid: int) -> Death:
-        process = self._processes.pop(pid)
-        code, peak = kill_and_wait(pid)
-        process.returncode = code or 0  # `Popen` must not wait for it again
-        return Death(code, peak)
-
-    def close(self) -> None:
-        wait_or_kill(set(self._processes))
-        self.disown()
-
-    def disown(self) -> None:
-        while self._processes:
-            self._processes.popitem()[1].returncode = 0  # not a child of this process
+def begin_server(threads: int, io_threads: int) -> None:
+    """Start the server, and let it import while the program goes on: then the first batch waits for neither."""
+    if nesting.depth:
+        return  # a module that makes a loader when a worker imports it
+    with shared_server(threads, io_threads).connect() as control, contextlib.suppress(ConnectionError):
+        _post(control, 0, _needed_imports())
 
 
-class Fork:
+def _post(control: socket.socket, number: int, order: Order, fds: Sequence[int] = ()) -> None:
+    request = written((number, order))
+    try:
+        socket.send_fds(control, [b"+"], [request, *fds])
+    finally:
+        os.close(request)
+
+
+class Fork(LocalLauncher):
     """Copies this process for each worker: fast, and safe only while this process has no other threads."""
 
     def __init__(self, threads: int, io_threads: int) -> None:
@@ -163,12 +244,12 @@ class Fork:
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
         parent = _parent_to_die_with()
         flush()  # else the copy would write buffered output as well
-        with interrupts_blocked():
+        with owners_signals_blocked():
             pid = os.fork()
             if not pid:
                 try:
                     os.close(own)
-                    ignore_interrupts()
+                    leave_signals_to_owner()
                     die_with_parent(parent)
                     _limit_threads(*self._threads)
                     run(role, fds)
@@ -188,7 +269,7 @@ class Fork:
         self._pids.clear()
 
 
-STARTERS: dict[str, Callable[[int, int], Starter]] = {"forkserver": ForkServer, "spawn": Spawn, "fork": Fork}
+LAUNCHERS: dict[str, Callable[[int, int], LocalLauncher]] = {"forkserver": ForkServer, "fork": Fork}
 
 
 def _needed_imports() -> Imports:
@@ -320,24 +401,18 @@ os.register_at_fork(after_in_child=_disown)
 def start_interpreter(command: str, fds: Sequence[int], threads: int, io_threads: int) -> subprocess.Popen[bytes]:
     """Run `command` in a new interpreter that has the `sys.path` of this one, and copies of `fds`."""
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    code = f"import sys; sys.path[:] = {import_path()!r}; {command}"
-    with interrupts_blocked():
-        return subprocess.Popen(
-            [sys.executable, *flags, "-c", code],
-            pass_fds=fds,
-            stdin=subprocess.DEVNULL,
-            env=os.environ | thread_variables(threads, io_threads),
-        )
-
-
-@contextlib.contextmanager
-def interrupts_blocked() -> Generator[None]:
-    """Delay Ctrl-C meanwhile; a process that starts here inherits that until it ignores Ctrl-C."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, INTERRUPTS)
+    path = written(import_path())
+    code = f"import pickle, sys; file = open({path}, 'rb'); sys.path[:] = pickle.load(file); file.close(); {command}"
     try:
-        yield
+        with owners_signals_blocked():
+            return subprocess.Popen(
+                [sys.executable, *flags, "-c", code],
+                pass_fds=[*fds, path],
+                stdin=subprocess.DEVNULL,
+                env=os.environ | thread_variables(threads, io_threads),
+            )
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(path)
 
 
 END_SECONDS = 3.0

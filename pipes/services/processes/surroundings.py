@@ -87,9 +87,8 @@ class Surroundings(NamedTuple):
 
     def keep(self) -> list[int]:
         """Descriptors with which a process of this machine can `enter` them later. The caller closes them."""
-        fds = [create_shared_file()]
+        fds = [written(self)]
         try:
-            os.pwrite(fds[0], pickle.dumps(self), 0)
             fds.append(os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC))
             fds += [_output(number) for number in (1, 2)]
         except BaseException:
@@ -100,7 +99,7 @@ class Surroundings(NamedTuple):
 
 def enter(content: int, folder: int, *outputs: int) -> None:
     """Take over what `Surroundings.keep` has kept, in a process that has just been forked."""
-    there = cast("Surroundings", pickle.loads(os.pread(content, os.fstat(content).st_size, 0)))
+    there = cast("Surroundings", read(content))
     for name in os.environ.keys() - there.environment.keys():
         del os.environ[name]
     os.environ.update(there.environment)
@@ -120,6 +119,20 @@ def enter(content: int, folder: int, *outputs: int) -> None:
             resource.setrlimit(limit, values)
     sys.setrecursionlimit(there.recursion_limit)
     close([content, folder, *outputs])
+
+
+def written(value: object) -> int:
+    """A descriptor that brings `value` to a process of ours; a message or an argument would limit its size."""
+    fd = create_shared_file()
+    with open(fd, "wb", closefd=False) as file:
+        pickle.dump(value, file)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def read(fd: int) -> object:
+    """The value of a descriptor from `written`."""
+    return pickle.loads(os.pread(fd, os.fstat(fd).st_size, 0))
 
 
 def close(fds: Sequence[int]) -> None:

@@ -25,15 +25,27 @@ from ...engine.seeds import seed_process
 from ...errors import LimitError
 from ...plan.plan import Plan, ShardRun
 from ..base import ShardEnd, Step
-from ..remote import RowServer
+from ..fetching import Fetcher, FetchRequest, FetchSource, fetched
 from ..transport.channel import Channel, GoneError, pack_error
 from ..transport.graph_file import begin_worker
 from ..transport.memory import PAGE_BYTES, Arena
 from ..transport.packing import PackedElement, Packer, unpack_body
 from ..turns import DEFAULT, PrefetchLimit, run_shards, step_count
-from ..workers import CrashNote, Fetcher, FetchRequest, FetchSource, PlanArguments, fetched
+from .deaths import CrashNote
 from .dispatch import DispatchClient
-from .protocol import MAX_COPIED_BYTES, ArenaPlace, FetchHead, ItemHead, ItemKind, RunRequest, TakenHead, WorkerSettings
+from .logs import WorkerLine
+from .protocol import (
+    MAX_COPIED_BYTES,
+    ArenaPlace,
+    FetchHead,
+    ItemHead,
+    ItemKind,
+    PlanArguments,
+    RunRequest,
+    TakenHead,
+    WorkerSettings,
+)
+from .remote import RowServer
 
 Init = Callable[[int], object]
 
@@ -62,8 +74,9 @@ def serve(control: int, graph_file: int, stacks: int, *others: int) -> None:
 class Worker:
     """The worker's side of the protocol."""
 
-    def __init__(self, channel: Channel, graph_file: int, others: list[int]) -> None:
+    def __init__(self, channel: Channel, graph_file: int, others: list[int], place: str = "") -> None:
         self._channel = channel
+        self._place = place or f"process {os.getpid()}"
         message = channel.receive()
         assert message is not None, "a channel that waits returns a message"
         self._settings = cast("WorkerSettings", message.head)
@@ -78,9 +91,10 @@ class Worker:
         self._keys: deque[FetchHead] = deque()
         self._fetcher: Fetcher | None = None
         self._server: RowServer | None = None
-        self._limit = PrefetchLimit(self._settings.prefetch)
+        self._limit = PrefetchLimit(self._settings.prefetch, self._settings.most_bytes)
         self._clock = Clock()
-        self._outbox = Outbox(channel, self._arena, self._limit, self._await_memory)
+        self._line = WorkerLine(channel)
+        self._outbox = Outbox(self._line, self._arena, self._limit, self._await_memory)
         self._plan: tuple[PlanArguments, Plan] | None = None
 
     def run(self) -> None:
@@ -89,16 +103,16 @@ class Worker:
         doing = "reading its pipe"
         try:
             content, classes = begin_worker(self._graph_file)
-            self._root, init = cast("tuple[Node, Init | None]", content)
+            _, self._root, init = cast("tuple[object, Node, Init | None]", content)
             self._packer = Packer(classes, self._root.call_site)
             if init is not None:
                 doing = f"`init={value_code(init)}`"
                 init(number)
         except BaseException as error:
             packed = self._pack_error(error)
-            self._channel.send(("broken", doing, packed.sizes), packed.body())
+            self._line.send(("broken", doing, packed.sizes), packed.body())
             return
-        self._channel.send(("ready",))
+        self._line.send(("ready",))
         while True:
             request, self._request = self._request, None
             try:
@@ -120,11 +134,9 @@ class Worker:
         seed_process(request.arguments.worker_seed(request.epoch, request.assignment.worker))
         self._outbox.times = times = times_of_run(request.run, self._outbox.times)
         self._clock = Clock(thread_of_worker(times, self._settings.number))
-        self._clock.show(lambda: self._limit.waiting)
         mode = DEFAULT._replace(before_block=self._before_block, times=self._clock.times)
-        if request.careful and self._arena is not None:
-            arena = self._arena
-            note = CrashNote(lambda text: arena.note(text.encode()), self._end_without_owner)
+        if request.careful:
+            note = CrashNote(lambda text: self._line.send(("note", text)), self._end_without_owner)
             mode = mode._replace(block_sizes=OneRow, threads=False, tracer=note)
         if self._dispatch is not None:
             mode = mode._replace(dispatched=partial(self._dispatch.rows, request.run))
@@ -267,7 +279,7 @@ class Worker:
             self._outbox.add(run, "ended", item.shard, item.leftover, rows)
 
     def _pack_error(self, error: BaseException) -> PackedElement:
-        return pack_error(error, f"worker {self._settings.number}, process {os.getpid()}", self._packer)
+        return pack_error(error, f"worker {self._settings.number}, {self._place}", self._packer)
 
     def _send_failure(self, run: int, error: BaseException, stream: int = 0) -> None:
         self._outbox.add(run, "failed", stream, None, self._pack_error(error))
@@ -302,7 +314,7 @@ class Outbox:
     item is copied at once, so the next one may use the same memory.
 
     Args:
-        channel: to the owner.
+        line: to the owner.
         arena: memory that is shared with the owner, if there is any.
         limit: counts the elements.
         wait: waits for memory that the owner frees; it returns False if that may never come.
@@ -312,8 +324,8 @@ class Outbox:
         steps_left: the steps that are still to come; None if only the run can tell.
     """
 
-    def __init__(self, channel: Channel, arena: Arena | None, limit: PrefetchLimit, wait: Callable[[], bool]) -> None:
-        self._channel = channel
+    def __init__(self, line: WorkerLine, arena: Arena | None, limit: PrefetchLimit, wait: Callable[[], bool]) -> None:
+        self._line = line
         self._arena = arena
         self._limit = limit
         self._wait = wait
@@ -370,7 +382,7 @@ class Outbox:
         run, heads = self._run, self._heads
         tables = [] if self.times is None else self.times.due(last=heads[-1][0] != "step" or self.steps_left == 0)
         self._clear()
-        self._channel.send(("items", run, place, heads, tables), parts)
+        self._line.send(("items", run, place, heads, tables), parts)
 
     def discard(self) -> None:
         """Drop the burst: its run has ended."""

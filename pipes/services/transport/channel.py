@@ -37,6 +37,10 @@ class GoneError(Exception):
     """The process at the other end has ended, or has closed its end."""
 
 
+_GONE = (ConnectionError, TimeoutError)
+"""What the system raises then; the latter, if another machine does not answer."""
+
+
 class Channel:
     """One end of a connection.
 
@@ -73,7 +77,7 @@ class Channel:
                     sent -= len(views.pop(0))
                 if sent:
                     views[0] = views[0][sent:]
-        except ConnectionError:
+        except _GONE:
             raise GoneError from None
 
     def post(self, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
@@ -97,7 +101,7 @@ class Channel:
                 sent = self._socket.send(self._unsent, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return False
-            except ConnectionError:
+            except _GONE:
                 sent = len(self._unsent)
             except OSError:
                 if self._socket.fileno() != -1:
@@ -135,7 +139,7 @@ class Channel:
                     return Message(pickle.loads(message[: self._head_bytes]), message[self._head_bytes :])
         except BlockingIOError:
             return None
-        except ConnectionError:
+        except _GONE:
             raise GoneError from None
 
     def _start_message(self) -> bool:

@@ -6,7 +6,6 @@ are in the file as they are, so the processes share them.
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import functools
 import io
@@ -18,23 +17,22 @@ import struct
 import sys
 import weakref
 from array import array
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from threading import RLock
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
 
-from ...core.checks import attributes, class_attribute, digest, is_plain
 from ...core.code import value_code
 from ...core.graph import Node, node_code, walk
 from ...core.operator import Operator
 from ...core.rows import Array
-from ...errors import ArgumentTypeError, CallSite, WorkerWarning, warn
-from ...plan.function_values import FunctionValues, closure, code_digest, defaults, global_names, global_reads
+from ...errors import ArgumentTypeError, CallSite
 from . import nesting
+from .culprit import PickleError, find_culprit, named_type, path_of
+from .importable import Importable, is_of_user
 from .memory import create_shared_file
 from .packing import adopt, number_of
 
@@ -200,38 +198,6 @@ def sending_error(root: Node) -> ArgumentTypeError | None:
     return None if error is None else unpicklable_error(root, root, error, _pickle_error)
 
 
-def pickled_size(value: object, most: int) -> int | None:
-    """The bytes of a value in a graph file without its arrays, at most about `most`; None if it cannot be pickled."""
-    counter = _ByteCounter(most)
-    pickler = _Pickler(counter, lambda buffer: None)
-    try:
-        with pickler.by_value():
-            pickler.dump(value)
-    except _EnoughError:
-        return most
-    except Exception:
-        return None
-    return counter.count
-
-
-class _EnoughError(Exception):
-    pass
-
-
-class _ByteCounter:
-    """A file that counts the bytes that are written, up to a number."""
-
-    def __init__(self, most: int) -> None:
-        self.count = 0
-        self._most = most
-
-    def write(self, data: Any) -> int:
-        self.count += len(data)
-        if self.count >= self._most:
-            raise _EnoughError
-        return len(data)
-
-
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles by value what a fresh interpreter could not import.
 
@@ -301,7 +267,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         module = sys.modules.get(name)
         if name.partition(".")[0] in LARGE_LIBRARIES:
             self.libraries.add(name)
-        elif module is not None and _is_of_user(module) and self._importable(name):
+        elif module is not None and is_of_user(module) and self._importable(name):
             self._note_libraries(parent)
             for value in list(vars(module).values()):
                 with suppress(Exception):  # an attribute of a user's object may be code
@@ -327,14 +293,6 @@ def _module_of(value: Any) -> object:
         return value.__name__
     has_name = isinstance(value, (type, FunctionType, BuiltinFunctionType))
     return value.__module__ if has_name else type(value).__module__
-
-
-def _is_of_user(module: ModuleType) -> bool:
-    """Whether a module is neither installed nor a part of Python or of feedpipe."""
-    file = getattr(module, "__file__", None)
-    if file is None or module.__name__.partition(".")[0] in (__name__.partition(".")[0], *sys.stdlib_module_names):
-        return False
-    return not {"site-packages", "dist-packages"}.intersection(Path(file).parts)
 
 
 def _cache(function: Callable[..., object], parameters: dict[str, Any]) -> object:
@@ -376,164 +334,7 @@ def _array_arguments(array: Array) -> tuple[object, ...]:
     return array.shape, array.dtype.str, pickle.PickleBuffer(array.data)
 
 
-# What travels by value.
-
-
-class Importable:
-    """Tells, by name, whether a fresh interpreter with the same `sys.path` imports the very module that is here."""
-
-    def __init__(self) -> None:
-        self._answers: dict[str, bool] = {}
-
-    def __call__(self, name: str) -> bool:
-        if name in nesting.starting_modules:
-            return False
-        if name not in self._answers:
-            module = sys.modules.get(name)
-            try:
-                self._answers[name] = module is not None and self._can_import(name, module)
-            except Exception:  # a third party's finder failed; to send by value is always right
-                self._answers[name] = False
-        return self._answers[name]
-
-    def _can_import(self, name: str, module: ModuleType) -> bool:
-        parent = name.rpartition(".")[0]
-        if parent and not self(parent):
-            return False
-        file = getattr(module, "__file__", None)
-        if file is None and getattr(module, "__spec__", None) is None:
-            # A package may create modules by itself, as six.moves; a module without a package comes from `exec`.
-            return bool(parent)
-        # `importlib.util.find_spec` would ask the module that is loaded, and not search for one.
-        path = sys.modules[parent].__path__ if parent else None
-        specs = (finder.find_spec(name, path) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        spec = next((spec for spec in specs if spec is not None), None)
-        if spec is None:
-            return file is None and bool(parent)
-        return file is None or spec.origin in ("built-in", "frozen") or _is_same_file(spec.origin, file)
-
-
-def _is_same_file(origin: str | None, file: str) -> bool:
-    if origin is None:
-        return False
-    if os.path.abspath(origin) == os.path.abspath(file):
-        return True
-    return os.path.exists(origin) and os.path.exists(file) and os.path.samefile(origin, file)
-
-
-# Globals that travel with functions.
-
-
-MAX_READS = 1000
-"""The globals of a graph that are compared."""
-_MISSING = object()
-
-
-class _Read(NamedTuple):
-    """A function reads a global.
-
-    Attributes:
-        path: the name of the global, and the attributes that lead from there to the value.
-        namespace: the globals of the module.
-        captured: a digest of the value that travelled.
-    """
-
-    function: str
-    path: str
-    namespace: dict[str, object]
-    captured: str
-
-
-class CapturedGlobals:
-    """The globals that the functions of a graph read, by value, when the graph travelled.
-
-    These count: plain values, also as attributes of modules, classes and objects (`config.depth`), and the code of
-    functions, which are followed in turn. A function whose module workers import captures nothing. What a function
-    assigns itself is a state of the run. No code of a user is called.
-    """
-
-    def __init__(self, root: Node) -> None:
-        self._reads: list[_Read] = []
-        importable = Importable()
-        seen: set[tuple[int, str]] = set()  # by namespace and path
-        visited: set[int] = set()
-        functions = [function for node in walk(root) for function in _functions(node)]
-        while functions and len(self._reads) < MAX_READS:
-            function = functions.pop()
-            is_by_reference = importable(function.__module__) and "<" not in function.__qualname__
-            if id(function) in visited or is_by_reference:
-                continue
-            visited.add(id(function))
-            namespace = function.__globals__
-            for path in sorted(global_reads(function)):
-                path, value = _value(namespace, path)
-                if (id(namespace), path) not in seen:
-                    seen.add((id(namespace), path))
-                    captured = _digest(value)
-                    if captured is not None:
-                        self._reads.append(_Read(function.__name__, path, namespace, captured))
-                    functions += FunctionValues(value).functions
-
-    def changes(self) -> list[tuple[str, str]]:
-        """The globals that have changed since then, each once: its name and that of a function that reads it."""
-        changed = [read for read in self._reads if _digest(_value(read.namespace, read.path)[1]) != read.captured]
-        if changed:
-            self._reads = [read for read in self._reads if read not in changed]
-        return [(read.path, read.function) for read in changed]
-
-    def warn_of_changes(self) -> None:
-        """Warn of each global that has changed since then, once."""
-        for name, function in self.changes():
-            warn(
-                f"the global `{name}`, which `{function}` reads, has changed since the workers started, and they do "
-                "not see that; make a new loader, or give the value to the function through its rows",
-                WorkerWarning,
-            )
-
-
-def _value(namespace: dict[str, object], path: str) -> tuple[str, object]:
-    """The part of a path that leads to a value, and the value: a global, or an attribute of one.
-
-    A path ends at a plain value or a function. The value is `_MISSING` if it is not there.
-    """
-    name, *names = path.split(".")
-    value = namespace.get(name, _MISSING)
-    for attribute in names:
-        if is_plain(value) or isinstance(value, FunctionType):
-            break
-        if issubclass(type(value), type):
-            value = class_attribute(cast("type", value), attribute, _MISSING)
-        else:
-            shared = class_attribute(type(value), attribute, _MISSING)
-            value = attributes(value).get(attribute, shared)
-        name += f".{attribute}"
-    return name, value
-
-
-def _functions(node: Node) -> Iterator[FunctionType]:
-    """The functions among the arguments of an operator, and those that they hold."""
-    for field in dataclasses.fields(node.op):  # type: ignore[arg-type]
-        if field.init and field.repr:
-            argument = getattr(node.op, field.name)
-            if callable(argument) or not is_plain(argument):
-                yield from FunctionValues(argument, reads=not node.inputs).functions
-
-
-def _digest(value: object) -> str | None:
-    """A digest of a plain value or a function's code; None for anything else."""
-    if isinstance(value, FunctionType):
-        return code_digest(value.__code__)
-    return digest(value) if is_plain(value) else None
-
-
 # Errors of what cannot be sent: the operator, its line, and the part of its arguments.
-
-
-PickleError: TypeAlias = "Callable[[object], Exception | None]"
-"""Tries to pickle a value alone; returns the error, if there is one."""
-
-_Part: TypeAlias = tuple[str, object]
-_MAX_STEPS = 16
 
 
 def unpicklable_error(content: object, root: Node, error: Exception, pickle_error: PickleError) -> ArgumentTypeError:
@@ -575,14 +376,16 @@ def _argument_problem(name: str, value: object, error: Exception, pickle_error: 
     """What is wrong with an argument, and its repair."""
     if _too_deep(error):
         return f"`{name}` is nested too deeply to be pickled; make it flat, or make it inside a function"
-    steps, culprit, error = _find_culprit(value, error, pickle_error)
-    type_name = _type_name(culprit)
+    steps, culprit, error = find_culprit(value, error, pickle_error)
+    type_name = named_type(culprit)
     if not callable(value):
-        path = _path([name, *steps])
+        path = path_of([name, *steps])
         return f"`{path}` is {type_name}, and that cannot be pickled{_detail(error)}; {_repair(culprit, 'a function')}"
     if not steps:
         return f"{type_name} cannot be pickled{_detail(error)}; give a plain function, or an object of a class of yours"
-    path = _path(steps if isinstance(value, (FunctionType, MethodType, functools.partial, type)) else ["self", *steps])
+    path = path_of(
+        steps if isinstance(value, (FunctionType, MethodType, functools.partial, type)) else ["self", *steps]
+    )
     repair = _repair(culprit, "the function")
     return f"`{value_code(value)}` uses `{path}`, and {type_name} cannot be pickled{_detail(error)}; {repair}"
 
@@ -595,83 +398,6 @@ def _repair(culprit: object, place: str) -> str:
     if isinstance(culprit, socket.socket) or type(culprit).__name__.endswith(("Connection", "Cursor", "Client")):
         return f"connect inside {place}"
     return f"make it inside {place}, or keep it in a module"
-
-
-def _find_culprit(value: object, error: Exception, pickle_error: PickleError) -> tuple[list[str], object, Exception]:
-    """The steps from `value` to the innermost part that cannot be pickled, that part, and its error."""
-    steps: list[str] = []
-    seen = {id(value)}
-    while len(steps) < _MAX_STEPS:
-        for name, part in _narrow(_parts(value), pickle_error):
-            part_error = None if id(part) in seen else pickle_error(part)
-            if part_error is not None:
-                steps.append(name)
-                value, error = part, part_error
-                seen.add(id(part))
-                break
-        else:
-            break
-    return steps, value, error
-
-
-def _narrow(parts: list[_Part], pickle_error: PickleError) -> list[_Part]:
-    """At most 64 of `parts`, with one that fails: a list may have millions, too many to try each."""
-    while len(parts) > 64:
-        half = parts[: len(parts) // 2]
-        parts = half if pickle_error([value for _, value in half]) is not None else parts[len(half) :]
-    return parts
-
-
-def _parts(value: Any) -> list[_Part]:
-    """What pickle would look into, each part with its name."""
-    if isinstance(value, dict):
-        return [(f"[{key!r}]", item) for key, item in value.items()] + [(f"<key {key!r}>", key) for key in value]
-    if isinstance(value, (list, tuple)) and type(value).__reduce__ is object.__reduce__:
-        return [(f"[{i}]", item) for i, item in enumerate(value)]
-    return list(_named_parts(value))
-
-
-def _named_parts(value: Any) -> Iterator[_Part]:
-    if isinstance(value, FunctionType):
-        yield from closure(value).items()
-        yield from ((name, value.__globals__[name]) for name in global_names(value) if name in value.__globals__)
-        yield from (defaults(value) | vars(value)).items()
-    elif isinstance(value, MethodType):
-        yield "self", value.__self__
-        yield value.__name__, value.__func__
-    elif isinstance(value, functools.partial):
-        yield getattr(value.func, "__name__", "func"), value.func
-        yield from ((f"args[{i}]", argument) for i, argument in enumerate(value.args))
-        yield from value.keywords.items()
-    elif isinstance(value, (set, frozenset)):
-        yield from (("<item>", item) for item in value)
-    elif isinstance(value, type):
-        yield from ((base.__name__, base) for base in value.__bases__)
-        yield from ((n, getattr(v, "__func__", v)) for n, v in vars(value).items() if not n.startswith("__"))
-        yield from ((n, v.fget) for n, v in vars(value).items() if isinstance(v, property))
-    if not isinstance(value, (type, FunctionType)):
-        yield from _attributes(value)
-
-
-def _attributes(value: object) -> Iterator[tuple[str, object]]:
-    """The attributes of an object that pickle looks into: those of C are left to its class."""
-    yield from getattr(value, "__dict__", {}).items()
-    for cls in type(value).__mro__:
-        slots = vars(cls).get("__slots__", ())
-        for name in [slots] if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                yield name, getattr(value, name)
-
-
-def _path(steps: Sequence[str]) -> str:
-    return "".join(step if step.startswith("[") or not i else f".{step}" for i, step in enumerate(steps))
-
-
-def _type_name(value: object) -> str:
-    """The type of `value` with an article: "a _thread.lock"."""
-    cls = type(value)
-    name = cls.__qualname__ if cls.__module__ == builtins.__name__ else f"{cls.__module__}.{cls.__qualname__}"
-    return f"{'an' if name.lstrip('_')[:1].lower() in tuple('aeiou') else 'a'} {name}"
 
 
 def _too_deep(error: BaseException) -> bool:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .arrow_tables import BatchStream
 
 PAGE_BYTES = mmap.PAGESIZE
-NOTE_BYTES = PAGE_BYTES
-"""The beginning of the arena, where the worker notes what it is about to run."""
 
 
 def rounded_bytes(size: int) -> int:
@@ -50,14 +48,14 @@ class Arena:
         self._map = mmap.mmap(fd, size)
         self._memory = memoryview(self._map)
         self._reserved = {offset: rounded_bytes(count) for offset, count in sorted(leased)}
-        ends = [NOTE_BYTES, *(offset + count for offset, count in self._reserved.items())]
+        ends = [0, *(offset + count for offset, count in self._reserved.items())]
         # Start and end of each free range. Regions that are kept for long lie side by side, so there are few ranges.
         self._holes = list(zip(ends, [*self._reserved, size], strict=True))
 
     @property
     def capacity(self) -> int:
         """The bytes of the largest element that could ever fit."""
-        return len(self._map) - NOTE_BYTES
+        return len(self._map)
 
     def reserve(self, sizes: Iterable[int]) -> list[int] | None:
         """The offsets of regions of these sizes, or None if there is no room for all of them now."""
@@ -89,12 +87,6 @@ class Arena:
 
     def region(self, offset: int, size: int) -> memoryview:
         return self._memory[offset : offset + size]
-
-    def note(self, text: bytes) -> None:
-        """Leave a note that survives this process."""
-        text = text[: NOTE_BYTES - 2]
-        self._memory[2 : 2 + len(text)] = text
-        self._memory[:2] = len(text).to_bytes(2, "little")
 
 
 class _Lease(weakref.ref[Any]):
@@ -133,10 +125,6 @@ class Window:
     def leased(self) -> list[tuple[int, int]]:
         """Offset and bytes of each region in use."""
         return [(lease.offset, lease.size) for lease in self._leases.values()]
-
-    def note(self) -> bytes:
-        """The worker's last note."""
-        return self._map[2 : 2 + int.from_bytes(self._map[:2], "little")]
 
 
 @lru_cache(256)

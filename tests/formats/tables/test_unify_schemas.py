@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError
+from feedpipe.errors import ArgumentTypeError, DataError
 from feedpipe.testing import check_operator
 
 from ...support.engine import bind, resolve
@@ -373,5 +373,5 @@ def test_a_state_is_checked_against_names_and_types(tmp_path, form):
 
 @pytest.mark.parametrize("read", [fp.read_parquet, fp.read_arrow, fp.read_csv, fp.read_jsonl])
 def test_unify_schemas_is_true_or_false(read):
-    with pytest.raises(ArgumentError, match="`unify_schemas` must be one of False, True but got: 'yes'"):
+    with pytest.raises(ArgumentTypeError, match="`unify_schemas` must be True or False but got: .yes."):
         read("x", unify_schemas="yes")

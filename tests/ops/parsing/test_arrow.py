@@ -149,7 +149,7 @@ def test_arguments() -> None:
     with pytest.raises(ArgumentTypeError, match=r"`parse_arrow` reads files but got: .*; put `.open_files\(\)` before"):
         list(files.parse_arrow())  # type: ignore[misc]
     pipe = parsed([Path("a")], columns=["x"], row_column="r", indexed=True)
-    assert ".parse_arrow(columns=['x'], indexed=True, row_column='r')" in repr(pipe)
+    assert ".parse_arrow(columns=['x'], row_column='r', indexed=True)" in repr(pipe)
 
 
 @WAYS

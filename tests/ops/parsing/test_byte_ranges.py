@@ -230,7 +230,7 @@ def test_a_file_of_unknown_size_is_one_range(tmp_path, monkeypatch, ranges):
 def test_a_range_reads_the_header_and_nothing_else_before_it(ranges):
     store = RemoteStore({"a.csv": b"x\n" + b"".join(b"%07d\n" % n for n in range(50_000))})
     ranges(100_000)
-    stage = bind(resolve(fp.read_csv("a.csv", filesystem=store.filesystem, quote=None)))
+    stage = bind(resolve(fp.read_csv("a.csv", filesystem=store.filesystem, quote=None, schema={"x": "int64"})))
     store.requests.clear()
     last = Cursor([START.advance(stage.input.length - 1).plain, 0, 1, 0])
     rows = [row for block in stage.blocks(last, Context()) for row in block.rows]

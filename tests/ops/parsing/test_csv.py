@@ -150,7 +150,7 @@ def test_an_error_downstream_names_file_and_line(tmp_path):
 
 def test_shown_as_code(tmp_path):
     pipe = parsed([], delimiter=";", columns=["a"], schema={"a": "int8"}, null_values=["-"])
-    assert repr(pipe).endswith(".parse_csv(schema={'a': 'int8'}, columns=['a'], delimiter=';', null_values=['-'])\n)")
+    assert repr(pipe).endswith(".parse_csv(columns=['a'], schema={'a': 'int8'}, delimiter=';', null_values=['-'])\n)")
     path = write(tmp_path / "a.csv", [(1, "a")])
     assert resolve(parsed([path])).op.call() == "parse_csv()"
 

@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ...readers.contents import mds
 from ...support.examples import examples
 from ...support.files import BYTES, FLOATS, INTS, write_example, write_feature
 from ...support.files import ranges as _byte_ranges
+from ...support.formats import ChunkSize
 from .test_tfrecord import framed
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
@@ -42,7 +44,7 @@ def write_csv(path: Path) -> Path:
 
 
 def write_jsonl(path: Path) -> Path:
-    faults = [b"garbage", b"[1]", b'{"x": ', b'{"x": "a"}', b'{"x": 1, "y": 2}', b'{"x": "\xff"}']
+    faults = [b"garbage", b"[1]", b'{"x": ', b'{"x": "a"}', b'{"x": 1, "x": 2}', b'{"x": "\xff"}']
     lines = [b'{"x": %d, "tags": ["a"]}' % x for x in range(COUNT)]
     for fault, place in zip(faults, sorted(BAD), strict=True):
         lines[place] = fault
@@ -324,6 +326,47 @@ def test_law_of_random_files(tmp_path, lines):
     expected = [line for line in "".join(lines).splitlines() if line and line not in bad]
     got = check_operator(parsed, samples=2)
     assert [row["s"] for row in got] == ["a"] * len(expected)
+
+
+FAULTS = {
+    "csv": ["1", "1,2,3", '1,"a', "1,\xff"],
+    "jsonl": ["junk", "[1]", '{"x": 1, "x": 2}', '{"x": "\\ud83d"}', '{"x": [1, "a"]}', '{"x": 1e999}'],
+    "lines": ["\xff", "a\xc3"],
+}
+
+
+@given(
+    st.sampled_from(sorted(FAULTS)),
+    st.lists(st.booleans(), min_size=1, max_size=120) | st.integers(1, 60).map(lambda n: [False] * n),
+    st.data(),
+    st.sampled_from([40, 2**14]),
+    st.integers(1, 4),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
+def test_a_bad_record_costs_one_row_wherever_it_is(tmp_path, kind, sound, data, size, shards):
+    """The first, the last, all, neighbours, at the borders of chunks and ranges; and types are those of the rest."""
+    good = {"csv": "{0},t{0}", "jsonl": '{{"x": {0}, "t": "t{0}"}}', "lines": "{0}"}[kind]
+    options = {"newlines_in_values": False, "schema": {"text": "string"}} if kind == "csv" else {}
+    lines = [good.format(x) if is_sound else None for x, is_sound in enumerate(sound)]
+    drawn = [line or data.draw(st.sampled_from(FAULTS[kind])) for line in lines]
+    head = "x,text\n" if kind == "csv" else ""
+    for name, kept in (("bad", drawn), ("clean", [line for line in lines if line])):
+        (tmp_path / name).write_bytes((head + "".join(f"{line}\n" for line in kept)).encode("latin-1"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_byte_ranges, "MIN_RANGE_BYTES", size)
+        patch.setattr(ChunkSize, "FIRST_BYTES", size)
+        pipe = getattr(fp, f"read_{kind}")(tmp_path / "bad", on_error="skip", **options)
+        clean = getattr(fp, f"read_{kind}")(tmp_path / "clean", **options)
+        loader = fp.Loader(pipe, shards=shards)
+        assert sorted(map(number, loader)) == [x for x, is_sound in enumerate(sound) if is_sound]
+        assert sum(loader.skipped.values()) == sound.count(False)
+        assert list(pipe) == list(clean) and (pipe.schema == clean.schema or not any(sound))
+        with (
+            pytest.raises(DataError, match=rf"bad, line {sound.index(False) + 1 + bool(head)}\b")
+            if False in sound
+            else nullcontext()
+        ):
+            list(getattr(fp, f"read_{kind}")(tmp_path / "bad", **options))
 
 
 ENCODINGS = ["latin-1", "cp1252", "utf-16", "utf-16-be", "utf-32", "shift_jis", "gb18030", "utf-7", "cp037", "utf8"]

@@ -190,7 +190,7 @@ def test_identity(tmp_path):
 
 def test_shown_as_code():
     pipe = parsed([], columns=["a"], filter=column("a") > 3, path_column="p", row_column="r")
-    assert repr(pipe).endswith(".parse_parquet(columns=['a'], filter=(a > 3), path_column='p', row_column='r')\n)")
+    assert repr(pipe).endswith(".parse_parquet(columns=['a'], path_column='p', row_column='r', filter=(a > 3))\n)")
     assert "row_groups" not in repr(pipe)
 
 

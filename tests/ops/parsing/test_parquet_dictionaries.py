@@ -89,7 +89,6 @@ def test_a_filter_leaves_out_row_groups(tmp_path: Path) -> None:
     pq.write_table(words, tmp_path / "a.parquet", row_group_size=10)
     pipe = fp.read_parquet(tmp_path, filter=pc.field("word") == "b", dictionaries=["word"])
     assert list(pipe) == [{"word": "b"}] * 10
-    assert fp.profile(pipe).rows == 10
 
 
 def test_a_file_without_the_column(tmp_path: Path) -> None:

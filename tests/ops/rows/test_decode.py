@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import struct
+import zlib
 
 import cloudpickle
 import numpy as np
@@ -123,7 +125,7 @@ BROKEN = {
     "more than 8 bits": (
         "png",
         encoded("PNG", PIL.Image.fromarray(np.full((2, 2), 40_000, np.uint16))),
-        "its pixels are of mode I(;16)?, and conversion to 8 bits would cut them off",
+        "its pixels are of mode I;16B, and conversion to 8 bits would cut them off",
     ),
     "no number": ("cls", b"one", "`cls` cannot be decoded: ValueError: invalid literal for int"),
     "no text": ("txt", b"\xff", "`txt` cannot be decoded: UnicodeDecodeError"),
@@ -188,8 +190,8 @@ def test_arguments():
     with pytest.raises(ArgumentError, match="`images` must be one of 'numpy', 'pil' but got: 'jax'") as caught:
         rows.decode(images="jax")
     assert __file__ in str(caught.value)
-    with pytest.raises(ArgumentError, match="`mode` must be one of 'RGB', 'L', 'RGBA' but got: 'P'"):
-        rows.decode(mode="P")
+    with pytest.raises(ArgumentError, match="`mode` must be one of 'RGB', 'L', 'RGBA', 'P' but got: 'X'"):
+        rows.decode(mode="X")
     with pytest.raises(ArgumentTypeError, match="`decoders` must be a dict such as"):
         rows.decode(decoders=len)
     with pytest.raises(ArgumentTypeError, match="must have extensions in lower case.*'.JPG'"):
@@ -285,3 +287,51 @@ def test_resize_is_a_part_of_a_state():
     state = fp.Loader(pipe).state_dict()
     with pytest.raises(fp.errors.StateError, match="fast=True"):
         fp.Loader(fp.from_sequence([{"jpg": b""}]).decode(resize=(3, 4))).load_state_dict(state)
+
+
+def wide_png(kind: int, channels: int) -> bytes:
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 16, kind, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(bytes(1 + 2 * channels))) + chunk(b"IEND", b"")
+
+
+WIDE = {
+    **{f"png {kind}": ("png", wide_png(kind, channels)) for kind, channels in ((0, 1), (2, 3), (4, 2), (6, 4))},
+    "pgm": ("pgm", b"P5 1 1 65535\n" + bytes(2)),
+    "ppm": ("ppm", b"P6 1 1 65535\n" + bytes(6)),
+    "tiff": ("tif", encoded("TIFF", PIL.Image.new("I;16", (1, 1)))),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P"])
+def test_channels_of_more_than_8_bits_are_not_cut(name, mode):
+    extension, data = WIDE[name]
+    with pytest.raises(fp.RowError, match="conversion to 8 bits would cut them off"):
+        decoded(**{extension: data, "mode": mode})
+
+
+def test_masks_keep_the_numbers_of_their_colours(caplog):
+    classes = np.array([[0, 1, 2], [2, 1, 0]], np.uint8)
+    mask = PIL.Image.fromarray(classes, "P")
+    mask.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0])
+    png = encoded("PNG", mask)
+    assert decoded(png=png, mode="P")["png"][:, :, 0].tolist() == classes.tolist()
+    assert decoded(png=png, mode="P", resize=(4, 6))["png"][::2, ::2, 0].tolist() == classes.tolist()
+    assert decoded(png=png)["png"][0].tolist() == [[0, 0, 0], [255, 0, 0], [0, 255, 0]]
+    grey = PIL.Image.fromarray(classes)
+    assert decoded(png=encoded("PNG", grey), mode="P")["png"][:, :, 0].tolist() == classes.tolist()
+    with pytest.raises(fp.RowError, match='`mode="P"` takes numbers'):
+        decoded(png=encoded("PNG"), mode="P")
+    for _ in range(2):
+        assert decoded(png=png, mode="L")["png"].shape == (2, 3, 1)
+    assert sum("of a palette" in record.message for record in caplog.records) == 1
+
+
+def test_bytes_that_webdataset_would_decode_are_named(caplog):
+    for _ in range(2):
+        assert decoded(pth=b"1", npz=b"2", mp4=b"3") == {"pth": b"1", "npz": b"2", "mp4": b"3"}
+        assert decoded(pth=b"1", decoders={"pth": len}) == {"pth": 1}
+    assert sum("`decode` leaves" in record.message for record in caplog.records) == 2

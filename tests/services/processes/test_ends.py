@@ -11,7 +11,7 @@ import pytest
 
 import feedpipe as fp
 
-START_METHODS = ["forkserver", "spawn", "fork"]
+START_METHODS = ["forkserver", "fork"]
 
 BEGIN = """
 import os, re, signal, sys
@@ -127,10 +127,8 @@ signal.pause()
     ("start_method", "end"),
     [
         ("forkserver", ""),
-        ("spawn", ""),
         ("fork", ""),
         ("forkserver", "sys.exit(0)"),
-        ("spawn", "next(x); sys.exit(0)"),
         ("fork", "next(x); sys.exit(0)"),
         ("forkserver", "list(zip(x, range(9))); loader.close()"),
         ("forkserver", "x = list(zip(x, range(9)))"),
@@ -159,14 +157,14 @@ def test_workers_that_were_started_from_a_thread_outlive_it(script):
     source = """
 import threading, warnings
 warnings.simplefilter("error")
-for method in ("forkserver", "spawn", "fork"):
+for method in ("forkserver", "fork"):
     x = iter(loader(work, method))
     thread = threading.Thread(target=next, args=[x])
     thread.start()
     thread.join()
     print(next(x), sum(1 for _ in zip(x, range(200))))
 """
-    assert script.run(BEGIN + source) == "1001 200\n" * 3
+    assert script.run(BEGIN + source) == "1001 200\n" * 2
 
 
 LOOP = """
@@ -177,7 +175,7 @@ for row in loader(work, '{start_method}'):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("start_method", "rows"), [("forkserver", 1000), ("spawn", 1400), ("fork", 1000)])
+@pytest.mark.parametrize(("start_method", "rows"), [("forkserver", 1000), ("fork", 1000)])
 def test_interrupted_in_the_middle(start_method, rows, program, processes):
     process, others = program(LOOP.format(start_method=start_method, rows=rows), "on")
     interrupted(process, others, processes.ended)
@@ -191,15 +189,13 @@ def test_interrupted_in_the_middle(start_method, rows, program, processes):
         ("forkserver", 1),
         ("forkserver", 2),
         ("forkserver", 3),
-        ("spawn", 1),
-        ("spawn", 3),
         ("fork", 2),
     ],
 )
 def test_interrupted_at_the_start(start_method, moment, program, processes):
     source = f"""
-from feedpipe.services.processes.start import STARTERS
-starter, moment = STARTERS["{start_method}"], {moment}
+from feedpipe.services.processes.start import LAUNCHERS
+starter, moment = LAUNCHERS["{start_method}"], {moment}
 once = starter.start
 def start(*arguments):
     global moment

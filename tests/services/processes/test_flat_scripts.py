@@ -53,7 +53,7 @@ pipe = (
 def fail(row):
     raise Odd("odd", row)
 
-for start_method in ("forkserver", "spawn", "fork"):
+for start_method in ("forkserver", "fork"):
     with fp.Loader(pipe, fp.MultiProcess(2, start_method=start_method)) as loader:
         got = list(loader)
         assert [pair.a for pair in got] == [2 * (row + 100) + 1 for row in range(9)], start_method
@@ -153,7 +153,7 @@ def test_a_module_beside_the_script(script):
     (script.folder / "beside.py").write_text("def double(row): return row * 2\nclass Box:\n    pass\n")
     source = """
 import feedpipe as fp, beside
-for method in ("forkserver", "spawn", "fork"):
+for method in ("forkserver", "fork"):
     service = fp.MultiProcess(1, start_method=method)
     with fp.Loader(fp.from_sequence([1, 2]).map(beside.double).map(lambda row: (row, beside.Box())), service) as loader:
         for row, box in loader:

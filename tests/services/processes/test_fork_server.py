@@ -437,3 +437,28 @@ for threads in (1, 2, 1):
     iterators.append(iterator)
 """
     assert script.said(script.command("-X", "dev", "-c", PROGRAM + source)) == ""
+
+
+def test_a_path_of_any_length_reaches_the_workers(script):
+    source = """
+import sys
+import feedpipe as fp
+sys.path += [f"/nowhere/{i:04d}/with/a/long/path/as/build/systems/make/them/site-packages" for i in range(3000)]
+with fp.Loader(fp.from_sequence(range(2)).map(lambda row: len(sys.path)), workers=1) as loader:
+    print(list(loader) == [len(sys.path)] * 2)
+"""
+    assert script.run(source) == "True\n"
+
+
+def test_it_starts_with_the_loader_and_ends_with_the_program(script):
+    source = """
+import os
+import feedpipe as fp
+from feedpipe.compat import DataLoader
+loaders = fp.Loader(fp.from_sequence(range(2)), workers=1), DataLoader([1, 2], num_workers=1)
+children = open(f"/proc/self/task/{os.getpid()}/children").read().split()
+with loaders[0] as loader:
+    assert list(loader) == [0, 1]
+print(len(children))
+"""
+    assert script.run(source) == "1\n"

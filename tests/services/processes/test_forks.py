@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-START_METHODS = ["forkserver", "spawn", "fork"]
+START_METHODS = ["forkserver", "fork"]
 
 FORKED = """
 import os, sys
@@ -53,7 +53,6 @@ assert list(loader) == list(range(60))
 
 CHILDREN = {
     "forkserver": ["ends", "closes_it", "drops_it", "iterates_it", "goes_on_with_it", "makes_its_own"],
-    "spawn": ["closes_it"],
     "fork": ["goes_on_with_it"],
 }
 

@@ -217,7 +217,7 @@ def test_the_warning_says_how_and_where(processes, deaths):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("start_method", ["forkserver", "fork"])
 def test_killed_with_each_start_method(start_method, processes, deaths):
     with deaths(), fp.Loader(numbers(60), fp.MultiProcess(2, start_method=start_method)) as loader:
         got = []

@@ -11,7 +11,7 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import ArgumentTypeError, LoaderError, RowError
 
-START_METHODS = ["forkserver", "spawn", "fork"]
+START_METHODS = ["forkserver", "fork"]
 
 
 def arrays(count=60):

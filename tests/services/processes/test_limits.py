@@ -13,7 +13,7 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, LimitError, LoaderError, WorkerError
 
-START_METHODS = ["forkserver", "spawn", "fork"]
+START_METHODS = ["forkserver", "fork"]
 
 
 def numbers(count=40):
@@ -52,6 +52,7 @@ class TestArguments:
             ("threads", 0),
             ("io_threads", -1),
             ("start_method", "thread"),
+            ("start_method", "spawn"),
             ("ordered", 3),
             ("memory", -5),
             ("memory", "much"),

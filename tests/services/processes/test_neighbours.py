@@ -13,7 +13,7 @@ import pytest
 
 import feedpipe as fp
 
-START_METHODS = ["forkserver", "spawn", "fork"]
+START_METHODS = ["forkserver", "fork"]
 
 
 def seen(look, workers=1, count=2, **options):
@@ -43,12 +43,21 @@ def test_this_process_keeps_its_settings():
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
-def test_interrupts_are_ignored(start_method):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2"])
+def test_a_worker_outlives_what_means_its_program_but_a_process_that_it_starts_does_not(name, start_method):
     def look(row):
-        os.kill(os.getpid(), signal.SIGINT)
-        return signal.getsignal(signal.SIGINT) == signal.SIG_IGN, signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        os.kill(os.getpid(), getattr(signal, name))
+        process = subprocess.Popen(["sleep", "1000"])
+        process.send_signal(getattr(signal, name))
+        pid = os.fork()
+        if not pid:
+            os.kill(os.getpid(), getattr(signal, name))
+            os._exit(0)
+        fork = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        return process.wait(), fork, signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
-    assert seen(look, start_method=start_method) == [(True, set())] * 2
+    number = getattr(signal, name)
+    assert seen(look, start_method=start_method) == [(-number, -number, set())] * 2
 
 
 def test_a_worker_imports_neither_torch_nor_pandas():

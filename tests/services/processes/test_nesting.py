@@ -48,7 +48,7 @@ def _modules(script):
     return write
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+@pytest.mark.parametrize("method", ["forkserver", "fork"])
 def test_a_module_whose_top_level_runs_a_loader(method, script, modules):
     imports = modules({"mod.py": MODULE.format(method=method)})
     assert script.said(script.command("-c", "import mod")) == ROWS

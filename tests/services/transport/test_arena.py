@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ...support.services import NOTE_BYTES, PAGE_BYTES, Arena, create_shared_memory, rounded_bytes
+from ...support.services import PAGE_BYTES, Arena, create_shared_memory, rounded_bytes
 
 PAGES = 64
-SIZE = NOTE_BYTES + PAGES * PAGE_BYTES
+SIZE = PAGES * PAGE_BYTES
 
 
 @pytest.fixture(name="fd", scope="module")
@@ -22,33 +22,12 @@ def _fd() -> Iterator[int]:
     os.close(fd)
 
 
-def test_the_lowest_room_is_used_first(fd: int) -> None:
-    arena = Arena(fd, SIZE, [])
-    assert arena.reserve([1, 2 * PAGE_BYTES, PAGE_BYTES]) == [
-        NOTE_BYTES,
-        NOTE_BYTES + PAGE_BYTES,
-        NOTE_BYTES + 3 * PAGE_BYTES,
-    ]
-    arena.free(NOTE_BYTES + PAGE_BYTES)
-    assert arena.reserve([3 * PAGE_BYTES, PAGE_BYTES]) == [NOTE_BYTES + 4 * PAGE_BYTES, NOTE_BYTES + PAGE_BYTES]
-
-
-def test_all_or_nothing(fd: int) -> None:
-    arena = Arena(fd, SIZE, [])
-    (first,) = arena.reserve([PAGE_BYTES]) or ()
-    assert arena.reserve([PAGE_BYTES] * PAGES) is None
-    assert arena.reserve([PAGE_BYTES] * (PAGES - 1)) is not None
-    assert arena.reserve([PAGE_BYTES]) is None
-    arena.free(first)
-    assert arena.reserve([PAGE_BYTES]) == [first]
-
-
 def test_regions_that_the_consumer_still_has(fd: int) -> None:
-    arena = Arena(fd, SIZE, [(NOTE_BYTES + 3 * PAGE_BYTES, PAGE_BYTES), (NOTE_BYTES, 1)])
-    assert arena.reserve([2 * PAGE_BYTES, PAGE_BYTES]) == [NOTE_BYTES + PAGE_BYTES, NOTE_BYTES + 4 * PAGE_BYTES]
-    for offset in (NOTE_BYTES, NOTE_BYTES + 3 * PAGE_BYTES, NOTE_BYTES + PAGE_BYTES, NOTE_BYTES + 4 * PAGE_BYTES):
+    arena = Arena(fd, SIZE, [(3 * PAGE_BYTES, PAGE_BYTES), (0, 1)])
+    assert arena.reserve([2 * PAGE_BYTES, PAGE_BYTES]) == [PAGE_BYTES, 4 * PAGE_BYTES]
+    for offset in (0, 3 * PAGE_BYTES, PAGE_BYTES, 4 * PAGE_BYTES):
         arena.free(offset)
-    assert arena.reserve([PAGES * PAGE_BYTES]) == [NOTE_BYTES]
+    assert arena.reserve([PAGES * PAGE_BYTES]) == [0]
 
 
 @given(st.lists(st.lists(st.integers(1, 9 * PAGE_BYTES), min_size=1, max_size=3) | st.integers(0, 50), max_size=60))
@@ -64,11 +43,11 @@ def test_regions_never_overlap(fd: int, steps: list[list[int] | int]) -> None:
             offset = list(taken)[step % len(taken)]
             arena.free(offset)
             del taken[offset]
-        ends = [NOTE_BYTES]
+        ends = [0]
         for offset, size in sorted(taken.items()):
             assert offset >= ends[-1]
             ends.append(offset + size)
         assert ends[-1] <= SIZE
     for offset in taken:
         arena.free(offset)
-    assert arena.reserve([PAGES * PAGE_BYTES]) == [NOTE_BYTES]
+    assert arena.reserve([PAGES * PAGE_BYTES]) == [0]

@@ -97,6 +97,12 @@ assert_type(fp.read_parquet("data").shuffle(window=9).batch(4).collate(), Pipe[d
 assert_type(fp.read_csv("data/*.csv").shuffle(window=9).batch(4).collate(), Pipe[dict[str, torch.Tensor]])
 assert_type(paths.open_files().parse_arrow(), Pipe[dict[str, object]])
 tables = fp.read_arrow("data/*.arrow").batch(4)
+csv = fp.read_csv(
+    ["a.csv"], delimiter=";", schema={"x": "int8"}, on_error="skip", cache=fp.FileCache("/tmp/x", limit="1GB")
+)
+assert_type(csv, Pipe[dict[str, object]])
+assert_type(fp.read_lines("a.txt", pattern="*.txt", encoding="latin-1", compression=None), Pipe[str])
+assert_type(fp.read_parquet("a", recursive=True, columns=["x"], filter=pc.field("x") > 3), Pipe[dict[str, object]])
 assert_type(tables.to_arrow(), Pipe[pa.RecordBatch])
 assert_type(tables.collate(nulls="nan"), Pipe[dict[str, torch.Tensor]])
 assert_type(tables.collate(ragged={"x": "nested"}), Pipe[dict[str, torch.Tensor]])

@@ -69,5 +69,14 @@ paths.parse_parquet()  # expect-error
 numbers.open_files()  # expect-error
 paths.open_files().open_files()  # expect-error
 numbers.parse_lines()  # expect-error
+paths.open_files().parse_csv(delimeter=";")  # expect-error
+paths.open_files().parse_csv(columns=3)  # expect-error
+fp.read_csv("a.csv", delimeter=";", cache=None)  # expect-error
+fp.read_csv("a.csv", newlines_in_values="no")  # expect-error
+fp.read_csv("a.csv", recursive="no")  # expect-error
+fp.read_csv("a.csv", None)  # expect-error
+fp.read_parquet("a.parquet", compression="gzip")  # expect-error
+fp.read_arrow("a.arrow", indexed=True)  # expect-error
+fp.read_orc("a.orc", on_error="skip")  # expect-error
 fp.Loader(numbers, even="maybe")  # expect-error
 fp.Loader([1, 2])  # expect-error

@@ -1,0 +1,186 @@
+"""The types of CSV columns: inferred from the first records, and only where each value comes out as it was written."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+from ..core.arrow import arrow_array
+from ..core.lazy import pa, pc
+from ..errors import ArgumentError, DataError
+from ..formats.table_format import SampledHead
+from ..formats.text import Chunk, shorten
+from .csv_parser import Dialect, is_number, lost_values, parse_records, table_reader, text_reader
+
+log = logging.getLogger("feedpipe")
+
+MIN_OTHERS = 10
+"""The least number of other values, all of them numbers or dates, that make a value odd."""
+
+_FIRST_ROWS = 64
+_TYPES = {  # by the type that the column would have had: a noun for its values, and their pattern
+    "int64": ("number", r"^-?\d{1,18}$"),
+    "float64": ("number", r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"),
+    "date32": ("date", r"^\d{4}-\d\d-\d\d$"),
+}
+
+
+def infer_types(
+    dialect: Dialect,
+    names: list[str],
+    selected: Sequence[str],
+    schema: Mapping[str, pa.DataType],
+    chunk: Chunk | None,
+    file: str,
+) -> SampledHead:
+    """Infer the types of the columns `selected` from the first chunk of a file; `schema` gives types of some.
+
+    Malformed records do not count, whatever happens to them in a run.
+    """
+    types = {name: schema.get(name, pa.null()) for name in names}
+    explicit = {name: kind for name, kind in schema.items() if name in selected}
+    table: pa.Table | None = None
+    parts: list[Chunk] = []
+    if chunk is not None:
+        table, parts = _read_well_formed(dialect, names, selected, explicit, chunk._replace(last=False))
+    has_rows = table is not None and table.num_rows > 0
+    for field in table.schema if table is not None and has_rows else ():
+        if field.name in schema or not pa.types.is_binary(field.type):  # Arrow infers binary for text that is not UTF-8
+            types[field.name] = field.type
+
+    def place(row: int) -> str:
+        return f"{file}, line {next(islice(chain.from_iterable(map(dialect.records, parts)), row, None))[0]}"
+
+    if table is not None:
+        log_odd_values(
+            table.drop_columns([name for name in explicit if name in table.column_names]), dialect.nulls, place
+        )
+        numbers = [name for name in types if name not in schema and is_number(types[name])]
+        written = text_reader(dialect, names, numbers)(b"".join(part.data for part in parts)) if numbers else None
+        if written is not None and _may_be_inexact(written):
+            for name in numbers:
+                types[name] = _exact_type(written.column(name), name, types[name], dialect.nulls, place)
+    return SampledHead(file, types, has_rows=has_rows)
+
+
+def _read_well_formed(
+    dialect: Dialect, names: list[str], selected: Sequence[str], types: Mapping[str, pa.DataType], chunk: Chunk
+) -> tuple[pa.Table | None, list[Chunk]]:
+    """The table of the well-formed records, and these records; the columns in `types` have these types."""
+    read = table_reader(dialect, names, selected, types)
+    try:
+        if not dialect.unclosed_quotes(chunk.data, last=False):
+            return read(chunk.data), [chunk]
+    except pa.ArrowInvalid:
+        pass
+    except pa.ArrowNotImplementedError as error:
+        raise ArgumentError(f"`schema` gives a type that text cannot have: {error}") from None
+    as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
+    read_bytes = table_reader(dialect, names, selected, as_bytes)
+    parsed = parse_records(dialect, chunk, read_bytes, lambda chunk, problem: DataError())
+    parts = [part.chunk for part in parsed if part.error is None]
+    return (read(b"".join(part.data for part in parts)) if parts else None), parts
+
+
+# Columns of text that looks like numbers.
+
+_INTEGER = r"^-?\d+$"
+_SUSPECT = r"^\s*[-+]?0[0-9xX]|^\s*\+\d+\s*$|\d{16}|^\s*\d+[eE]\d+|[eE]\+?\d{3}|^[^0-9]+$"
+
+
+def _may_be_inexact(table: pa.Table) -> bool:
+    """Whether a text in some columns of numbers is one that needs a closer look."""
+    texts: Any = pa.concat_arrays([chunk for column in table.columns for chunk in column.chunks])
+    return bool(pc.any(pc.match_substring_regex(texts, _SUSPECT)).as_py())
+
+
+def _exact_type(
+    column: Any, name: str, kind: pa.DataType, nulls: Sequence[str], place: Callable[[int], str]
+) -> pa.DataType:
+    """The type of a column of numbers: text, with a line in the log, if some value would not come out as it is written.
+
+    Args:
+        column: the values as text.
+        name: that of the column.
+        kind: the type that Arrow infers.
+        nulls: texts that mean a missing value.
+        place: the file and the line of a row.
+    """
+    values: Any = pc.unique(column)
+    values = pc.utf8_trim_whitespace(values.filter(pc.invert(pc.is_in(values, arrow_array(nulls, values.type)))))
+    if pa.types.is_floating(kind) and pc.all(pc.match_substring_regex(values, _INTEGER)).as_py():
+        kind = pa.uint64()  # no int64 holds all of them
+        if any(not 0 <= int(value) < 2**64 for value in values.to_pylist()):
+            kind = pa.string()
+    lost = values if pa.types.is_string(kind) else lost_values(values, kind)
+    if pa.types.is_floating(kind) and not len(lost):
+        # Numbers have a point or the sign of an exponent somewhere, if programs wrote them; 12e5 may be a name.
+        bare: Any = pc.match_substring_regex(values, r"^\d+[eE]\d+$")
+        if pc.any(bare).as_py() and not pc.any(pc.match_substring_regex(values, r"\.|[eE][-+]")).as_py():
+            lost = values.filter(bare)
+        elif not pc.any(pc.match_substring_regex(values, r"\d")).as_py():
+            lost = values  # words such as nan alone are no numbers
+    if not len(lost):
+        return kind
+    row = pc.index(pc.utf8_trim_whitespace(column), lost[0]).as_py()
+    _log_once(
+        f"{place(row)}, column {name!r}: {shorten(lost[0].as_py())} would not come out of a number as it is written, "
+        f"so the column is text; `schema={{{name!r}: 'float64'}}` makes it numbers"
+    )
+    return pa.string()
+
+
+# Columns that are text because of a single odd value.
+
+
+class OddValue(NamedTuple):
+    """The only value of a column of text that is not of `type`, and its first row."""
+
+    value: str
+    row: int
+    type: str
+
+
+def log_odd_values(table: pa.Table, nulls: Sequence[str], place: Callable[[int], str]) -> None:
+    """Log each column that is text because of a single value, once in a process.
+
+    Args:
+        table: columns whose types were inferred.
+        nulls: texts that mean a missing value.
+        place: the file and the line of a row.
+    """
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_string(column.type) and (odd := odd_value(column, nulls)) is not None:
+            noun, _ = _TYPES[odd.type]
+            _log_once(
+                f"{place(odd.row)}, column {name!r}: {shorten(odd.value)} is no {noun}, and all other values that were "
+                f"read for the types are {noun}s, so the column is text; `schema={{{name!r}: {odd.type!r}}}` makes it "
+                "an error, `null_values=` names the texts of nulls"
+            )
+
+
+def odd_value(column: Any, nulls: Sequence[str]) -> OddValue | None:
+    """The odd value of a column of text; None if it has none, or several different ones."""
+    for kind, (_, pattern) in _TYPES.items():
+        if len(_others(column.slice(0, _FIRST_ROWS), pattern, nulls)) > 1:  # most text ends here, at no cost
+            continue
+        others = _others(column, pattern, nulls)
+        fits: Any = pc.match_substring_regex(column, pattern)
+        if len(others) == 1 and pc.sum(fits).as_py() >= MIN_OTHERS:
+            return OddValue(others[0].as_py(), pc.index(column, others[0]).as_py(), kind)
+    return None
+
+
+def _others(column: Any, pattern: str, nulls: Sequence[str]) -> Any:
+    """The different values that do not look like `pattern` and mean no missing value."""
+    values: Any = pc.unique(column)
+    fits = pc.or_(pc.match_substring_regex(values, pattern), pc.is_in(values, arrow_array(nulls, values.type)))
+    return values.filter(pc.invert(fits))
+
+
+@functools.lru_cache(maxsize=1024)
+def _log_once(message: str) -> None:
+    log.warning(message)

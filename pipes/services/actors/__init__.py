@@ -1,1 +1,0 @@
-"""Workers that are actors of a Ray cluster."""
