@@ -24,11 +24,13 @@ import functools
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import ClassVar, NamedTuple
 
 
@@ -357,11 +359,47 @@ class UnfitError(ValueError):
     """Rows or columns that do not fit; the operator adds line and origin, and makes it a `DataError`."""
 
 
-def raise_interrupt(error: BaseException) -> None:
-    """Raise the KeyboardInterrupt that `error` hides.
+def raised_by_signal_handler(error: BaseException) -> bool:
+    """Whether a signal handler of the program raised `error`.
 
-    Code in C raises a SystemError because of one, and a lock that one has found half acquired a RuntimeError.
+    It is still installed. A handler that a function has installed and removed again, as a decorator with a time limit
+    for each call does, belongs to that function.
     """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = {_code_of(handler) for handler in handlers if callable(handler)} - {None}
+    interrupted: FrameType | None = None
+    trace = error.__traceback__ if codes else None
+    while trace is not None:
+        frame = trace.tb_frame
+        if interrupted is not None and frame.f_code in codes:  # else to look at its variables would keep them
+            values = [*frame.f_locals.values()]
+            values += [item for value in values if isinstance(value, tuple) for item in value]  # of `*arguments`
+            if any(value is interrupted for value in values):
+                return True
+        interrupted, trace = frame, trace.tb_next
+    return False
+
+
+def _code_of(handler: object) -> CodeType | None:
+    """The code that runs first when a handler is called."""
+    if isinstance(handler, functools.partial):
+        return _code_of(handler.func)
+    function = getattr(handler, "__func__", handler)
+    if not isinstance(function, FunctionType):
+        function = vars(type(handler)).get("__call__")
+    return function.__code__ if isinstance(function, FunctionType) else None
+
+
+def raise_interrupt(error: BaseException) -> None:
+    """Raise `error` if the program has interrupted the run by it, or the KeyboardInterrupt that `error` hides.
+
+    A signal handler of the program, such as that of a time limit, interrupts whatever runs: no row has failed. Code in
+    C raises a SystemError because of a KeyboardInterrupt, and a lock that one has found half acquired a RuntimeError.
+    """
+    if raised_by_signal_handler(error):
+        raise error
     if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
         raise error.__cause__ from None
     if type(error) is RuntimeError and "lock" in str(error) and isinstance(error.__context__, KeyboardInterrupt):

@@ -28,13 +28,15 @@ from ..errors import ArgumentError, ArgumentTypeError, LoaderError, StateError, 
 from ..loading.state import State
 from ..pipe import Pipe
 from ..services.fetching import FetchEnd, FetchRequest
+from ..services.multiprocess import MultiProcess
 from ..services.on_ray import Ray, pool_settings
 from ..services.processes.pool import Pool, PoolSettings
 from ..services.processes.runs import FetchRun
-from ..services.processes.start import LAUNCHERS
+from ..services.processes.start import LAUNCHERS, begin_server
 from .fetchers import DatasetSource, InheritedSource, has_state, next_epoch
 
 T_co = TypeVar("T_co", covariant=True)
+_THREADS = MultiProcess.threads, MultiProcess.io_threads
 
 VERSION = 1
 
@@ -127,6 +129,8 @@ class DataLoader(TorchDataLoader[T_co]):
         self._parts: SharedParts | None = None  # of workers that are kept
         self._epoch: DataLoaderEpoch | None = None  # the one that began last
         self._saved: Mapping[str, Any] | None = None
+        if num_workers and self._ray is None and self._start_method == "forkserver":
+            begin_server(*_THREADS)
 
     def __iter__(self) -> DataLoaderIterator[T_co]:  # type: ignore[override]
         saved, self._saved = self._saved, None
@@ -256,7 +260,7 @@ class DataLoader(TorchDataLoader[T_co]):
         settings = PoolSettings(
             workers=self.num_workers,
             memory=memory_budget(),
-            launcher=partial(LAUNCHERS[self._start_method], 1, 4),
+            launcher=partial(LAUNCHERS[self._start_method], *_THREADS),
             prefetch=prefetch,
             timeout=self.timeout or None,
         )

@@ -1,4 +1,4 @@
-"""The memory and the CPUs of a rank, values made once in each process, signals, and ranks in words."""
+"""The memory and the CPUs of a rank, values made once in each process, and ranks in words."""
 
 from __future__ import annotations
 
@@ -10,15 +10,27 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import Generic, TypeVar
 
+from ..errors import ArgumentError
 from .checks import check_bytes
 
 _LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 _CPU_PERIODS = "/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"
+
+
+def local_world_size() -> int:
+    """The number of ranks of the job on this machine: `LOCAL_WORLD_SIZE`, or 1 without it.
+
+    Raises:
+        ArgumentError: it is no whole number.
+    """
+    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    if not text.isdecimal():
+        raise ArgumentError(f"`LOCAL_WORLD_SIZE` must be a whole number but is: {text!r}; set it, or unset it")
+    return max(1, int(text))
 
 
 def memory_budget() -> int:
@@ -29,7 +41,7 @@ def memory_budget() -> int:
             available = min(available, int(path.read_text()))
         except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
             continue
-    return available // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    return available // local_world_size()
 
 
 def available_cpus() -> float:
@@ -40,7 +52,7 @@ def available_cpus() -> float:
         cpus = min(cpus, int(quota) / int(period))
     except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
         pass
-    return cpus / max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    return cpus / local_world_size()
 
 
 def cpu_periods() -> tuple[int, int]:
@@ -115,25 +127,6 @@ class PerProcess(Generic[T]):
 
     def __reduce__(self) -> tuple[object, ...]:
         return PerProcess, ()
-
-
-# Signals
-
-
-def raised_by_signal_handler(error: BaseException) -> bool:
-    """Whether a Python signal handler raised `error`: it was called with the frame that the signal interrupted."""
-    interrupted: FrameType | None = None
-    trace = error.__traceback__
-    while trace is not None:
-        frame = trace.tb_frame
-        if interrupted is not None and any(_is_or_holds(value, interrupted) for value in frame.f_locals.values()):
-            return True
-        interrupted, trace = frame, trace.tb_next
-    return False
-
-
-def _is_or_holds(value: object, frame: FrameType) -> bool:
-    return value is frame or (isinstance(value, tuple) and any(item is frame for item in value))  # a handler's `*args`
 
 
 def import_whole(name: str) -> None:

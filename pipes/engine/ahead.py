@@ -13,6 +13,7 @@ from ..core.block import Block, BlockSize, close, nbytes
 from ..core.context import Context, StartedKey, Work
 from ..core.operator import Ahead, Input, Source, StageView, Trait
 from ..core.rows import BlockRows
+from ..errors import raise_interrupt
 
 ITEMS_AHEAD = 16
 """Files, parts of files or rows that a process requests ahead of their consumer."""
@@ -74,6 +75,7 @@ def in_order(
                 try:
                     item = next(items)
                 except Exception as error:
+                    raise_interrupt(error)
                     failure = error
                     break
                 takes_long = waits(item)

@@ -16,7 +16,7 @@ from ..core.ending import Ending, ProcessResources, RunEnded
 from ..core.operator import Operator, StageView
 from ..core.rows import Indices, index_array
 from ..core.times import Times, times_of_input, waiting
-from ..errors import LoaderError
+from ..errors import LoaderError, raise_interrupt
 
 T = TypeVar("T")
 
@@ -37,6 +37,7 @@ def map_until_error(
         # `extend` keeps what it got before the iterator fails.
         results.extend(map(function, rows))
     except Exception as error:
+        raise_interrupt(error)
         return results, error
     if results and (coroutine_error := forgotten_coroutine_error(results[0], user_function or function)):
         return [], coroutine_error
@@ -49,6 +50,7 @@ def extend_until_error(items: Iterable[T], into: list[T]) -> Exception | None:
     try:
         into.extend(items)
     except Exception as error:
+        raise_interrupt(error)
         return error
     return None
 

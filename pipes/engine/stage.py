@@ -311,6 +311,7 @@ class Stage:
         try:
             block.append(self._block(start, stop, context))
         except Exception as error:
+            raise_interrupt(error)
             if stop - start == 1:
                 raise
             failure.append(error)

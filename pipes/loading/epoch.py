@@ -18,7 +18,6 @@ import numpy.typing as npt
 from ..core.block import row_count, row_shape
 from ..core.cursor import Json
 from ..core.ending import Ending
-from ..core.process import raised_by_signal_handler
 from ..core.skips import Skipped
 from ..core.times import EpochTimes, opening
 from ..engine.run import ONE_THREAD, interrupted, is_executing
@@ -32,6 +31,7 @@ from ..errors import (
     RowError,
     StateError,
     raise_interrupt,
+    raised_by_signal_handler,
     shown_traceback,
 )
 from ..plan.plan import Plan, Position

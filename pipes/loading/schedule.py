@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeGua
 
 from ..core.block import nbytes
 from ..core.findings import Finding
-from ..core.process import raised_by_signal_handler, ranks_in_words
+from ..core.process import ranks_in_words
 from ..core.skips import Skipped
 from ..engine.run import position_count, unknown_length_reason, unknown_length_stage
 from ..engine.stage import Stage
-from ..errors import LoaderError, PlanError, PlanWarning, warn
+from ..errors import LoaderError, PlanError, PlanWarning, raised_by_signal_handler, warn
 from ..plan.plan import Plan
 from ..services.base import ShardEnd, Step
 from .ranks import EpochStart, Job, Rank

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,12 +11,10 @@ import numpy as np
 
 from ..core.block import Block, Parted, has_skipped, parted
 from ..core.checks import check_callable, check_choice, check_int, is_coroutine_function
-from ..core.code import step_code
 from ..core.context import Context, Generators, generator
 from ..core.cursor import Cursor
-from ..core.findings import Finding
 from ..core.operator import Ahead, Columns, CursorOfInput, Order, StageView, Trait
-from ..core.rows import BlockRows, Indices, Rows, index_array, index_list
+from ..core.rows import BlockRows, Indices, index_array, index_list
 from ..core.skips import OnError, Retry, Skipped, check_on_error, check_retry, skips
 from ..engine.ahead import CALLS_AHEAD, Limit, in_order
 from ..engine.calls import CallPool, PendingCall, begun_calls, done, map_until_error
@@ -209,34 +206,6 @@ class Map(CursorOfInput):
 
         The function is called once for each row: after a row that is skipped, the calls go on with the next.
         """
-        if context.process.threads or "torch" not in sys.modules or isinstance(rows, Rows):
-            return self._call_each(stage, rows, positions, context, place)
-        from ..torch.tensors import WatchedTensors
-
-        watched = WatchedTensors(rows)  # for debugging
-        called = self._call_each(stage, rows, positions, context, place)
-        for number in watched.changed():
-            at, again = place(number), context.replay()
-            if isinstance(at, Cursor):
-                row = next(iter(next(stage.input.blocks(at, again)).rows))
-            else:
-                row = next(iter(stage.input.rows(range(at, at + 1), again)))
-            if watched.are_in(row, number):
-                text = (
-                    f"`{step_code(self, source=False)}` changes a tensor of a row that is read again, such as in the "
-                    "next epoch; write `x = x.clone()` before it changes `x`"
-                )
-                Finding("changed-tensor", "warning", stage.call_site, text, "x = x.clone()").warn()
-        return called
-
-    def _call_each(
-        self,
-        stage: StageView,
-        rows: BlockRows,
-        positions: Indices,
-        context: Context,
-        place: Callable[[int], Cursor | int],
-    ) -> tuple[BlockRows, Exception | None]:
         marked = stage.input.may_skip and has_skipped(rows)
         results: list[object] = []
         error: Exception | None = None

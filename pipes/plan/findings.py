@@ -19,9 +19,9 @@ MAX_READ_AGAIN, MAX_BYTES_READ_AGAIN = 0.1, 2**20
 
 
 def read_again(plan: Plan, workers: int, *, in_threads: bool = False) -> Iterator[Finding]:
-    """Inputs of which several processes read the same; workers that are threads share what their process holds."""
+    """Inputs of which several processes read the same; workers that are threads share what their process reads."""
     for node, read in plan.shared_reads().items():
-        is_shared = in_threads and node.op.trait is Trait.EACH_PROCESS
+        is_shared = in_threads and (read.units is None or node.op.trait is Trait.EACH_PROCESS)
         again = read.repeated(plan.world_size, 0 if is_shared else workers)
         if again <= MAX_READ_AGAIN or (read.size is not None and again * read.size <= MAX_BYTES_READ_AGAIN):
             continue

@@ -76,6 +76,13 @@ class MultiProcess:
     def global_generators(self) -> bool:
         return True
 
+    def prepare(self) -> None:
+        """Start the server of workers, which imports what they need while the program goes on."""
+        from .processes.start import begin_server
+
+        if self.start_method == "forkserver":
+            begin_server(self.threads, self.io_threads)
+
     def start(self) -> PlanService:
         from .processes.pool import PoolSettings
         from .processes.runs import plan_service

@@ -17,7 +17,6 @@ from ..core.block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from ..core.context import Context, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
 from ..core.cursor import START, Cursor
 from ..core.ending import ProcessResources
-from ..core.process import raised_by_signal_handler
 from ..core.rows import BlockRows
 from ..core.times import Clock, Times
 from ..engine.run import empty_block
@@ -206,7 +205,7 @@ class _Shard:
             raise
         except Exception as error:
             raise_interrupt(error)
-            if not self._begins_by_cursor or raised_by_signal_handler(error):
+            if not self._begins_by_cursor:
                 raise
             # A function of the user fails with a `FeedpipeError`, so this is a cursor that does not fit the pipe.
             raise StateError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
@@ -108,38 +108,6 @@ def _reduce_unusual(tensor: torch.Tensor, place: Callable[[Array], tuple[object,
 def _reduce_by_torch(tensor: torch.Tensor) -> tuple[object, ...]:
     reduced: tuple[object, ...] = cast("Any", tensor).__reduce_ex__(5)
     return reduced
-
-
-class WatchedTensors:
-    """The tensors in rows, and their values before a function is called with the rows."""
-
-    def __init__(self, rows: Sequence[object]) -> None:
-        self._tensors = [[(tensor, _bits(tensor).clone()) for tensor in _tensors_in(row)] for row in rows]
-
-    def changed(self) -> list[int]:
-        """Return the numbers of the rows of which a tensor was changed in place."""
-        return [
-            number
-            for number, watched in enumerate(self._tensors)
-            if not all(torch.equal(_bits(tensor), before) for tensor, before in watched)
-        ]
-
-    def are_in(self, row: object, number: int) -> bool:
-        """Return whether another row has one of the tensors of row `number`."""
-        return any(tensor is other for tensor, _ in self._tensors[number] for other in _tensors_in(row))
-
-
-def _tensors_in(value: object) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        if value.layout is torch.strided and not value.is_nested:
-            yield value
-    elif isinstance(value, (dict, list, tuple)):
-        for item in cast("Iterable[object]", value.values() if isinstance(value, dict) else value):
-            yield from _tensors_in(item)
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().contiguous().flatten().view(torch.uint8)
 
 
 # Steps of collation

@@ -25,10 +25,10 @@ import feedpipe as fp
 from feedpipe.compat import DataLoader
 from feedpipe.errors import ArgumentTypeError, MissingError, RowError, WorkerError, WorkerWarning
 from feedpipe.testing import same
-from feedpipe.testing.services import PARTS, Part, check_part
 
 from ..seeing.bottlenecks import CASES, WORKERS, napping, problem, run
 from ..soak import SOAK
+from ..support.check_service import PARTS, Part, check_part
 from .ray_cluster import ENVIRONMENT, RayCluster
 
 os.environ.update(ENVIRONMENT)  # Ray looks at it when it is imported

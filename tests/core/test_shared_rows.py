@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import PlanWarning, RowError
+from feedpipe.errors import RowError
 
 from ..support.core import shared
 
@@ -166,35 +165,3 @@ def test_law(rows: list[Any]) -> None:
     for value in taken:
         spoil(value)
     assert repr(rows) == before == repr(again)
-
-
-def tensor_row(i: int) -> dict[str, Any]:
-    return {"i": i, "more": [torch.full((2,), float(i)), torch.tensor(float("nan"))]}
-
-
-def add_in_place(row: dict[str, Any]) -> dict[str, Any]:
-    row["more"][0].add_(1)
-    return row
-
-
-SHARED_TENSORS: dict[str, Callable[[], fp.Pipe[Any]]] = {
-    "load": lambda: fp.from_sequence(range(3)).filter(lambda i: True).map(tensor_row).load(),
-    "from_sequence": lambda: fp.from_sequence([tensor_row(i) for i in range(3)]),
-    "from_iterable": lambda: fp.from_iterable([tensor_row(i) for i in range(3)]),
-    "a batch": lambda: fp.from_sequence([tensor_row(i) for i in range(3)]).batch(2),
-}
-
-
-@pytest.mark.parametrize("make", SHARED_TENSORS.values(), ids=SHARED_TENSORS)
-def test_debugging_names_the_function_that_changes_a_shared_tensor(make: Callable[[], fp.Pipe[Any]]) -> None:
-    function = (lambda rows: list(map(add_in_place, rows))) if make is SHARED_TENSORS["a batch"] else add_in_place
-    with pytest.warns(
-        PlanWarning, match=r"`\.map\(.*\)` changes a tensor of a row that is read again.*`x = x\.clone\(\)`"
-    ):
-        list(fp.Loader(make().map(repr).zip(make().map(function)), fp.InProcess(debug=True)))
-
-
-def test_debugging_says_nothing_of_tensors_that_no_other_row_has() -> None:
-    for source in (fp.from_sequence(range(3)), fp.from_iterable(range(3))):
-        list(fp.Loader(source.map(tensor_row).map(add_in_place), fp.InProcess(debug=True)))
-    list(fp.Loader(SHARED_TENSORS["load"]().map(repr), fp.InProcess(debug=True)))

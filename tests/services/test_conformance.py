@@ -11,26 +11,28 @@ import feedpipe as fp
 from feedpipe.errors import LoaderError, PlanError
 
 from ..support.testing import PARTS, check_part
+from .test_merge import Threads as OnMerge
+
+SERVICES = {  # with others in which states go on; `test_check_service.py` checks `InProcess`, tests/clients `Ray`
+    "one worker": (fp.MultiProcess(1), []),
+    "five workers": (fp.MultiProcess(5), []),
+    "other numbers of workers": (fp.MultiProcess(2), [fp.MultiProcess(3, prefetch=1)]),
+    "workers without order": (fp.MultiProcess(3, ordered=False), []),
+    "one thread": (fp.Threads(1), []),
+    "threads and processes": (fp.Threads(3), [fp.MultiProcess(2)]),
+    "threads without order": (fp.Threads(3, ordered=False), []),
+    "on merge": (OnMerge(3), []),
+    "on merge, without order": (OnMerge(3, ordered=False), []),
+    "on merge, with deaths": (OnMerge(2, lifetime=4), []),
+}
 
 
-# `test_check_service.py` checks `InProcess`.
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize("workers", [1, 5])
-def test_worker_processes(workers, part):
-    check_part(part, fp.MultiProcess(workers))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
-def test_states_continue_with_other_numbers_of_workers(part):
-    check_part(part, fp.MultiProcess(2), [fp.MultiProcess(3, prefetch=1)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
-def test_without_order(part):
-    check_part(part, fp.MultiProcess(3, ordered=False))
+@pytest.mark.parametrize("name", SERVICES)
+def test_it_does_what_a_loader_promises(name, part):
+    service, others = SERVICES[name]
+    check_part(part, service, others)
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -15,7 +15,6 @@ from feedpipe.extensions import Plan, Position, ShardEnd, Step
 from ..support.core import ProcessResources
 from ..support.plan import ShardRun
 from ..support.services import DEFAULT, Merge, run_shards
-from ..support.testing import PARTS, check_part
 
 Item = Step | ShardEnd
 INBOX_ITEMS = 3
@@ -143,15 +142,6 @@ class ThreadsRun:
             return not self._stopped
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize(
-    "service", [Threads(1), Threads(3), Threads(2, lifetime=4), Threads(3, ordered=False)], ids=str
-)
-def test_a_service_that_stands_on_merge(service, part):
-    check_part(part, service)
-
-
 @pytest.mark.parametrize("lifetime", [None, 1, 4])
 @pytest.mark.parametrize(
     "pipe",
@@ -166,23 +156,3 @@ def test_the_order_is_that_of_the_plan_even_if_workers_start_again(pipe, lifetim
     for workers in (1, 3):
         with fp.Loader(pipe, Threads(workers, lifetime=lifetime), seed=1) as loader:
             assert list(loader) == expected
-
-
-def test_an_assignment_describes_the_next_element():
-    plan = Plan(fp.from_sequence(range(50)), seed=0, rank=1, world_size=2, workers=3, shards=None)
-    merge = Merge(plan, Position(start=10), 3)
-    step = Step(None, 2, None)
-    assert merge.assignment(2).next_element(plan) == "element 15 of the epoch"
-    assert merge.assignment(2, [step, step]).next_element(plan) == "element 27 of the epoch"
-
-
-def test_an_assignment_continues_after_what_has_arrived():
-    streamed = fp.from_sequence(range(50)).filter(lambda row: True)
-    plan = Plan(streamed, seed=0, rank=0, world_size=1, workers=2, shards=4)
-    merge = Merge(plan, Position(), 2)
-    assert [part.shard for part in merge.assignment(1).parts(plan)] == [1, 3]
-    received = [Step(None, 1, [None, 2, 0]), ShardEnd(3)]
-    (part,) = merge.assignment(1, received).parts(plan)
-    assert (part.shard, part.at.position) == (1, 2)
-    assert merge.assignment(1, received).next_element(plan) == "element 2 of shard 1"
-    assert merge.assignment(1, [ShardEnd(1), ShardEnd(3)]).next_element(plan) == "nothing"

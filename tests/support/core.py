@@ -43,8 +43,6 @@ from feedpipe.core.operator import MAX_DEPTH as MAX_DEPTH
 from feedpipe.core.operator import Ahead as Ahead
 from feedpipe.core.operator import fill_unknown as fill_unknown
 from feedpipe.core.process import PerProcess as PerProcess
-from feedpipe.core.process import cpu_periods as cpu_periods
-from feedpipe.core.process import raised_by_signal_handler as raised_by_signal_handler
 from feedpipe.core.progress_bar import ProgressBar as ProgressBar
 from feedpipe.core.rows import SKIPPED as SKIPPED
 from feedpipe.core.rows import Stack as Stack

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
 from ...core.ending import Ending
 from ...errors import WorkerError
+from ..transport import nesting
 from .fork_server import (
     GRACE_SECONDS,
     Answer,
@@ -176,7 +177,7 @@ class ForkServer(LocalLauncher):
         self._changes = self._server.changes()
         self._requests = 0
         with contextlib.suppress(ConnectionError):  # `start` says why the server has ended
-            self._post(0, _needed_imports(), [])
+            _post(self._control, 0, _needed_imports())
 
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
         order = role, _needed_imports(), len(self._changes)
@@ -200,19 +201,12 @@ class ForkServer(LocalLauncher):
         self._changes.clear()
         self._server = None
 
-    def _post(self, number: int, order: Order, fds: Sequence[int]) -> None:
-        request = written((number, order))
-        try:
-            socket.send_fds(self._control, [b"+"], [request, *fds])
-        finally:
-            os.close(request)
-
     def _send(self, order: Order, fds: Sequence[int]) -> object:
         """Send an order, and wait for the answer."""
         assert self._server is not None, "a pool that was closed starts no process"
         self._requests += 1
         try:
-            self._post(self._requests, order, fds)
+            _post(self._control, self._requests, order, fds)
             while message := self._control.recv(4096):
                 number, answer = cast("Answer", pickle.loads(message))
                 if number == self._requests:  # else it answers a request that an interrupt has cut short
@@ -222,6 +216,22 @@ class ForkServer(LocalLauncher):
         except ConnectionError:
             pass
         raise self._server.error()
+
+
+def begin_server(threads: int, io_threads: int) -> None:
+    """Start the server, and let it import while the program goes on: then the first batch waits for neither."""
+    if nesting.depth:
+        return  # a module that makes a loader when a worker imports it
+    with shared_server(threads, io_threads).connect() as control, contextlib.suppress(ConnectionError):
+        _post(control, 0, _needed_imports())
+
+
+def _post(control: socket.socket, number: int, order: Order, fds: Sequence[int] = ()) -> None:
+    request = written((number, order))
+    try:
+        socket.send_fds(control, [b"+"], [request, *fds])
+    finally:
+        os.close(request)
 
 
 class Fork(LocalLauncher):

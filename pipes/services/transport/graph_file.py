@@ -6,7 +6,6 @@ are in the file as they are, so the processes share them.
 
 from __future__ import annotations
 
-import builtins
 import dataclasses
 import functools
 import io
@@ -18,7 +17,7 @@ import struct
 import sys
 import weakref
 from array import array
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from threading import RLock
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
@@ -31,8 +30,8 @@ from ...core.graph import Node, node_code, walk
 from ...core.operator import Operator
 from ...core.rows import Array
 from ...errors import ArgumentTypeError, CallSite
-from ...plan.function_values import closure, defaults, global_names
 from . import nesting
+from .culprit import PickleError, find_culprit, named_type, path_of
 from .importable import Importable, is_of_user
 from .memory import create_shared_file
 from .packing import adopt, number_of
@@ -338,13 +337,6 @@ def _array_arguments(array: Array) -> tuple[object, ...]:
 # Errors of what cannot be sent: the operator, its line, and the part of its arguments.
 
 
-PickleError: TypeAlias = "Callable[[object], Exception | None]"
-"""Tries to pickle a value alone; returns the error, if there is one."""
-
-_Part: TypeAlias = tuple[str, object]
-_MAX_STEPS = 16
-
-
 def unpicklable_error(content: object, root: Node, error: Exception, pickle_error: PickleError) -> ArgumentTypeError:
     """The error for `content`, which could not be pickled.
 
@@ -384,14 +376,16 @@ def _argument_problem(name: str, value: object, error: Exception, pickle_error: 
     """What is wrong with an argument, and its repair."""
     if _too_deep(error):
         return f"`{name}` is nested too deeply to be pickled; make it flat, or make it inside a function"
-    steps, culprit, error = _find_culprit(value, error, pickle_error)
-    type_name = _type_name(culprit)
+    steps, culprit, error = find_culprit(value, error, pickle_error)
+    type_name = named_type(culprit)
     if not callable(value):
-        path = _path([name, *steps])
+        path = path_of([name, *steps])
         return f"`{path}` is {type_name}, and that cannot be pickled{_detail(error)}; {_repair(culprit, 'a function')}"
     if not steps:
         return f"{type_name} cannot be pickled{_detail(error)}; give a plain function, or an object of a class of yours"
-    path = _path(steps if isinstance(value, (FunctionType, MethodType, functools.partial, type)) else ["self", *steps])
+    path = path_of(
+        steps if isinstance(value, (FunctionType, MethodType, functools.partial, type)) else ["self", *steps]
+    )
     repair = _repair(culprit, "the function")
     return f"`{value_code(value)}` uses `{path}`, and {type_name} cannot be pickled{_detail(error)}; {repair}"
 
@@ -404,83 +398,6 @@ def _repair(culprit: object, place: str) -> str:
     if isinstance(culprit, socket.socket) or type(culprit).__name__.endswith(("Connection", "Cursor", "Client")):
         return f"connect inside {place}"
     return f"make it inside {place}, or keep it in a module"
-
-
-def _find_culprit(value: object, error: Exception, pickle_error: PickleError) -> tuple[list[str], object, Exception]:
-    """The steps from `value` to the innermost part that cannot be pickled, that part, and its error."""
-    steps: list[str] = []
-    seen = {id(value)}
-    while len(steps) < _MAX_STEPS:
-        for name, part in _narrow(_parts(value), pickle_error):
-            part_error = None if id(part) in seen else pickle_error(part)
-            if part_error is not None:
-                steps.append(name)
-                value, error = part, part_error
-                seen.add(id(part))
-                break
-        else:
-            break
-    return steps, value, error
-
-
-def _narrow(parts: list[_Part], pickle_error: PickleError) -> list[_Part]:
-    """At most 64 of `parts`, with one that fails: a list may have millions, too many to try each."""
-    while len(parts) > 64:
-        half = parts[: len(parts) // 2]
-        parts = half if pickle_error([value for _, value in half]) is not None else parts[len(half) :]
-    return parts
-
-
-def _parts(value: Any) -> list[_Part]:
-    """What pickle would look into, each part with its name."""
-    if isinstance(value, dict):
-        return [(f"[{key!r}]", item) for key, item in value.items()] + [(f"<key {key!r}>", key) for key in value]
-    if isinstance(value, (list, tuple)) and type(value).__reduce__ is object.__reduce__:
-        return [(f"[{i}]", item) for i, item in enumerate(value)]
-    return list(_named_parts(value))
-
-
-def _named_parts(value: Any) -> Iterator[_Part]:
-    if isinstance(value, FunctionType):
-        yield from closure(value).items()
-        yield from ((name, value.__globals__[name]) for name in global_names(value) if name in value.__globals__)
-        yield from (defaults(value) | vars(value)).items()
-    elif isinstance(value, MethodType):
-        yield "self", value.__self__
-        yield value.__name__, value.__func__
-    elif isinstance(value, functools.partial):
-        yield getattr(value.func, "__name__", "func"), value.func
-        yield from ((f"args[{i}]", argument) for i, argument in enumerate(value.args))
-        yield from value.keywords.items()
-    elif isinstance(value, (set, frozenset)):
-        yield from (("<item>", item) for item in value)
-    elif isinstance(value, type):
-        yield from ((base.__name__, base) for base in value.__bases__)
-        yield from ((n, getattr(v, "__func__", v)) for n, v in vars(value).items() if not n.startswith("__"))
-        yield from ((n, v.fget) for n, v in vars(value).items() if isinstance(v, property))
-    if not isinstance(value, (type, FunctionType)):
-        yield from _attributes(value)
-
-
-def _attributes(value: object) -> Iterator[tuple[str, object]]:
-    """The attributes of an object that pickle looks into: those of C are left to its class."""
-    yield from getattr(value, "__dict__", {}).items()
-    for cls in type(value).__mro__:
-        slots = vars(cls).get("__slots__", ())
-        for name in [slots] if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                yield name, getattr(value, name)
-
-
-def _path(steps: Sequence[str]) -> str:
-    return "".join(step if step.startswith("[") or not i else f".{step}" for i, step in enumerate(steps))
-
-
-def _type_name(value: object) -> str:
-    """The type of `value` with an article: "a _thread.lock"."""
-    cls = type(value)
-    name = cls.__qualname__ if cls.__module__ == builtins.__name__ else f"{cls.__module__}.{cls.__qualname__}"
-    return f"{'an' if name.lstrip('_')[:1].lower() in tuple('aeiou') else 'a'} {name}"
 
 
 def _too_deep(error: BaseException) -> bool:

@@ -12,12 +12,10 @@ region too. So `Region.write` copies each byte once. Of elements that look alike
 from __future__ import annotations
 
 import copyreg
-import dataclasses
 import io
 import itertools
 import operator
 import pickle
-import reprlib
 import secrets
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +33,7 @@ import numpy as np
 from ...core.lazy import pa
 from ...core.rows import Array, Column, JaggedData, Rows, Stack, TensorData
 from ...errors import CallSite, DataError, LoaderError, with_call_site
+from .culprit import PickleError, find_culprit, named_type, path_of
 from .memory import ALIGNMENT, Region, RegionPart, in_stream
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ class Packer:
         except MemoryError:
             raise
         except Exception as error:
-            message = describe_unpackable(element, error, self._can_pack, self._call_site)
+            message = describe_unpackable(element, error, self._pack_error, self._call_site)
             self._start()
             raise DataError(message) from error
         self._by_value = True
@@ -175,12 +174,12 @@ class Packer:
         self._start()
         return PackedElement(b"".join(chunks), regions)
 
-    def _can_pack(self, part: object) -> bool:
+    def _pack_error(self, part: object) -> Exception | None:
         try:
             self._pack_by_value(part)
-        except Exception:
-            return False
-        return True
+        except Exception as error:
+            return error
+        return None
 
     def _reducer(self, cls: type) -> Reducer | None:
         """The function with which a pickler reduces objects of `cls`; None if `cls` itself decides."""
@@ -482,7 +481,8 @@ class LayoutCache:
     """The layouts of the elements of one packer.
 
     It serves a dict with strings as keys, a list or a tuple of different arrays and tensors, and a single one. All else
-    is left to a pickler. So are elements if hardly any two of them look alike.
+    is left to a pickler. So are elements if hardly any two of them look alike. Small elements take half the CPU time:
+    two tensors of 64 rows are packed and unpacked in 31 us, not 50, and 26 of them in 133 us, not 254.
     """
 
     def __init__(self) -> None:
@@ -584,23 +584,12 @@ def _from_numpy() -> Callable[[Any], object]:
 # Errors of what cannot leave its worker: the part of the element, and the repair.
 
 
-_MAX_STEPS = 20
-
-
-def describe_unpackable(
-    element: object, error: Exception, can_pack: Callable[[object], bool], call_site: CallSite | None
-) -> str:
-    """The message for an element that could not be packed because of `error`; `can_pack` is asked about its parts."""
-    path, culprit = "element", element
-    for _ in range(_MAX_STEPS):
-        unpackable = next(((step, part) for step, part in _parts(culprit) if not can_pack(part)), None)
-        if unpackable is None:
-            break
-        path, culprit = path + unpackable[0], unpackable[1]
-    cls = type(culprit)
-    name = cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+def describe_unpackable(element: object, error: Exception, pack_error: PickleError, call_site: CallSite | None) -> str:
+    """The message for an element that could not be packed because of `error`."""
+    steps, culprit, _ = find_culprit(element, error, pack_error)
+    path = path_of(["element", *steps])
     message = (
-        f"an element cannot leave its worker: `{path}`, of type {name}, cannot be packed "
+        f"an element cannot leave its worker: `{path}`, {named_type(culprit)}, cannot be packed "
         f"({str(error) or type(error).__name__}); {_repair(culprit)}"
     )
     return message if call_site is None else with_call_site(message, call_site)
@@ -613,19 +602,3 @@ def _repair(culprit: object) -> str:
     if isinstance(culprit, Iterator):
         return "return a list of what it gives"
     return "keep such things out of elements"
-
-
-def _parts(value: object) -> Iterator[tuple[str, object]]:
-    """The parts of an object, each with the step that leads to it."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield f"[{reprlib.repr(key)}]", part
-    elif isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        for i, part in enumerate(value):
-            yield f"[{i}]", part
-    elif not isinstance(value, type):
-        names: Iterable[str] = getattr(value, "_fields", ()) or getattr(value, "__dict__", ())
-        if dataclasses.is_dataclass(value):
-            names = [field.name for field in dataclasses.fields(value)]
-        for name in names:
-            yield f".{name}", getattr(value, name)

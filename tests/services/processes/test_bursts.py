@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import socket
 from itertools import islice
 
 import numpy as np
@@ -12,17 +10,7 @@ import pytest
 
 import feedpipe as fp
 
-from ...support.services import (
-    MAX_COPIED_BYTES,
-    Arena,
-    Channel,
-    Outbox,
-    Packer,
-    PrefetchLimit,
-    create_shared_memory,
-    received_items,
-)
-from ...support.services import worker as outbox
+from ...support.services import MAX_COPIED_BYTES
 
 COUNT = 300
 SMALL = MAX_COPIED_BYTES // 16
@@ -55,110 +43,6 @@ def value(element):
 
 def undisturbed(pipe):
     return [value(element) for element in fp.Loader(pipe, seed=3, shards=4)]
-
-
-@pytest.fixture
-def long_bursts(monkeypatch):
-    """On a slow machine, a burst would end by its time."""
-    monkeypatch.setattr(outbox, "MAX_BURST_SECONDS", 60.0)
-
-
-class Ends:
-    """An outbox, and the other end of its connection."""
-
-    def __init__(self, memory: int = 2**20, limit: int = 1000) -> None:
-        self.sockets = socket.socketpair()
-        ours, theirs = map(Channel, self.sockets)
-        self.owner = theirs
-        self.limit = PrefetchLimit(limit)
-        self.arena = None
-        if memory:
-            descriptor = create_shared_memory(memory)
-            self.arena = Arena(descriptor, memory, [])
-            os.close(descriptor)
-        self.outbox = Outbox(ours, self.arena, self.limit, self.wait)
-        self.packer = Packer()
-        self.waits = 0
-
-    def __del__(self) -> None:
-        for end in self.sockets:
-            end.close()
-
-    def wait(self) -> bool:
-        self.waits += 1
-        if self.limit.waiting:
-            self.limit.remove(1)
-            return True
-        return False
-
-    def add(self, element, run=7):
-        self.outbox.add(run, "step", 0, [None, 0, 0], self.packer.pack(element))
-
-    def bursts(self):
-        """The numbers of items in the messages that have arrived."""
-        counts = []
-        while (message := self.owner.receive(wait=False)) is not None:
-            kind, run, _, heads, _ = message.head
-            assert (kind, run) == ("items", 7)
-            counts.append(len(heads))
-        return counts
-
-
-@pytest.mark.usefixtures("long_bursts")
-class TestOutbox:
-    def test_nothing_is_sent_before_it_is_flushed(self):
-        ends = Ends()
-        for n in range(5):
-            ends.add(np.full(10, n))
-        assert ends.bursts() == [] and ends.limit.waiting == 5 and ends.outbox
-        ends.outbox.flush()
-        ends.outbox.flush()
-        assert ends.bursts() == [5] and not ends.outbox
-
-    def test_a_burst_has_limits(self, monkeypatch):
-        ends = Ends()
-        for n in range(2 * outbox.MAX_BURST_ITEMS + 1):
-            ends.add(n)
-        assert ends.bursts() == [outbox.MAX_BURST_ITEMS] * 2
-        ends.outbox.flush()
-        assert ends.bursts() == [1]
-        ends.add(np.zeros(outbox.MAX_BURST_BYTES, "u1"))
-        assert len(ends.bursts()) == 1
-        monkeypatch.setattr(outbox, "MAX_BURST_SECONDS", 0.0)
-        ends.add(1)
-        assert ends.bursts() == [1]
-
-    def test_what_is_added_may_change_afterwards(self):
-        ends, array = Ends(), np.zeros(10)
-        ends.add(array)
-        array[:] = 1
-        ends.add(array)
-        ends.outbox.flush()
-        message = ends.owner.receive()
-        first, second = (item.value() for item in received_items(message.head[3], message.body))
-        assert first.tolist() == [0] * 10 and second.tolist() == [1] * 10
-
-    def test_a_burst_that_is_dropped_frees_its_memory(self):
-        ends = Ends(memory=2**20)
-        for _ in range(40):
-            ends.add(np.zeros(50_000, "u1"))
-            ends.outbox.discard()
-        assert ends.bursts() == [] and ends.arena.reserve([2**19, 2**18]) is not None
-
-    def test_finished_elements_are_sent_before_it_waits_for_memory(self):
-        ends = Ends(memory=2**17)
-        for _ in range(3):
-            ends.add(np.zeros(50_000, "u1"))
-        # Two fit. For the third one it waits until the consumer has taken both, and then sends it without the arena.
-        assert ends.waits == 3 and ends.bursts() == [2] and ends.outbox
-
-    @pytest.mark.parametrize("memory", [0, 5000, 2**20])
-    def test_whatever_the_memory(self, memory):
-        ends = Ends(memory=memory)
-        for n in range(20):
-            ends.add(np.full(SMALL, n))
-        ends.outbox.flush()
-        assert sum(ends.bursts()) == 20
 
 
 @pytest.mark.slow

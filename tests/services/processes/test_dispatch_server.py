@@ -10,7 +10,7 @@ from feedpipe.extensions import Plan
 
 from ...support.core import RowShare, RowsRequest
 from ...support.engine import resolve
-from ...support.services import Channel, Dispatcher, DispatchRequest, Packer, PlanArguments
+from ...support.services import Channel, Control, Dispatcher, DispatchRequest, Packer, PlanArguments
 
 
 def test_a_worker_may_learn_of_a_run_first():
@@ -19,7 +19,7 @@ def test_a_worker_may_learn_of_a_run_first():
     owner, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours, theirs = socket.socketpair()
     with owner, control, ours:
-        dispatcher = Dispatcher(root, control, Packer())
+        dispatcher = Dispatcher(root, Control(control), Packer(), "here")
         with theirs:
             socket.send_fds(owner, [pickle.dumps(None)], [theirs.fileno()])
         assert dispatcher._receive_control()

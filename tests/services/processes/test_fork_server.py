@@ -448,3 +448,17 @@ with fp.Loader(fp.from_sequence(range(2)).map(lambda row: len(sys.path)), worker
     print(list(loader) == [len(sys.path)] * 2)
 """
     assert script.run(source) == "True\n"
+
+
+def test_it_starts_with_the_loader_and_ends_with_the_program(script):
+    source = """
+import os
+import feedpipe as fp
+from feedpipe.compat import DataLoader
+loaders = fp.Loader(fp.from_sequence(range(2)), workers=1), DataLoader([1, 2], num_workers=1)
+children = open(f"/proc/self/task/{os.getpid()}/children").read().split()
+with loaders[0] as loader:
+    assert list(loader) == [0, 1]
+print(len(children))
+"""
+    assert script.run(source) == "1\n"

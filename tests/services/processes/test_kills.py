@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import warnings
 from contextlib import closing
 from itertools import islice
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
+from feedpipe.errors import WorkerError, WorkerWarning
 from feedpipe.extensions import Plan, Position, Step
 
 from ...soak import SOAK
@@ -71,6 +73,55 @@ def test_one_or_all_killed_in_each_epoch(pipe, turn, processes, deaths):
 def kill_some(processes, chance):
     workers = processes.workers()
     processes.kill(workers if chance.random() < 0.3 else [chance.choice(workers)])
+
+
+GROUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2
+"""What a terminal or a scheduler sends to all processes of a job; the program has handlers."""
+
+
+@pytest.mark.parametrize("turn", range(2 * SOAK))
+@pytest.mark.parametrize("pipe", ["indexed shuffle and batch", "window and tails", "dispatched", "ahead"])
+def test_signals_to_every_process_of_a_job(pipe, turn, processes):
+    """A preempted job: signals to all; kills of workers, of the dispatcher, and of the server, which ends the pool."""
+    chain, chance = PIPES[pipe](), random.Random(f"{pipe} {turn} signals")
+    (expected,) = undisturbed(chain, 6, 1)
+    seen, got, state = [], [], None
+    before = {number: signal.signal(number, lambda number, frame: seen.append(number)) for number in GROUP}
+    moments = set(chance.sample(range(len(expected)), 6))
+    try:
+        while True:
+            with warnings.catch_warnings(), fp.Loader(chain, workers=2, seed=3, shards=6) as loader:
+                warnings.simplefilter("ignore", WorkerWarning)
+                if state is not None:
+                    loader.load_state_dict(state)
+                try:
+                    for element in loader:
+                        got += rows([element])
+                        state = loader.state_dict()
+                        if len(got) in moments:
+                            moments.discard(len(got))
+                            disturb(processes, chance)
+                except WorkerError as error:
+                    assert "the process that starts workers" in str(error)
+                    continue
+                break
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert got == expected
+    assert not processes.below()
+
+
+def disturb(processes, chance):
+    helpers = [one.pid for one in processes.below()]
+    if chance.random() < 0.6:
+        number = chance.choice(GROUP)
+        for pid in [*helpers, processes.server_pid(), os.getpid()]:
+            os.kill(pid, number)
+    elif chance.random() < 0.8:
+        os.kill(chance.choice(helpers), signal.SIGKILL)
+    else:
+        processes.kill_server()
 
 
 def test_three_workers_killed_right_after_the_number_of_ranks_has_changed(processes, deaths):

@@ -22,27 +22,6 @@ def _fd() -> Iterator[int]:
     os.close(fd)
 
 
-def test_the_lowest_room_is_used_first(fd: int) -> None:
-    arena = Arena(fd, SIZE, [])
-    assert arena.reserve([1, 2 * PAGE_BYTES, PAGE_BYTES]) == [
-        0,
-        PAGE_BYTES,
-        3 * PAGE_BYTES,
-    ]
-    arena.free(PAGE_BYTES)
-    assert arena.reserve([3 * PAGE_BYTES, PAGE_BYTES]) == [4 * PAGE_BYTES, PAGE_BYTES]
-
-
-def test_all_or_nothing(fd: int) -> None:
-    arena = Arena(fd, SIZE, [])
-    (first,) = arena.reserve([PAGE_BYTES]) or ()
-    assert arena.reserve([PAGE_BYTES] * PAGES) is None
-    assert arena.reserve([PAGE_BYTES] * (PAGES - 1)) is not None
-    assert arena.reserve([PAGE_BYTES]) is None
-    arena.free(first)
-    assert arena.reserve([PAGE_BYTES]) == [first]
-
-
 def test_regions_that_the_consumer_still_has(fd: int) -> None:
     arena = Arena(fd, SIZE, [(3 * PAGE_BYTES, PAGE_BYTES), (0, 1)])
     assert arena.reserve([2 * PAGE_BYTES, PAGE_BYTES]) == [PAGE_BYTES, 4 * PAGE_BYTES]

@@ -13,18 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ...support.core import Stack, TensorData
-from ...support.services import MAX_LAYOUTS, LayoutCache, Packer, unpack
-from ...support.services import packing as layouts
+from ...support.services import Packer, unpack
 
 
 def sent(packer: Packer, element: Any) -> tuple[Any, bytes]:
     """The element as it arrives, and its stream."""
     packed = packer.pack(element)
     return unpack(packed.stream, [bytearray(region.content()) for region in packed.regions]), packed.stream
-
-
-def has_layout(element: Any) -> bool:
-    return LayoutCache().pack(element) is not None
 
 
 def values(draw: st.DrawFn) -> Any:
@@ -110,79 +105,3 @@ def test_each_element_has_bytes_of_its_own() -> None:
     arrived[1]["x"][:] = 7
     assert [element["x"].tolist() for element in arrived] == [[0] * 5, [7] * 5, [2] * 5, [3] * 5]
     assert [element["y"].tolist() for element in arrived] == [[n] * 2 for n in range(4)]
-
-
-@pytest.mark.parametrize(
-    ("name", "one", "other"),
-    [
-        ("shape", np.zeros((2, 3)), np.zeros((3, 2))),
-        ("dtype", np.zeros(3, "i4"), np.zeros(3, "f4")),
-        ("kind", np.zeros(3), torch.zeros(3, dtype=torch.float64)),
-        ("key", {"x": np.zeros(3)}, {"y": np.zeros(3)}),
-        ("order", {"x": np.zeros(3), "y": np.ones(3)}, {"y": np.zeros(3), "x": np.ones(3)}),
-        ("container", [np.zeros(3)], (np.zeros(3),)),
-        ("type of a key", {"x": np.zeros(3)}, {np.str_("x"): np.zeros(3)}),
-    ],
-)
-def test_what_differs_shares_no_stream(name: str, one: Any, other: Any) -> None:
-    packer = Packer()
-    streams = {sent(packer, element)[1] for element in (one, other, one, other)}
-    assert len(streams) == 2
-    assert described(sent(packer, other)[0]) == described(sent(Packer(), other)[0])
-
-
-class Named(np.ndarray):
-    pass
-
-
-def labelled() -> torch.Tensor:
-    tensor = torch.zeros(2)
-    tensor.label = 3  # type: ignore[attr-defined]
-    return tensor
-
-
-UNUSUAL = {
-    "empty": {},
-    "number key": {1: np.zeros(3)},
-    "label": {"x": np.zeros(3), "label": 3},
-    "nested": {"x": {"y": np.zeros(3)}},
-    "one array twice": [np.zeros(3)] * 2,
-    "transposed": np.zeros((2, 3)).T,
-    "gaps": np.zeros(6)[::2],
-    "byte order": np.zeros(3, ">f4"),
-    "dates": np.zeros(3, "M8[s]"),
-    "objects": np.array([None]),
-    "subclass": np.zeros(3).view(Named),
-    "masked": np.ma.MaskedArray([1, 2], [True, False]),
-    "leaf of autograd": torch.zeros(2, requires_grad=True),
-    "bfloat16": torch.zeros(2, dtype=torch.bfloat16),
-    "transposed tensor": torch.zeros(2, 3).T,
-    "conjugate": torch.tensor([1j]).conj(),
-    "sparse": torch.zeros(2).to_sparse(),
-    "parameter": torch.nn.Parameter(torch.zeros(2)),
-    "attribute": labelled(),
-    "stack": TensorData(Stack([np.zeros(3)])),
-    "no bytes": np.zeros(0),
-    "some without bytes": [np.zeros(0), np.zeros(3)],
-    "large": np.zeros(layouts.MAX_LAYOUT_BYTES + 1, "u1"),
-}
-
-
-@pytest.mark.parametrize("element", UNUSUAL.values(), ids=UNUSUAL)
-def test_everything_unusual_is_pickled(element: Any) -> None:
-    assert not has_layout(element)
-
-
-def test_elements_that_never_look_alike_are_left_to_the_pickler() -> None:
-    cache = LayoutCache()
-    for size in range(1, MAX_LAYOUTS + 1):
-        assert cache.pack(np.zeros(size)) is not None
-    assert cache.pack(np.zeros(1)) is None
-
-
-def test_a_rare_shape_does_not_end_the_layouts_of_the_others() -> None:
-    cache = LayoutCache()
-    for size in range(2, 5 * MAX_LAYOUTS):
-        assert cache.pack(np.zeros(1)) is not None
-        cache.pack(np.zeros(size))
-    assert len(cache._streams) <= MAX_LAYOUTS

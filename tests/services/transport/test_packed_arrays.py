@@ -98,7 +98,7 @@ def test_an_arrays_content_becomes_a_tensor() -> None:
     assert [tensor.tolist() for tensor in arrived] == [x.tolist(), x.T.tolist(), x.tolist(), [], (x == 1).tolist()]
     assert all(tensor.is_contiguous() for tensor in arrived)
     assert arrived[2].dtype is torch.float32 and arrived[3].shape == (0, 3) and arrived[4].dtype is torch.bool
-    with pytest.raises(DataError, match=r"`element`, of type feedpipe\.core.*TensorData.*no dtype for datetime64"):
+    with pytest.raises(DataError, match=r"`element`, an? feedpipe\.core.*TensorData.*no dtype for datetime64"):
         round_trip(TensorData(np.array(["2020"], "M8[s]")))
 
 
