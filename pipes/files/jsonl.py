@@ -294,6 +294,9 @@ def _named(error: ValueError, part: Chunk, ends: list[int]) -> int | None:
     """The line that an error of Arrow's parser names. It counts those with text."""
     row = _ROW.search(str(error))
     bounds = enumerate(pairwise([0, *ends]))
+    if isinstance(error, _LineError):
+        texts = ((number, part.data[start:end].strip()) for number, (start, end) in bounds)
+        return next((n for n, text in texts if text and not (text[:1] == b"{" and text[-1:] == b"}")), None)
     lines = [number for number, (start, end) in bounds if part.data[start:end].strip()] if row else []
     return next(iter(lines[int(row.group(1)) :]), None) if row else None
 
