@@ -19,11 +19,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from fashion_mnist import find_data
+from fashion_mnist import find_data, images
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import Dataset, DistributedSampler
@@ -40,10 +39,9 @@ class FashionMNIST(Dataset[tuple[Tensor, int]]):
     """The images of one part, each shifted at random by up to two pixels if `augmented`."""
 
     def __init__(self, folder: Path, part: str, count: int, *, augmented: bool) -> None:
-        files = {"image": folder / f"{part}-images-idx3-ubyte.gz", "label": folder / f"{part}-labels-idx1-ubyte.gz"}
-        (rows,) = fp.read_idx(files).batch(count).take(1)
-        self.images = torch.from_numpy(np.stack([row["image"] for row in rows]))
-        self.labels = [int(row["label"]) for row in rows]
+        (rows,) = images(folder, part).batch(count).collate().take(1)
+        self.images = rows["image"]
+        self.labels = rows["label"].tolist()
         self.augmented = augmented
 
     def __len__(self) -> int:
@@ -87,15 +85,15 @@ def train(mode: str, options: argparse.Namespace, **reading: Any) -> dict[str, f
     for epoch in range(options.epochs):
         if sampler is not None:
             sampler.set_epoch(epoch)
-        for images, labels in loader:
+        for pictures, labels in loader:
             optimizer.zero_grad()
-            F.cross_entropy(model(images), labels).backward()
+            F.cross_entropy(model(pictures), labels).backward()
             optimizer.step()
     right = loss = 0.0
     test = FashionMNIST(folder, "t10k", 10_000, augmented=False)
     with torch.no_grad():
-        for images, labels in DataLoader(test, 1000):
-            scores = model(images)
+        for pictures, labels in DataLoader(test, 1000):
+            scores = model(pictures)
             right += float((scores.argmax(1) == labels).sum())
             loss += float(F.cross_entropy(scores, labels, reduction="sum"))
     return {"accuracy": 100 * right / len(test), "loss": loss / len(test)}

@@ -9,6 +9,7 @@ trained on. Each must occur exactly once, although only a checkpoint remains of 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import json
 import os
@@ -87,9 +88,20 @@ def download(url: str, path: Path, md5: str) -> None:
 
 def images(folder: Path, part: str) -> fp.Pipe[dict[str, Any]]:
     """Rows of {"image": 28 x 28 bytes, "label": 0 to 9}; `part` is "train" or "t10k"."""
-    return fp.read_idx(
-        {"image": folder / f"{part}-images-idx3-ubyte.gz", "label": folder / f"{part}-labels-idx1-ubyte.gz"}
+    return fp.from_arrays(
+        {
+            "image": read_idx(folder / f"{part}-images-idx3-ubyte.gz"),
+            "label": read_idx(folder / f"{part}-labels-idx1-ubyte.gz"),
+        }
     )
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """The bytes of a file in MNIST's format: four bytes, the last of which counts the axes, their lengths, the data."""
+    data = gzip.decompress(path.read_bytes())
+    axes = data[3]
+    shape = np.frombuffer(data, ">u4", axes, offset=4)
+    return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
 def augment(numbered: tuple[int, dict[str, Any]], rng: np.random.Generator) -> dict[str, Any]:

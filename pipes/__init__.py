@@ -88,7 +88,6 @@ from .sources.read_files import (
     read_tfrecord,
 )
 from .sources.read_hdf5 import read_hdf5
-from .sources.read_idx import read_idx
 from .sources.read_images import read_images
 from .sources.read_lance import read_lance
 from .sources.read_numpy import read_numpy
@@ -130,7 +129,6 @@ __all__ = [
     "read_csv",
     "read_delta",
     "read_hdf5",
-    "read_idx",
     "read_images",
     "read_jsonl",
     "read_lance",
@@ -190,6 +188,7 @@ _PUBLIC_MODULES = ("errors", "extensions", "media", "stats", "testing")
 
 _INSTEAD = {  # names that went, or that other libraries have
     "metrics": "`loader.report().metrics()` gives the numbers for Prometheus or OpenTelemetry",
+    "read_idx": "`np.frombuffer(gzip.open(path).read(), np.uint8, offset=16)` is the data of MNIST's images",
     "profile": "`pipe.to_table().to_pandas().describe()` describes columns, and so does DuckDB's `SUMMARIZE`",
     "write_sql": "write each batch of a loop with ADBC: `cursor.adbc_ingest(table, batch, mode='append')`",
 }

@@ -107,9 +107,12 @@ class Loader(Generic[T_co]):
         check_pipe(pipe)
         check_choice("even", even, ("drop", "pad", "error", "auto", None))
         self._pipe = pipe
+        check_choice("pin_memory", pin_memory, (True, False))
+        chosen = reading_service(service, workers)
         self._epochs = Epochs(
             pipe,
-            reading_service(service, workers, device, pin_memory=pin_memory),
+            chosen,
+            chosen if device is None and not pin_memory else OnDevice(chosen, device, pin_memory),
             RankSource(rank, world_size, group),
             seed=check_int("seed", seed, least=0),
             shards=None if shards is None else check_int("shards", shards, least=1),
@@ -339,9 +342,9 @@ class Loader(Generic[T_co]):
             [2, 3, 4, 5]
         """
         if step is not None or self._current is None:
-            return self._schedule.state(self._progress if step is None else self._position_at(step))
+            return self._schedule.state(self._chosen(self._progress) if step is None else self._position_at(step))
         run = self._current.run
-        return (run.schedule or self._schedule).state(run.position())
+        return (run.schedule or self._schedule).state(self._chosen(run.position()))
 
     def load_state_dict(
         self, state: Mapping[str, object] | Sequence[Mapping[str, object]], *, strict: bool = True
@@ -419,6 +422,14 @@ class Loader(Generic[T_co]):
     def _place(self) -> Progress:
         """The place of the consumer: while it has the element that it took last, the step of that."""
         return self._progress if self._current is None else self._current.run.place()
+
+    def _chosen(self, progress: Progress) -> Progress:
+        """The beginning of the epoch that `set_epoch` has chosen, unless a loop is under way; else `progress`."""
+        epoch, requested = self._current, self._requested_epoch
+        is_under_way = epoch is not None and epoch.iterated and not epoch.over
+        if requested is None or requested == progress.epoch or is_under_way:
+            return progress
+        return Progress(requested, 0, requested)
 
     def _position_at(self, step: int) -> Progress:
         """The place of the consumer after `step` elements of the epoch."""
@@ -584,12 +595,9 @@ def service_code(service: object) -> str:
     return constructor_code(service) if is_dataclass(service) else repr(service)
 
 
-def reading_service(
-    service: ReadingService | None, workers: int, device: torch.device | str | int | None, *, pin_memory: bool
-) -> ReadingService:
+def reading_service(service: ReadingService | None, workers: int) -> ReadingService:
     """The service of a loader with these arguments."""
     check_int("workers", workers, least=0)
-    check_choice("pin_memory", pin_memory, (True, False))
     if service is not None and (isinstance(service, type) or not hasattr(service, "start")):
         name = service.__name__ if isinstance(service, type) else repr(service)
         message = f"`service` must be a reading service, such as `fp.Threads(2)`, but got: {name}"
@@ -599,13 +607,12 @@ def reading_service(
         raise ArgumentError(
             f"`workers` and `service` must not be given together; give `workers` to {type(service).__name__}"
         )
-    chosen = service or (MultiProcess(workers) if workers else InProcess())
-    return chosen if device is None and not pin_memory else OnDevice(chosen, device, pin_memory)
+    return service or (MultiProcess(workers) if workers else InProcess())
 
 
 @dataclass(frozen=True)
 class OnDevice:
-    """Runs plans as `service` does, and moves the elements.
+    """Starts a service whose elements are moved to a device.
 
     Args:
         service: where plans run.
@@ -623,18 +630,6 @@ class OnDevice:
             from .torch.device import checked_device
 
             checked_device(self.device)
-
-    @property
-    def workers(self) -> int:
-        return self.service.workers
-
-    @property
-    def ordered(self) -> bool:
-        return self.service.ordered
-
-    @property
-    def global_generators(self) -> bool:
-        return self.service.global_generators
 
     def start(self) -> Executor:
         from .torch.device import backend_for

@@ -252,3 +252,27 @@ def test_what_is_no_service(service: object, words: str) -> None:
     words = "`service` must be a reading service, such as `fp.Threads(2)`, but got: ".replace("(2)", r"\(2\)") + words
     with pytest.raises(ArgumentTypeError, match=f"(?m){words}"):
         fp.Loader(numbers(), service)  # type: ignore[arg-type]
+
+
+def test_a_chosen_epoch_is_in_the_state_before_it_begins() -> None:
+    loader, other = (fp.Loader(fp.from_sequence(range(9)).shuffle(), seed=1) for _ in range(2))
+    for epoch in (3, 5):  # before the first epoch, and after one
+        loader.set_epoch(epoch)
+        state = loader.state_dict()
+        assert (state["epoch"], state["step"]) == (epoch, 0)
+        other.load_state_dict(state)
+        assert list(other) == list(loader)
+
+
+def test_a_device_hides_nothing_of_the_service() -> None:
+    service = fp.Threads(4, memory=1000)
+    pipe = fp.from_iterable(range(8)).batch(4)
+    with fp.Loader(pipe, service) as plain, fp.Loader(pipe, service, device="cpu") as moving:
+        assert moving._epochs.memory == plain._epochs.memory == 1000
+        assert repr(moving) == repr(plain)
+
+
+def test_an_empty_number_of_local_ranks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "")
+    with pytest.raises(fp.ArgumentError, match="`LOCAL_WORLD_SIZE` must be a whole number but is: ''"):
+        next(iter(fp.Loader(fp.from_sequence(range(6)), workers=1)))

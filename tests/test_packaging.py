@@ -83,7 +83,7 @@ def test_public_modules_are_reached_from_the_package(tmp_path: Path) -> None:
 
 def test_dir_shows_public_names_only() -> None:
     shown = {name for name in dir(feedpipe) if not name.startswith("__")}
-    assert shown == {*feedpipe.__all__, "errors", "extensions", "media", "metrics", "stats", "testing"}
+    assert shown == {*feedpipe.__all__, "errors", "extensions", "media", "stats", "testing"}
     assert "__version__" in dir(feedpipe)
 
 

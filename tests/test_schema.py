@@ -35,11 +35,6 @@ ARRAYS = {
 }
 
 
-def idx(path: Path) -> Any:
-    (path / "x").write_bytes(b"\0\0\x0b\2" + b"\0\0\0\4" + b"\0\0\0\2" + bytes(16))
-    return fp.read_idx({"x": path / "x"})
-
-
 def npy(path: Path) -> Any:
     np.save(path / "x.npy", ARRAYS["image"])
     return fp.read_numpy({"x": path / "x.npy"})
@@ -62,7 +57,6 @@ def columns(path: Path, write: Callable[..., object], read: Callable[..., Any], 
 SOURCES: dict[str, Callable[[Path], Any]] = {
     "arrays": lambda path: fp.from_arrays(ARRAYS),
     "table": lambda path: fp.from_table(TABLE),
-    "idx": idx,
     "npy": npy,
     "csv": lambda path: text(path, "a,b\n1,x\n2,y\n", fp.read_csv),
     "jsonl": lambda path: text(path, '{"a": 1, "b": ["x"]}\n{"a": 2}\n', fp.read_jsonl),

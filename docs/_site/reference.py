@@ -49,7 +49,7 @@ GROUPS: Mapping[str, tuple[str, str]] = {
     "rows": ("Rows, files and failures", "Rows Parts File FileCache index Quarantine Retry"),
     "statistics": (
         "Statistics",
-        "fit profile Stats stats.mean_std stats.min_max stats.quantiles stats.vocabulary stats.counts stats.missing",
+        "fit Stats stats.mean_std stats.min_max stats.quantiles stats.vocabulary stats.counts stats.missing",
     ),
     "media": ("Video and audio", "media.frames media.frame_times media.video_info media.audio media.audio_info"),
     "writers": ("Writers", "write_parquet write_arrow write_tar write_tfrecord verify"),

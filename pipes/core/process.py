@@ -12,12 +12,25 @@ from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from ..errors import ArgumentError
 from .checks import check_bytes
 
 _LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 _CPU_PERIODS = "/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"
+
+
+def local_world_size() -> int:
+    """The number of ranks of the job on this machine: `LOCAL_WORLD_SIZE`, or 1 without it.
+
+    Raises:
+        ArgumentError: it is no whole number.
+    """
+    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    if not text.isdecimal():
+        raise ArgumentError(f"`LOCAL_WORLD_SIZE` must be a whole number but is: {text!r}; set it, or unset it")
+    return max(1, int(text))
 
 
 def memory_budget() -> int:
@@ -28,7 +41,7 @@ def memory_budget() -> int:
             available = min(available, int(path.read_text()))
         except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
             continue
-    return available // max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    return available // local_world_size()
 
 
 def available_cpus() -> float:
@@ -39,7 +52,7 @@ def available_cpus() -> float:
         cpus = min(cpus, int(quota) / int(period))
     except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
         pass
-    return cpus / max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    return cpus / local_world_size()
 
 
 def cpu_periods() -> tuple[int, int]:

@@ -166,29 +166,25 @@ class Table(NamedTuple):
         slots = {**self.slots}
         for key, slot in other.slots.items():
             slots[key] = SlotTimes(*map(add, slots.get(key, _NO_TIMES), slot))
-        return Table(
-            self.thread,
-            last.process,
-            min(self.began, other.began),
-            last.until,
-            last.clock,
-            self.wall_ns + other.wall_ns,
-            self.threads + other.threads if together else max(self.threads, other.threads),
-            self.blocks + other.blocks,
-            self.rows + other.rows,
-            self.measured_blocks + other.measured_blocks,
-            self.measured_rows + other.measured_rows,
-            self.cpu_ns + other.cpu_ns,
-            self.delayed_ns + other.delayed_ns,
-            self.observed_ns + other.observed_ns,
-            slots,
-            {key: self.events.get(key, 0) + other.events.get(key, 0) for key in {**self.events, **other.events}},
-            [*self.spans, *other.spans][-SPANS:],
-            self.periods + other.periods,
-            self.throttled + other.throttled,
-            self.looks + other.looks,
-            self.looks_ns + other.looks_ns,
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
+        return self._replace(
+            process=last.process,
+            began=min(self.began, other.began),
+            until=last.until,
+            clock=last.clock,
+            threads=self.threads + other.threads if together else max(self.threads, other.threads),
+            slots=slots,
+            events={key: self.events.get(key, 0) + other.events.get(key, 0) for key in {**self.events, **other.events}},
+            spans=[*self.spans, *other.spans][-SPANS:],
+            **sums,
         )
+
+
+_SUMS = (
+    "wall_ns", "blocks", "rows", "measured_blocks", "measured_rows", "cpu_ns", "delayed_ns", "observed_ns", "periods",
+    "throttled", "looks", "looks_ns",
+)  # fmt: skip
+"""The fields of a table that are sums."""
 
 
 def joined(tables: Iterable[Table]) -> list[Table]:
@@ -243,16 +239,7 @@ class Slot:
 
     def times(self, ns: int) -> SlotTimes:
         """What it has counted, with its time so far."""
-        return SlotTimes(
-            ns,
-            self.start_ns,
-            self.cpu_ns,
-            self.measured_ns,
-            self.rows,
-            self.blocks,
-            self.weighed_rows,
-            self.nbytes,
-        )
+        return SlotTimes(ns, *(getattr(self, name) for name in SlotTimes._fields[1:]))
 
 
 class Here(threading.local):

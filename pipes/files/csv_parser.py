@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("feedpipe")
 
 _CR, _LF = 13, 10
+_BYTES_AT_ONCE = 2**15
+"""Few enough for a cache near the processor: of 1 MiB at once, the same takes 10 ms and not 1."""
 _COLUMNS_AT_ONCE = 2**12
 """Arrow takes 8 KiB for each column that it converts, to find texts of nulls and bools."""
 _ROW = re.compile(r"Row #(\d+): ")
@@ -147,17 +149,21 @@ def _largest(column: Any) -> float:
 def _padded_records(dialect: Dialect, data: bytes) -> bytes:
     """The records with a value that may begin with a zero before a digit or an x."""
     bytes_ = np.frombuffer(data, np.uint8)
-    after = bytes_[2:]
-    padded = (bytes_[1:-1] == ord("0")) & ((after - ord("0") < 10) | ((after | 32) == ord("x")))
-    before = bytes_[:-2]
-    chars = {_LF, _CR, dialect.delimiter[0], *(dialect.quote or b"")}
-    padded &= functools.reduce(np.logical_or, [before == char for char in chars])
-    begins = re.match(rb"0[0-9xX]", data) is not None
-    if not begins and not padded.any():
+    before = [char[0] for char in (dialect.delimiter, dialect.quote, b"\n", b"\r") if char is not None and char in data]
+    places = [0] if data[:1] == b"0" else []
+    for start in range(0, len(data) - 2, _BYTES_AT_ONCE):
+        some = bytes_[start : start + _BYTES_AT_ONCE + 2]
+        padded = some[1:-1] == ord("0")
+        padded &= some[2:] >= ord("0")
+        begins = some[:-2] == before[0] if before else np.zeros(len(padded), np.bool_)
+        for char in before[1:]:
+            begins |= some[:-2] == char
+        padded &= begins
+        if padded.any():
+            places.extend((start + 1 + np.flatnonzero(padded)).tolist())
+    if not places:
         return b""
     bounds = [0, *dialect.record_ends(data)]
-    places = np.flatnonzero(padded) + 1
-    places = np.concatenate([[0], places]) if begins else places
     records: list[int] = np.unique(np.searchsorted(bounds, places, "right") - 1).tolist()
     return b"".join(data[bounds[k] : bounds[k + 1]] for k in records)
 

@@ -128,7 +128,7 @@ class OpenFiles(CursorOfInput):
             raise ArgumentTypeError(f"`open_files` takes paths but got: {path!r}")
         listed = path if isinstance(path, ListedPath) and path.size >= 0 else None
         return File(
-            str(os.fspath(path)),
+            path if isinstance(path, ListedPath) else str(os.fspath(path)),
             filesystem=self.filesystem,
             compression=self.compression,
             listed=None if listed is None else listed.size,

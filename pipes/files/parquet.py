@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, Unpack, cast
 
@@ -42,14 +41,12 @@ from .footers import CountedFormat, FileUnit, FileUnitReader
 from .open_files import changed_error
 from .parquet_footer import (
     ParquetFooter,
-    SlowFile,
     check_filter,
     columns_in_filter,
     filter_identity,
     listed_footer,
     matching_bounds,
     parquet_footer,
-    slow_file,
 )
 from .units import Place, RowOrigins, Section, parse
 
@@ -154,8 +151,6 @@ class Parquet(CountedFormat):
     """What follows in the chain and uses some columns only."""
     used_names: tuple[str, ...] | None = None
     """These columns, once names and types are fixed; the others are not read. None for all."""
-    slow: SlowFile | None = field(default=None, repr=False)
-    """Why the file that fixes names and types decodes slowly; None also if its footer is not read."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -210,7 +205,6 @@ class Parquet(CountedFormat):
         return pa.schema([field for field in schema if field.name in names])
 
     def fix(self, heads: Iterable[TableHead | None], paths: Iterable[str]) -> Parquet:
-        first, heads = _first(heads)
         fixed = super().fix(heads, paths)
         if fixed.fixed_schema is None:
             return fixed
@@ -218,9 +212,7 @@ class Parquet(CountedFormat):
         fitting = (later for later in self.later_filters if filter_problem(later.expression, types) is None)
         filters = tuple(LaterFilter(later.expression, (*used_columns(later.expression, types),)) for later in fitting)
         coded = fixed.fixed_schema.with_dictionaries(self.dictionaries or ())
-        fixed = replace(fixed, fixed_schema=coded, later_filters=filters, used_names=self._used_names(types))
-        read = fixed.columns_to_read()
-        return replace(fixed, slow=slow_file(first, read) if isinstance(first, ParquetFooter) else None)
+        return replace(fixed, fixed_schema=coded, later_filters=filters, used_names=self._used_names(types))
 
     def _used_names(self, types: Mapping[str, pa.DataType]) -> tuple[str, ...] | None:
         """The columns, given their types, that something uses; None for all, also if what follows does not fit them."""
@@ -270,14 +262,9 @@ class Parquet(CountedFormat):
 
     def remark(self) -> str | None:
         fixed = self.fixed_schema
-        names = () if fixed is None else self.names_to_read()
-        remarks: list[str] = []
-        if fixed is not None and names != fixed.names:
-            every = len(fixed.names)
-            remarks.append(f"reads {len(names)} of {every} columns, because a later `select` keeps no others")
-        if self.slow is not None:
-            remarks.append(f"{self.slow.problem}; `{self.slow.repair}` writes files that decode fast")
-        return "; ".join(remarks) or None
+        if fixed is None or (names := self.names_to_read()) == fixed.names:
+            return None
+        return f"reads {len(names)} of {len(fixed.names)} columns, because a later `select` keeps no others"
 
     def reader(self, context: Context, block_size: BlockSize) -> _RowGroupReader:
         return _RowGroupReader(self, threads=context.process.threads)
@@ -345,6 +332,7 @@ class ParquetFile:
             for field in (footer.schema.field(name) for name in options.dictionaries or () if name in columns)
             if is_text(field.type)
         ]
+        self._int96 = [] if options.int96_unit is not None else footer.int96_columns(self._read)
         self._signature = RowSignature()
 
     def matching_row_groups(self, footer: ParquetFooter) -> Sequence[int]:
@@ -357,9 +345,10 @@ class ParquetFile:
         return groups
 
     def byte_ranges(self, footer: ParquetFooter, group: int) -> list[tuple[int, int]] | None:
-        """Where the columns to read of a row group begin and end; None if they are too large to fetch at once."""
+        """Where the columns to read of a row group begin and end; None if they cannot be fetched at once."""
         ranges = footer.byte_ranges(group, self._read)
-        return ranges if sum(end - begin for begin, end in ranges) <= MAX_FETCH_BYTES else None
+        fits = ranges is not None and sum(end - begin for begin, end in ranges) <= MAX_FETCH_BYTES
+        return ranges if fits else None
 
     def read_row_group(
         self,
@@ -387,6 +376,7 @@ class ParquetFile:
             SourceError, DataError: the rows cannot be read; those before come first.
         """
         place, expected = 0, group.rows
+        self._check_int96(footer, stream, [group], buffer)
         while True:
             learning = not size.learned
             for batch in self._batches(footer, stream, [group], size.rows(), buffer, threads=threads):
@@ -421,6 +411,7 @@ class ParquetFile:
             groups: the row groups, in any order.
         """
         expected = sum(group.rows for group in groups)
+        self._check_int96(footer, stream, groups, buffer)
         try:
             batch, *others = self._batches(footer, stream, groups, expected, buffer, threads=threads)
         except (SourceError, DataError):
@@ -430,6 +421,34 @@ class ParquetFile:
         places = [range(group.first, group.first + group.rows) for group in groups]
         rows, numbers = self._rows(batch, np.concatenate([np.arange(each.start, each.stop) for each in places]))
         return Section(rows, (0,), None, partial(RowOrigins, groups[0].file.path, numbers), units=len(groups))
+
+    def _check_int96(self, footer: ParquetFooter, stream: object, groups: Sequence[FileUnit], buffer: int) -> None:
+        """Raise a `DataError` if a timestamp of 96 bits is one that nanoseconds of 64 bits cannot hold.
+
+        Arrow does not notice such a timestamp: it takes the year 9999 for 1816. Of microseconds it holds all.
+        """
+        if not self._int96:
+            return
+        from pyarrow import parquet
+
+        try:
+            file = parquet.ParquetFile(
+                cast("Any", stream), metadata=footer.metadata, buffer_size=buffer, coerce_int96_timestamp_unit="us"
+            )
+            for batch in file.iter_batches(row_groups=[group.number for group in groups], columns=self._int96):
+                for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                    for times in _timestamps(column):
+                        least, greatest = cast("Any", pc).min_max(times.cast(pa.int64())).as_py().values()
+                        if least is not None and max(-least, greatest) > _MAX_MICROSECONDS:
+                            raise DataError(
+                                f"{self._name}, column {name!r}: a timestamp of 96 bits lies before 1677 or after "
+                                "2262, and nanoseconds of 64 bits cannot hold it; write the file with timestamps of "
+                                "microseconds, in Spark by `spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS`"
+                            )
+        except (FeedpipeError, GeneratorExit):
+            raise
+        except arrow_errors() as error:
+            raise read_error(error, f"{self._name}, row group {groups[0].number},") from error
 
     def _batches(
         self,
@@ -491,6 +510,18 @@ class ParquetFile:
         columns = {name: to_column(arrays[name]) for name in self._names}
         lineage = self._options.lineage.columns_for(self._name, numbers)
         return sharing(self._signature, Rows({**columns, **lineage}, length)), numbers
+
+
+_MAX_MICROSECONDS = (2**63 - 1) // 1000
+
+
+def _timestamps(column: Any) -> Iterator[Any]:
+    """The timestamps in a column, which may be inside of lists and structs."""
+    if pa.types.is_timestamp(column.type):
+        yield column
+    elif pa.types.is_nested(column.type):
+        for inner in column.flatten() if pa.types.is_struct(column.type) else [column.values]:
+            yield from _timestamps(inner)
 
 
 # Row groups
@@ -599,13 +630,6 @@ def _footer_of(file: File) -> ParquetFooter:
     stream, version = open_version(file)
     with stream:
         return parquet_footer(file, stream, version)
-
-
-def _first(items: Iterable[T]) -> tuple[T | None, Iterator[T]]:
-    """The first item, and all items."""
-    iterator = iter(items)
-    first = next(iterator, None)
-    return first, iterator if first is None else chain([first], iterator)
 
 
 def _contents(footer: ParquetFooter) -> FileContents:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from types import MappingProxyType
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _TAIL_BYTES = 2**16  # read at once if the length of the footer is not known: most are shorter
+_ENDING_BYTES = 8  # the length of the footer and the magic number, which follow it
 _LEAST_BYTES = 12  # of a footer, and the magic number at the beginning
 _OBJECT_BYTES = 2**14  # a footer of two columns and one row group takes 12 KiB
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
@@ -72,6 +72,14 @@ class ParquetFooter:
         return len(self._data) - len(_MAGIC)
 
     @property
+    def has_encrypted_columns(self) -> bool:
+        """Whether the footer has a signature, as one of a file with encrypted columns has.
+
+        pyarrow ends the process if it is asked for the metadata of such a column, and nothing tells which these are.
+        """
+        return self.metadata.serialized_size != self.length - _ENDING_BYTES
+
+    @property
     def memory_bytes(self) -> int:
         """Roughly the memory that it takes: its bytes, three times as much for the parsed form, and some objects."""
         return 4 * len(self._data) + _OBJECT_BYTES
@@ -94,8 +102,16 @@ class ParquetFooter:
         table = self._file.read_row_groups([], columns=list(columns), use_threads=False)
         return table.schema.remove_metadata()
 
-    def byte_ranges(self, group: int, columns: Sequence[str] | None) -> list[tuple[int, int]]:
-        """Where in the file the columns of a row group begin and end."""
+    def int96_columns(self, columns: Sequence[str] | None) -> list[str]:
+        """Those of these columns that hold timestamps of 96 bits; None for all."""
+        schema = self.metadata.schema
+        old = [schema.column(k).path for k in range(len(schema)) if schema.column(k).physical_type == "INT96"]
+        return old if columns is None else [path for path in old if not {*columns}.isdisjoint(_with_parents(path))]
+
+    def byte_ranges(self, group: int, columns: Sequence[str] | None) -> list[tuple[int, int]] | None:
+        """Where in the file the columns of a row group begin and end; None if some of its columns are encrypted."""
+        if self.has_encrypted_columns:
+            return None
         row_group = self.metadata.row_group(group)
         selected = None if columns is None else frozenset(columns)
         ranges: list[tuple[int, int]] = []
@@ -114,6 +130,8 @@ class ParquetFooter:
             types: of the columns; of a column with another type here, nothing is told.
         """
         places = {self.metadata.schema.column(k).path: k for k in range(self.metadata.num_columns)}
+        if self.has_encrypted_columns:
+            places = {}
         bounds: list[Any] = []
         for name, kind in types.items():
             known: tuple[Any, Any] | None = None
@@ -162,6 +180,8 @@ class ParquetFooter:
             types: the columns in it, with their types in the table that is filtered.
             constants: the values of those columns that the file does not have, if they are known.
         """
+        if self.has_encrypted_columns:
+            return None
         inside = [name for name in types if name in self.schema.names]
         # If a column is cast, the filter compares other values than the statistics hold.
         if any(self.schema.field(name).type != types[name] for name in inside):
@@ -301,87 +321,6 @@ def _written_footer(file: File, size: int) -> bytes | None:
         return None
     data = written.getvalue()
     return data if len(data) == len(_MAGIC) + metadata.serialized_size + 8 else None
-
-
-# Files that decode slowly.
-
-
-class SlowFile(NamedTuple):
-    """Why a file decodes slowly.
-
-    Attributes:
-        problem: names the file, its columns and what is wrong with them.
-        repair: the code that writes the rows into files that decode fast.
-    """
-
-    problem: str
-    repair: str
-
-
-_WIDTHS = {"INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8}
-"""The bytes of a value of a column of numbers."""
-_USELESS_DICTIONARY = 0.9
-"""A dictionary with codes that takes this share of the values themselves is slow, and saves hardly any bytes."""
-_USELESS_COMPRESSION = 0.85
-_SLOW_CODECS = ("GZIP", "BROTLI")
-_ENDING_BYTES = 8
-"""The length of a footer and the magic number, which follow it."""
-_LEAST_JUDGED_BYTES = 2**16
-"""The bytes of a row group that is not too small to matter."""
-
-
-def slow_file(footer: ParquetFooter, columns: Sequence[str] | None = None) -> SlowFile | None:
-    """Judge by the first row group whether a file decodes slowly because of how it was written.
-
-    It does if at least half of the bytes are in columns of three kinds: numbers with a dictionary although they hardly
-    repeat, numbers that zstd compresses by less than a seventh, and columns that gzip or brotli compress. Floats of the
-    first kind take 3 to 5 times as long as without a dictionary, those of the third 20 times.
-
-    Args:
-        footer: of the file.
-        columns: those that are read; None for all.
-    """
-    metadata = footer.metadata
-    # A footer with a signature has encrypted columns, and pyarrow ends the process if it is asked about one of these.
-    signed = metadata.serialized_size != footer.length - _ENDING_BYTES
-    if signed or not metadata.num_row_groups:
-        return None
-    selected = None if columns is None else frozenset(columns)
-    group = metadata.row_group(0)
-    total = slow = 0
-    names: dict[str, dict[str, None]] = {}
-    for column in (group.column(k) for k in range(group.num_columns)):
-        if selected is None or not selected.isdisjoint(_with_parents(column.path_in_schema)):
-            total += column.total_uncompressed_size
-            problem = _slow_column(column)
-            if problem is not None:
-                slow += column.total_uncompressed_size
-                names.setdefault(problem, {})[column.path_in_schema.partition(".")[0]] = None
-    if total < _LEAST_JUDGED_BYTES or 2 * slow < total:
-        return None
-    problems = "; ".join(problem.format(format_names([*those])) for problem, those in names.items())
-    source = posixpath.dirname(footer.name) or footer.name
-    target = posixpath.splitext(source)[0] + "-fast"
-    return SlowFile(
-        f"{footer.name} decodes slowly because of how it was written: {problems}",
-        f"fp.write_parquet(fp.read_parquet({source!r}), {target!r})",
-    )
-
-
-def _slow_column(column: pq.ColumnChunkMetaData) -> str | None:
-    """What makes a column decode slowly; `{}` stands for its name."""
-    size, compressed, codec = column.total_uncompressed_size, column.total_compressed_size, column.compression
-    if codec in _SLOW_CODECS:
-        return f"{codec.lower()}, which decodes slowly, compresses {{}}"
-    width = _WIDTHS.get(column.physical_type)
-    if width is None:
-        return None
-    nulls = 0 if column.statistics is None else column.statistics.null_count or 0
-    if column.has_dictionary_page and size > _USELESS_DICTIONARY * width * (column.num_values - nulls):
-        return "values hardly repeat, but have dictionaries, in {}"
-    if codec == "ZSTD" and compressed > _USELESS_COMPRESSION * size:
-        return "zstd hardly makes values smaller in {}"
-    return None
 
 
 # Filters and statistics.

@@ -604,9 +604,13 @@ class Lineage(NamedTuple):
 
 
 def parse_folders(path: str) -> dict[str, str | None]:
-    """The columns in the names of the folders of `path`, with their text; None for a missing value."""
+    """The columns in the names of the folders of `path`, with their text; None for a missing value.
+
+    Of a path that a listing has found, only folders below its `root` count.
+    """
     values: dict[str, str | None] = {}
-    if "://" in path:
+    is_url, path = "://" in path, path[getattr(path, "root", 0) :]
+    if is_url:
         path = path.partition("?")[0]  # options follow, and their values may hold slashes
     for folder in path.split("/")[:-1]:
         name, equals, text = folder.partition("=")

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..core.code import constructor_code
 from ..core.graph import Node, names, node_code, walk
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("feedpipe")
 
 
+class Starter(Protocol):
+    """Starts a service."""
+
+    def start(self) -> Executor: ...
+
+
 class Epochs:
     """The plans and the service of a loader and its iterators; the last of these that is dropped ends the processes.
 
@@ -42,6 +48,7 @@ class Epochs:
     Args:
         pipe: the graph to run.
         service: the service that runs it.
+        starter: starts it: the service itself, or what also moves its elements to a device.
         ranks: the source of the rank of this process.
         seed, shards: of the plan.
         steps, even: of the schedule.
@@ -56,6 +63,7 @@ class Epochs:
         self,
         pipe: Node,
         service: ReadingService,
+        starter: Starter,
         ranks: RankSource,
         *,
         seed: int,
@@ -65,6 +73,7 @@ class Epochs:
     ) -> None:
         self.pipe = pipe
         self.service = service
+        self._starter = starter
         self.ranks = ranks
         self.steps = steps
         self._seed = seed
@@ -156,7 +165,7 @@ class Epochs:
             job.begin(None if self.times.epoch is None else self.times.epoch.consumer)
         if self._executor is not None:
             return self._compared_schedule(progress, job)
-        executor = self.service.start()  # before the first look at the data, so that processes start meanwhile
+        executor = self._starter.start()  # before the first look at the data, so that processes start meanwhile
         try:
             schedule, end = self._compared_schedule(progress, job)
         except BaseException:

@@ -392,7 +392,7 @@ def validated(state: object) -> SavedState:
 
 def _is_as_made(entries: Mapping[str, Any]) -> bool:
     """Whether a state has the entries that `save` wrote."""
-    if entries.keys() != {*_TEXTS, *_NUMBERS}:
+    if set(entries) != {*_TEXTS, *_NUMBERS}:
         return False
     if any(type(entries[name]) is not str for name in _TEXTS) or any(
         type(entries[name]) is not int for name in _NUMBERS

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
 
 import numpy as np
 
-from ..core.block import Block, nbytes
+from ..core.block import Block
 from ..core.checks import check_bytes, check_callable, check_int
 from ..core.code import call_code
 from ..core.context import Context
@@ -20,8 +18,8 @@ from ..core.graph import walk
 from ..core.operator import Input, Order, StageView, Trait
 from ..core.process import bytes_text
 from ..core.rows import BlockRows, Indices
-from ..core.times import Clock
 from ..engine.calls import map_until_error
+from ..engine.sharing import AllRows, LagError, SharedRuns, round_key_of
 from ..engine.stage import Stage
 from ..errors import LimitError, UnfitError
 from ._filter_rows import FilterResult, FilterRows
@@ -91,36 +89,33 @@ class ForkBranch(PassThrough):
             yield from stage.input.blocks(at, context)
             return
         try:
-            yield from runs.read(self.branch, at, context)
-        except LagError as error:
-            branch, rows, size = error.lag
+            yield from runs.read(AllRows(self.branch), at, map(AllRows, self._branches(stage)), context)
+        except LagError as lag:
             raise LimitError(
-                f"`{call_code(self)}`: branch {branch} is {rows} rows behind branch {self.branch}, and these rows "
-                f"take {bytes_text(size)}; read both at one pace, such as with `zip`, raise `limit=`, or let each "
-                "read the input by itself, without `fork`",
+                f"`{call_code(self)}`: branch {lag.reader} is {lag.rows} rows behind branch {self.branch}, and these "
+                f"rows take {bytes_text(lag.bytes)}; read both at one pace, such as with `zip`, raise `limit=`, or let "
+                "each read the input by itself, without `fork`",
                 at=stage.call_site,
             ) from None
 
-    def _runs(self, stage: StageView, context: Context) -> SharedRuns | None:
+    def _runs(self, stage: StageView, context: Context) -> BranchRuns | None:
         """Return the runs that the branches share; None if the graph has no other branch."""
-        source = stage.input
-        branches = stage.memo("branches", lambda: _branches(cast("Stage", stage)))
+        source, branches = stage.input, self._branches(stage)
         if len(branches) == 1:
             return None
         key = ("fork", id(source), self.count, context.shard)
         limit = check_bytes("limit", self.limit)
-        return context.process.resources.get(key, lambda: SharedRuns(source, branches, limit))
+        return context.process.resources.get(key, lambda: BranchRuns(source, branches, limit))
 
+    def _branches(self, stage: StageView) -> set[int]:
+        """Return the branches of the graph that read from the input of `stage`."""
+        return stage.memo("branches", lambda: {op.branch for op in self._forks(cast("Stage", stage))})
 
-def _branches(stage: Stage) -> set[int]:
-    """Return the branches that read from the input of `stage`, in its graph."""
-    source = stage.node.inputs[0]
-    nodes = (node for node in walk(stage.root) if node.inputs and node.inputs[0] is source)
-    return {
-        node.op.branch
-        for node in nodes
-        if isinstance(node.op, ForkBranch) and node.op.count == cast("ForkBranch", stage.op).count
-    }
+    def _forks(self, stage: Stage) -> Iterator[ForkBranch]:
+        source = stage.node.inputs[0]
+        for node in walk(stage.root):
+            if isinstance(node.op, ForkBranch) and node.inputs[0] is source and node.op.count == self.count:
+                yield node.op
 
 
 def route(pipe: Pipe[T], /, function: Callable[[T], int], count: int) -> tuple[Pipe[T], ...]:
@@ -267,70 +262,18 @@ class Unzip(Map):
         return data_error(self, error)
 
 
-# Runs of an input that several branches of a graph read.
-
-
-class Lag(NamedTuple):
-    """How far a branch is behind the one that asks for rows now."""
-
-    branch: int
-    rows: int
-    bytes: int
-
-
-class LagError(Exception):
-    """A branch lags so far that its rows exceed the limit."""
-
-    def __init__(self, lag: Lag) -> None:
-        self.lag = lag
-
-
-class SharedRuns:
-    """The runs of one input that the branches of one shard share.
-
-    One run is enough, unless a branch resumes from a row that the run of the others has passed.
-    """
+class BranchRuns(SharedRuns):
+    """The runs of one input that the branches of one shard share, and the rows that one of them asked for last."""
 
     def __init__(self, source: Input, branches: Collection[int], limit: int) -> None:
-        self._source = source
+        super().__init__(source, limit)
+        self._input = source
         self._branches = frozenset(branches)
-        self._limit = limit
-        self._lock = RLock()  # the garbage collector may close a branch while its thread holds the lock
-        self._runs: list[_SharedRun] = []
         self._asked: tuple[object, BlockRows, set[int]] | None = None
-
-    def read(self, branch: int, at: Cursor, context: Context) -> Iterator[Block]:
-        """Give the rows of the input from `at` on to a branch."""
-        round_key = _round_key(context)
-        with self._lock:
-            # Rows of another round that wait for a branch wait in vain.
-            self._runs = [run for run in self._runs if run.begun or run.round_key == round_key]
-            run = next(
-                (run for run in self._runs if run.round_key == round_key and run.serves(branch, at.position)), None
-            )
-            if run is None:
-                others = [other for other in self._runs if other.round_key == round_key]
-                for other in others:
-                    if branch not in other.begun:  # else it is read twice, as in `pipe.zip(pipe)`
-                        other.leave(branch)
-                begun = {number for other in others for number in other.begun}
-                run = _SharedRun(
-                    self._source, at, context, {branch, *(self._branches - begun)}, self._limit, self._lock
-                )
-                self._runs.append(run)
-            run.begun.add(branch)
-        try:
-            yield from run.read(branch, at.position)
-        finally:
-            with self._lock:
-                run.leave(branch)
-                if run.is_over and run in self._runs:
-                    self._runs.remove(run)
-                    run.close()
 
     def rows(self, branch: int, indices: Indices, context: Context) -> BlockRows:
         """Return the rows at `indices`; they are made once if the branches ask for the same, one after the other."""
-        request = _round_key(context), indices if isinstance(indices, range) else indices.tobytes()
+        request = round_key_of(context), indices if isinstance(indices, range) else indices.tobytes()
         with self._lock:
             if self._asked is not None and self._asked[0] == request and branch in self._asked[2]:
                 _, rows, waiting = self._asked
@@ -338,102 +281,11 @@ class SharedRuns:
                 if not waiting:
                     self._asked = None
                 return rows
-        rows = self._source.rows(indices, context)
+        rows = self._input.rows(indices, context)
         with self._lock:
             self._asked = request, rows, set(self._branches - {branch})
         return rows
 
     def close(self) -> None:
-        """End all runs. If a thread is still reading, its run is freed with this object."""
         self._asked = None
-        if self._lock.acquire(blocking=False):
-            try:
-                for run in self._runs:
-                    run.close()
-            finally:
-                self._lock.release()
-
-
-class _SharedRun:
-    """One run. Each branch has a queue for the blocks that it has not asked for yet."""
-
-    def __init__(
-        self, source: Input, at: Cursor, context: Context, branches: Collection[int], limit: int, lock: RLock
-    ) -> None:
-        self._clock = Clock(thread=context.pacing.clock.thread)
-        self._context = context.with_clock(self._clock)
-        self._blocks = source.blocks(at, self._context)
-        self._first = at.position
-        self.round_key = _round_key(context)
-        self._limit = limit
-        self._lock = lock
-        self._error: BaseException | None = None
-        self._queues: dict[int, deque[tuple[Block, int]]] = {branch: deque() for branch in branches}
-        self._bytes = dict.fromkeys(branches, 0)
-        self.begun: set[int] = set()
-
-    def serves(self, branch: int, position: int) -> bool:
-        """Return whether the run has all rows from a position on for a branch that has not begun."""
-        return branch in self._queues and branch not in self.begun and self._first <= position
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no branch reads it, or may begin to."""
-        return not self._queues
-
-    def leave(self, branch: int) -> None:
-        """End the reading of a branch."""
-        self.begun.discard(branch)
-        self._queues.pop(branch, None)
-
-    def close(self) -> None:
-        self._context.running.close()
-
-    def read(self, branch: int, position: int) -> Iterator[Block]:
-        while (block := self._next(branch)) is not None:
-            skipped = position - block.at.position
-            if skipped < len(block):
-                yield block.slice(max(0, skipped), len(block))
-
-    def _next(self, branch: int) -> Block | None:
-        with self._lock:
-            queue = self._queues[branch]
-            if not queue:
-                if self._error is not None:  # else a failed run would look like the end to the other branches
-                    raise self._error
-                block = self._produce()
-                if block is None:
-                    return None
-                self._keep(block)
-                self._check(branch)
-            block, size = queue.popleft()
-            self._bytes[branch] -= size
-            return block
-
-    def _produce(self) -> Block | None:
-        try:
-            return self._clock.next(self._blocks)
-        except BaseException as error:
-            self._error = error
-            raise
-
-    def _keep(self, block: Block) -> None:
-        size = nbytes(block.rows)
-        for branch, queue in self._queues.items():
-            queue.append((block, size))
-            self._bytes[branch] += size
-
-    def _check(self, reading: int) -> None:
-        """Raise an error if a branch lags too far. One that has not begun leaves: it gets its own run if it begins."""
-        for branch in [branch for branch in self._queues if branch != reading and self._bytes[branch] > self._limit]:
-            if branch not in self.begun:
-                self.leave(branch)
-                continue
-            rows = sum(len(block) for block, _ in self._queues[branch])
-            self._error = LagError(Lag(branch, rows, self._bytes[branch]))
-            raise self._error
-
-
-def _round_key(context: Context) -> tuple[object, ...]:
-    """Return the key of the rows: with equal keys they are the same in each branch."""
-    return context.seed, context.epoch, context.rounds
+        super().close()

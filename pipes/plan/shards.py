@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import ClassVar, TypeVar, cast
 
 import numpy as np
@@ -18,8 +16,8 @@ from ..core.context import Context, RowShare, RowsRequest
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Amount, Input, Operator, Order, StageView, amount_of_inputs
 from ..core.rows import BlockRows, Indices, concat, index_array, take
-from ..core.times import Clock
 from ..engine.seeds import Permutation
+from ..engine.sharing import SharedRuns
 from ..engine.stage import Stage
 from .rests import Start
 
@@ -371,103 +369,5 @@ def requested_rows(
     source: Stage, request: RowsRequest, others: Iterable[RowShare], context: Context
 ) -> Iterator[Block]:
     """The rows of `source` that one shard requests; it reads them together with the shares `others`."""
-    share, at = request.share, Cursor.of(request.at)
-    # The run begins with the first row of the same turn, so that all shares have it.
-    begin = Cursor(at.token, max(0, at.skip - at.position % share.slots), at.row)
-    readers = context.process.resources.get((id(source), request.rounds), _Readers)
-    reader = readers.claim(share, at.position, others, lambda sharing: _Reader(source, begin, context, sharing))
-    try:
-        yield from reader.read(share, at.position)
-    finally:
-        reader.release(share)
-
-
-class _Readers:
-    """The runs of one shared input. One run is enough, unless a shard resumes from a row that the run has passed."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._readers: list[_Reader] = []
-
-    def claim(
-        self, share: RowShare, position: int, others: Iterable[RowShare], make: Callable[[set[RowShare]], _Reader]
-    ) -> _Reader:
-        """A reader with all rows of a share from a position of the input on. No other shard gets it for this share."""
-        with self._lock:
-            for reader in self._readers:
-                if reader.claim(share, position):
-                    return reader
-            # A new reader also reads for the shares without a reader.
-            reader = make({share, *others}.difference(*(reader.queues for reader in self._readers)) | {share})
-            self._readers.append(reader)
-            reader.claim(share, position)
-            return reader
-
-    def close(self) -> None:
-        for reader in self._readers:
-            reader.close()
-
-
-class _Reader:
-    """One run of a shared input. Each share has a queue of the rows that its shard has not asked for yet."""
-
-    def __init__(self, source: Stage, at: Cursor, context: Context, sharing: set[RowShare]) -> None:
-        self._clock = Clock(thread=context.pacing.clock.thread)
-        self._context = context.with_clock(self._clock)
-        self._blocks = source.blocks(at, self._context)
-        self._first = at.position
-        self._claimed: set[RowShare] = set()
-        self._error: BaseException | None = None
-        self._lock = Lock()  # shards may run in threads, with `prefetch`
-        self.queues: dict[RowShare, deque[Block]] = {share: deque() for share in sharing}
-
-    def claim(self, share: RowShare, position: int) -> bool:
-        if share not in self.queues or share in self._claimed or self._first > position:
-            return False
-        self._claimed.add(share)
-        return True
-
-    def release(self, share: RowShare) -> None:
-        with self._lock:
-            self.queues.pop(share, None)
-
-    def read(self, share: RowShare, position: int) -> Iterator[Block]:
-        first = share.count(position)
-        while (block := self._next(share)) is not None:
-            skipped = first - block.at.position
-            if skipped < len(block):
-                yield block.slice(max(0, skipped), len(block))
-
-    def close(self) -> None:
-        # A thread may still be reading. Its run is then freed with this object.
-        if self._lock.acquire(blocking=False):
-            try:
-                self._context.running.close()
-            finally:
-                self._lock.release()
-
-    def _next(self, share: RowShare) -> Block | None:
-        with self._lock:
-            queue = self.queues[share]
-            while not queue:
-                if self._error is not None:  # else a failed run would look like the end to all other shards
-                    raise self._error
-                try:
-                    block = self._clock.next(self._blocks)
-                except BaseException as error:
-                    self._error = error
-                    raise
-                if block is None:
-                    return None
-                self._divide(block)
-            return queue.popleft()
-
-    def _divide(self, block: Block) -> None:
-        start = block.at.position
-        for share, queue in self.queues.items():
-            places = share.places(start, len(block))
-            if len(places):
-                first = share.count(start)
-                rows, origins = block.select(places)
-                end = Cursor(block.end.plain, 0, first + len(places))
-                queue.append(Block(rows, Cursor(block.at.plain, 0, first), end, origins))
+    runs = context.process.resources.get(("shared", id(source)), lambda: SharedRuns(source))
+    return runs.read(request.share, Cursor.of(request.at), others, context)

@@ -18,8 +18,6 @@ from ..engine.run import unknown_length_reason
 from ..engine.stage import resolve
 from ..errors import PlanError
 from ..files.open_files import OpenFiles
-from ..files.parquet import Parquet
-from ..files.units import Parse
 from ..loading.schedule import Schedule
 from ..loading.state import Progress
 from ..ops.mix import fixed_weights
@@ -205,14 +203,6 @@ def _workers_over_cpus(checked: _Checked) -> Iterator[Finding]:
         yield Finding("workers-over-cpus", "hint", None, text, f"fp.Loader(pipe, workers={cpus})")
 
 
-def _slow_files(checked: _Checked) -> Iterator[Finding]:
-    """Parquet files that take long to decode because of how they were written."""
-    for node in walk(checked.root):
-        if isinstance(node.op, Parse) and isinstance(node.op.format, Parquet) and node.op.format.slow is not None:
-            slow = node.op.format.slow
-            yield Finding("slow-files", "hint", node.call_site, f"`{node.op.kind}`: {slow.problem}", slow.repair)
-
-
 _Rule: TypeAlias = Callable[[_Checked], Iterator[Finding]]
 RULES: tuple[_Rule, ...] = (
     _uneven_ranks,
@@ -225,5 +215,4 @@ RULES: tuple[_Rule, ...] = (
     _memory,
     _open_files,
     _workers_over_cpus,
-    _slow_files,
 )

@@ -1,4 +1,4 @@
-"""Columns of arrays in files: the operator of `read_numpy`, `read_idx`, `read_hdf5` and `read_zarr`."""
+"""Columns of arrays in files: the operator of `read_numpy`, `read_hdf5` and `read_zarr`."""
 
 from __future__ import annotations
 

@@ -28,11 +28,10 @@ from ..storage.index import (
     FileBlock,
     Index,
     Version,
-    common_prefix,
     versions,
     write_version,
 )
-from ..storage.listing import Listing, Selection
+from ..storage.listing import Listing, Selection, common_prefix
 from ..storage.tasks import in_threads
 
 Footers = Literal["infer", True, False]
@@ -92,7 +91,7 @@ def make_version(
             return before
         number = 1 if before is None else before.number + 1
         call, selected = selection.call(), selection.digest()
-        version = Version(number, call, selected, work.root, work.kind, statistics, work.digest)
+        version = Version(number, call, selected, work.root, work.kind, statistics, work.digest, listing.root)
         blocks = work.blocks()
         written = write_version(version, address, selection.filesystem, blocks, work.schemas, work.fields)
         if written is not None:

@@ -29,6 +29,7 @@ from ..errors import (
 )
 from ..files.open_files import at_call_site
 from ..pipe import Pipe
+from ..storage.filesystem import split_options
 from ..storage.index import SUFFIX, Index
 from ..storage.listing import BATCH_FILES, Listing, Selection, add_to_digest
 from ..storage.manifest import Manifest, folder_of, read_manifest
@@ -222,7 +223,9 @@ def _listing_of_writer(selection: Selection, path: str) -> Listing:
     for start in range(0, len(sizes), BATCH_FILES):
         names = manifest.files["path"].slice(start, BATCH_FILES).to_pylist()
         add_to_digest(digest, cast("list[str]", names), sizes.slice(start, BATCH_FILES))
-    return Listing(manifest.paths(path, selection.filesystem), sizes, digest.hexdigest())
+    plain = path if selection.filesystem is not None else split_options(path)[0]
+    root = plain[: plain.rfind("/") + 1]
+    return Listing(manifest.paths(path, selection.filesystem), sizes, digest.hexdigest(), root=root)
 
 
 def _sizes(manifest: Manifest) -> pa.Int64Array:

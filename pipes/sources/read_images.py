@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from bisect import bisect_left
@@ -21,7 +22,7 @@ from ..core.skips import OnError, check_on_error
 from ..engine.ahead import CALLS_AHEAD, REQUESTS
 from ..engine.calls import CallPool, begun_calls
 from ..engine.retrying import shared_call_pool
-from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted
+from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, shown_path
 from ..files.open_files import OpenTask, at_call_site, listed_files, read_whole_files
 from ..ops import decode as images
 from ..ops.decode import Mode
@@ -31,6 +32,7 @@ from ..storage.file_cache import FileCache, check_file_cache
 from ..storage.filesystem import locate
 from ..storage.listing import Listing, Selection
 
+log = logging.getLogger("feedpipe")
 _EXTENSIONS = ("jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp")  # those of torchvision's ImageFolder
 
 
@@ -213,6 +215,14 @@ class ReadImages(Source):
         if not len(image_listing):
             raise SourceError(
                 f"{redacted(self.root)} holds {len(listing)} files and no image: {', '.join(_EXTENSIONS)}"
+            )
+        if others := len(listing) - len(image_listing):
+            log.info(
+                "%s holds %d images, and %d other files, which `read_images` leaves out, such as %s",
+                redacted(self.root),
+                len(image_listing),
+                others,
+                shown_path(str(listing.paths.filter(cast("Any", pc).invert(mask))[0])),
             )
         if self.label is None:
             return replace(self, listing=image_listing)

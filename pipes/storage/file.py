@@ -226,8 +226,9 @@ class File:
         if self.listed is not None and self.listed != size:
             raw.close()
             raise SourceError(
-                f"{self.name} has changed since it was listed: it had {self.listed} bytes then, and has {size}; a pipe "
-                "lists files once, so make a new one, and remove its manifest if it has one"
+                f"{self.name} is not the file that was listed: that had {self.listed} bytes, and this has {size}; it "
+                "has changed, so make a new pipe, and the next version of its index if it has one; or this rank sees "
+                "other files than rank 0, which lists them for all ranks"
             )
         return raw
 
@@ -249,7 +250,10 @@ class File:
 
     def _open_error(self, error: OSError) -> SourceError:
         if isinstance(error, FileNotFoundError):
-            return MissingError(f"{self.name} is not there: it has vanished since it was listed, or never was")
+            return MissingError(
+                f"{self.name} is not there: it was removed since it was listed, it never was, or this rank sees other "
+                "files than rank 0, which lists them for all ranks"
+            )
         reason = "it is a folder" if isinstance(error, IsADirectoryError) else describe(error)
         return SourceError(f"{self.name} cannot be opened: {reason}")
 

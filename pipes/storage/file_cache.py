@@ -20,7 +20,7 @@ from ..core.checks import check_bytes
 from ..core.code import constructor_code
 from ..core.process import PerProcess
 from ..errors import ArgumentError, ArgumentTypeError, SourceError
-from .filesystem import Cancellation, Location, describe, file_infos
+from .filesystem import Cancellation, Location, describe, file_infos, filesystem_identity
 from .remote import RemoteFile
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class CachedFile(RemoteFile):
 
     def __init__(self, name: str, open_file: Callable[[], NativeFile], location: Location, cache: FileCache) -> None:
         copies = cache.copies
-        place = json.dumps([location.filesystem.type_name, location.root, location.path])
+        place = json.dumps([filesystem_identity(location.filesystem), location.root, location.path])
         version = copies.version(place)
         if version is None:
             super().__init__(name, open_file)

@@ -14,7 +14,7 @@ import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -278,6 +278,43 @@ def _connect(url: str, options: str, process: int) -> tuple[FileSystem, str]:
     except (ValueError, ImportError) as error:
         raise SourceError(f"nothing here reads URLs such as {name}: {error}") from None
     return _as_arrow(opened), str(path)
+
+
+_SECRET = re.compile("secret|token|passw|key|credential|session", re.IGNORECASE)
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "STORAGE_EMULATOR_HOST")
+
+
+def filesystem_identity(filesystem: object) -> str:
+    """A text that is the same for file systems with the same files: their kind, server and options, without secrets.
+
+    It is the same in all processes, if the options are plain values.
+    """
+    from pyarrow.fs import PyFileSystem
+
+    parts: list[object] = [[os.environ.get(name) for name in _ENDPOINTS]]
+    if isinstance(filesystem, PyFileSystem):
+        handler: Any = filesystem.handler
+        inner = getattr(handler, "fs", None)
+        inner = inner._target if isinstance(inner, _Translated) else inner
+        if inner is None:  # a handler of the user's, whose texts tell the server; its other values may change
+            texts = {name: value for name, value in vars(handler).items() if isinstance(value, str)}
+            parts += [filesystem.type_name, *_without_secrets(texts)]
+        else:
+            options = getattr(inner, "storage_options", {})
+            parts += [type(inner).__qualname__, inner.protocol, getattr(inner, "storage_args", ())]
+            parts += _without_secrets(options)
+    else:
+        _, arguments, *_ = cast("tuple[Any, ...]", filesystem.__reduce__())
+        parts.append(type(filesystem).__name__)
+        for argument in arguments:
+            is_inner = hasattr(argument, "type_name")
+            options = argument if isinstance(argument, dict) else {"": argument}
+            parts += [filesystem_identity(argument)] if is_inner else _without_secrets(options)
+    return repr(parts)
+
+
+def _without_secrets(options: Mapping[Any, Any]) -> list[tuple[str, object]]:
+    return sorted((str(name), repr(value)) for name, value in options.items() if not _SECRET.search(str(name)))
 
 
 # Retries

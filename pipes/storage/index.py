@@ -30,7 +30,7 @@ from ..errors import DataError, MissingError, SourceError, shown_cause, shown_pa
 from .file import File
 from .file_units import UNKNOWN, FileContents, FileUnits, Numbers, UnitTable, by_file
 from .filesystem import describe, locate
-from .listing import ListedPath, Sums
+from .listing import ListedPath, Sums, common_prefix
 from .manifest import TEMPORARY_SUFFIX, join_path, open_output
 
 SUFFIX = ".index"
@@ -45,8 +45,9 @@ FILES = "files"
 """The `kind` of an index whose units are files as a whole."""
 _KEY, _CHECKSUM = b"feedpipe index", b"checksum"
 _WEIGHTS, _SIZES, _FOLDERS = b"weights", b"sizes", b"folders"
-"""The keys of the metadata. The checksum is that of the others. What few runs need has a key of its own: the sums of the rows of neighbouring units and of
-the bytes of files, and the first file of each folder and schema if the name of a folder gives a column."""
+"""The keys of the metadata; the checksum is that of the others. What few runs need has a key of its own: the sums of
+the rows of neighbouring units and of the bytes of files, and the first file of each folder and schema if the name of a
+folder gives a column."""
 
 
 def granule_size(units: int) -> int:
@@ -76,6 +77,7 @@ class Version:
         number: of this version.
         call, selected: the call that selects the files, and the digest of its arguments.
         root: the folder that all files are in.
+        above: the folder whose name, and those above it, are no columns; see `ListedPath.root`.
         kind: of the units: "files", "row_groups", "record_batches" or "stripes".
         statistics: the columns whose bounds are kept.
         listing: the digest of the listing.
@@ -94,6 +96,7 @@ class Version:
     kind: str
     statistics: tuple[str, ...]
     listing: str
+    above: str = ""
     files: int = 0
     units: int = 0
     rows: int | None = None
@@ -354,6 +357,14 @@ class Index:
     def __len__(self) -> int:
         return self.version.files
 
+    @cached_property
+    def _above(self) -> int:
+        return len(self.version.above)
+
+    def _folders_of(self, block: FileBlock) -> Folders:
+        names, numbers = block.folders()
+        return Folders([ListedPath.of(name, -1, 0, self._above) for name in names], numbers)
+
     @property
     def files_digest(self) -> str:
         """The digest of the same files as a listing without an index has it."""
@@ -364,7 +375,8 @@ class Index:
         listed: dict[int, ListedPath] = {}
         for number, inside, places in self._by_block(index_array(indices), self._firsts):
             rows: Any = self.block(number).batch.select(["path", "bytes", "changed"]).take(arrow_array(inside))
-            listed |= zip(places, map(ListedPath.of, *(column.to_pylist() for column in rows.columns)), strict=True)
+            for place, row in zip(places, rows.to_pylist(), strict=True):
+                listed[place] = ListedPath.of(row["path"], row["bytes"], row["changed"], self._above)
         return [listed[place] for place in range(len(listed))]
 
     def path(self, index: int) -> str:
@@ -412,7 +424,11 @@ class Index:
 
     def first_files(self) -> list[tuple[int, str, pa.Schema]]:
         """The number of each schema, the path of the first file that has it, and the schema; first that of file 0."""
-        files = [(n, path, self.schemas[n]) for n, (_, path) in enumerate(self.version.schemas) if path is not None]
+        files: list[tuple[int, str, pa.Schema]] = [
+            (number, ListedPath.of(path, -1, 0, self._above), self.schemas[number])
+            for number, (_, path) in enumerate(self.version.schemas)
+            if path is not None
+        ]
         if len(files) > 1:
             first = self.block(0).batch["schema"][0].as_py()
             files.sort(key=lambda file: file[0] != first)
@@ -423,7 +439,8 @@ class Index:
 
         There are none if the names of folders give no columns.
         """
-        return [(path, schema) for path, schema in json.loads(self._metadata.metadata.get(_FOLDERS, b"[]"))]
+        kept = json.loads(self._metadata.metadata.get(_FOLDERS, b"[]"))
+        return [(ListedPath.of(path, -1, 0, self._above), schema) for path, schema in kept]
 
     def _numbers(self, key: Any) -> Numbers:
         return np.frombuffer(base64.b64decode(self._metadata.metadata[key]), "<i8").astype(np.int64)
@@ -491,7 +508,7 @@ class Index:
         files = [np.zeros(0, np.int64)]
         for number in np.flatnonzero(may_match(_by_column(names, bounds), folders)).tolist():
             block = self._read_block(number)
-            matches = may_match(_by_column(names, block.bounds), block.folders())
+            matches = may_match(_by_column(names, block.bounds), self._folders_of(block))
             files.append(self._firsts[number] + np.flatnonzero(matches))
         return np.concatenate(files)
 
@@ -513,10 +530,11 @@ class Index:
             values.append(least if name.startswith("min_") else greatest)
         return pa.concat_arrays([pa.nulls(0, kind), *(pa.array([arrow_scalar(v, kind).as_py()], kind) for v in values)])
 
-    def _prefixes(self) -> list[str]:
+    def _prefixes(self) -> list[ListedPath]:
         """The beginning that all paths of each block have in common."""
         known = self._statistics("path")
-        return [common_prefix(each.min, each.max) if each is not None and each.has_min_max else "" for each in known]
+        ends = [common_prefix(each.min, each.max) if each is not None and each.has_min_max else "" for each in known]
+        return [ListedPath.of(end, -1, 0, self._above) for end in ends]
 
     def _column(self, rows: range, firsts: Numbers, values: Callable[[FileBlock], Numbers]) -> Numbers:
         """Values of neighbouring rows; `firsts` are the first rows of the blocks."""
@@ -569,12 +587,6 @@ class IndexedUnits(UnitTable):
 
     def at(self, indices: Indices) -> tuple[Numbers, Iterator[tuple[int, list[int]]]]:
         return by_file(self.index.units_at(index_array(indices), self.fields))
-
-
-def common_prefix(least: str, greatest: str) -> str:
-    """The beginning that all texts from `least` to `greatest` have in common."""
-    pairs = enumerate(zip(least, greatest, strict=False))
-    return least[: next((at for at, (one, other) in pairs if one != other), len(least))]
 
 
 def _by_column(names: Sequence[str], bounds: Sequence[Any]) -> dict[str, Bounds]:

@@ -66,12 +66,14 @@ class Listing:
         digest: of the names below the roots and of the sizes. A copy of the files in another place has the same digest.
         changed: when each file was changed, in milliseconds since 1970; 0 if the storage does not say. None if it was
             not kept.
+        root: the folder of all files; see `ListedPath.root`.
     """
 
     paths: pa.LargeStringArray
     sizes: pa.Int64Array
     digest: str
     changed: pa.Int64Array | None = None
+    root: str = ""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -89,7 +91,7 @@ class Listing:
         """The files at `indices`."""
         paths, sizes = _values_at(self.paths, indices), _values_at(self.sizes, indices)
         changed = [0] * len(paths) if self.changed is None else _values_at(self.changed, indices)
-        return list(map(ListedPath.of, paths, sizes, changed))
+        return [ListedPath.of(*file, len(self.root)) for file in zip(paths, sizes, changed, strict=True)]
 
     def bytes_of_files(self) -> Sums:
         """The bytes of each file."""
@@ -128,17 +130,22 @@ class ListedPath(str):
     Attributes:
         size: its bytes; -1 if the storage does not say.
         changed: when it was changed, in milliseconds since 1970; 0 if that is not known.
+        root: the length of the part of the path that is the same for all files because of what the user has given: a
+            folder, the part of a glob before its first wild card, or what several of those have in common. The names of
+            folders in it are no columns, so the spelling of a path does not matter.
     """
 
-    __slots__ = ("changed", "size")
+    __slots__ = ("changed", "root", "size")
     size: int
     changed: int
+    root: int
 
     @staticmethod
-    def of(path: str, size: int, changed: int) -> ListedPath:
+    def of(path: str, size: int, changed: int, root: int = 0) -> ListedPath:
         listed = ListedPath(path)
         listed.size = size
         listed.changed = changed
+        listed.root = root
         return listed
 
 
@@ -180,6 +187,7 @@ class Selection:
             SourceError: a path is missing, cannot be listed, or matches no file.
         """
         batches: list[pa.RecordBatch] = []
+        root: str | None = None
         digest = hashlib.blake2b(digest_size=16)
         selected = [self.paths] if isinstance(self.paths, str) else self.paths
         on_s3 = True
@@ -189,6 +197,7 @@ class Selection:
                 on_s3 = on_s3 and place.filesystem.type_name == "s3"
                 kind = info.type.name
                 if kind == "File":
+                    root = _common_folder(root, place.root + place.path)
                     single.add(place.root + place.path + place.options, _size(info), _changed(info))
                     continue
                 if single.count:
@@ -203,6 +212,7 @@ class Selection:
                     if place.filesystem.type_name == "local":
                         check_readable(place.path)
                     raise MissingError(f"{shown_path(path)} is not there: {why_missing(place)}")
+                root = _common_folder(root, place.root + _with_slash(walk.base))
                 names = FileNames(bar, place.root + _with_slash(walk.base))
                 walk.collect(names, place.filesystem, path)
                 if not names.count:
@@ -213,7 +223,7 @@ class Selection:
                 batches.append(single.to_batch(digest, prefix=None))
         batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
         paths, sizes, changed = cast("tuple[Any, Any, Any]", batch.columns)
-        return Listing(paths, sizes, digest.hexdigest(), changed if times or on_s3 else None)
+        return Listing(paths, sizes, digest.hexdigest(), changed if times or on_s3 else None, root or "")
 
     def digest(self) -> str:
         """A digest of the arguments, the same for relative and absolute paths to one place."""
@@ -255,7 +265,8 @@ class Selection:
         folder, empty = (arrow_scalar(text, pa.large_string()) for text in (os.getcwd() + "/", ""))
         joined = call.binary_join_element_wise(folder, listing.paths, empty)
         paths = call.if_else(call.match_substring_regex(listing.paths, _ABSOLUTE), listing.paths, joined)
-        return replace(listing, paths=cast("pa.LargeStringArray", paths))
+        root = listing.root if re.match(_ABSOLUTE, listing.root) else os.getcwd() + "/" + listing.root
+        return replace(listing, paths=cast("pa.LargeStringArray", paths), root=root)
 
 
 class _FolderToList(NamedTuple):
@@ -448,6 +459,18 @@ def _identity(filesystem: FileSystem, folder: str) -> object:
 
 def _with_slash(path: str) -> str:
     return path if path.endswith("/") or not path else path + "/"
+
+
+def _common_folder(root: str | None, path: str) -> str:
+    """The folder that holds `path`, which ends with a slash if it is one, and all that `root` holds."""
+    common = path if root is None else common_prefix(root, path)
+    return common[: common.rfind("/") + 1]
+
+
+def common_prefix(one: str, other: str) -> str:
+    """The beginning that two texts have in common; if they are the least and the greatest of several, that of all."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return one[: next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))]
 
 
 def _split_glob(glob: str) -> tuple[str, str]:

@@ -143,7 +143,7 @@ class FileValues(Generic[T]):
     def clear(self) -> None:
         """Drop all values. A forked process does so, because another thread may hold the lock of its parent."""
         self._lock = threading.Lock()
-        self._entries: OrderedDict[tuple[int, str], _Entry[T]] = OrderedDict()
+        self._entries: OrderedDict[tuple[object, ...], _Entry[T]] = OrderedDict()
         self._bytes = 0
 
     def get(self, file: File, version: object, read: Callable[[], T]) -> T:
@@ -151,7 +151,7 @@ class FileValues(Generic[T]):
 
         If several threads ask for it at the same time, one of them reads it.
         """
-        key = id(file.filesystem), file.path
+        key = id(file.filesystem), file.path, getattr(file.path, "root", 0)
         while True:
             with self._lock:
                 entry = self._entries.get(key)
@@ -173,7 +173,7 @@ class FileValues(Generic[T]):
                 self._count(key, entry, self._size(value))
             return value
 
-    def _count(self, key: tuple[int, str], entry: _Entry[T], size: int) -> None:
+    def _count(self, key: tuple[object, ...], entry: _Entry[T], size: int) -> None:
         with self._lock:
             if self._entries.get(key) is not entry:  # another version has taken its place
                 return
@@ -182,7 +182,7 @@ class FileValues(Generic[T]):
             while self._bytes > self._budget and len(self._entries) > 1:
                 self._remove(next(iter(self._entries)))
 
-    def _remove(self, key: tuple[int, str]) -> None:
+    def _remove(self, key: tuple[object, ...]) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self._bytes -= entry.size

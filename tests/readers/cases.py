@@ -23,8 +23,6 @@ from .contents import (
     delta_log,
     folders,
     hdf5_file,
-    idx_file,
-    idx_labels,
     image_file,
     jsonl_file,
     lines_file,
@@ -243,12 +241,6 @@ CASES = {
             "a.h5": partial(hdf5_file, range(4)),
             "b.h5": partial(hdf5_file, range(4, 16), chunks=(5, 200)),
         },
-    ),
-    "idx": Case(
-        lambda root: fp.read_idx({"image": f"{root}/image", "label": f"{root}/label.gz"}),
-        {"label.gz": partial(idx_labels, range(50)), "image": partial(idx_file, range(50))},
-        filesystem=False,
-        storages=("local", "memory", "s3", "hdfs"),
     ),
     "images": Case(
         fp.read_images,

@@ -230,17 +230,6 @@ def hdf5_file(numbers: range, other: bool, chunks: tuple[int, ...] | None = None
     return sink.getvalue(), [{"x": row, "y": number} for row, number in zip(x, numbers, strict=True)]
 
 
-def idx_file(numbers: range, other: bool) -> Content:
-    images = _array(numbers, other).astype(np.uint8)
-    head = b"\0\0\x08\2" + struct.pack(">2I", *images.shape)
-    rows = [{"image": image, "label": number % 10} for number, image in zip(numbers, images, strict=True)]
-    return head + images.tobytes(), rows
-
-
-def idx_labels(numbers: range, other: bool) -> Content:
-    return b"\0\0\x08\1" + struct.pack(">I", len(numbers)) + bytes(n % 10 for n in numbers), []
-
-
 def _picture(number: int, other: bool, size: int = 120) -> np.ndarray:
     draw = np.random.default_rng([number, other])
     return draw.integers(0, 256, (size, 30, 3), np.uint8)

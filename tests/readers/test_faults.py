@@ -107,8 +107,6 @@ def test_permanent_faults(name: str, kind: str, place: Place, proxy: Proxy, monk
     def begin() -> None:
         proxy.faults = [Fault(kind, after=5, method=None, part=_key(name))]
 
-    if name == "idx":
-        begin()  # the file is read whole before the first row
     rows, error = outcome(name, place, begin)
     alike(rows, CASES[name].rows()[: len(rows)])
     assert CASES[name].last in error
@@ -137,7 +135,7 @@ def test_an_object_that_is_replaced(name: str, longer: bool, moment: Any, place:
     of_one_version = any(same(rows, case.rows(other=other)[: len(rows)]) for other in (False, True))
     assert of_one_version or "has changed" in error
     assert (case.last in error) if error else len(rows) == len(case.rows())
-    if longer and name != "idx" and (moment == "begun" or requests >= moment):  # idx is read whole at the first row
+    if longer and (moment == "begun" or requests >= moment):
         assert "has changed" in error
 
 

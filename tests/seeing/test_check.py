@@ -51,12 +51,6 @@ def few_files(folder: Path, files: int = 3) -> fp.Pipe[Any]:
     return fp.read_parquet(folder)
 
 
-def compressed(folder: Path) -> fp.Pipe[Any]:
-    table = pa.table({"x": np.random.default_rng(0).random(40_000)})
-    pq.write_table(table, folder / "rows.parquet", compression="gzip", use_dictionary=False)
-    return fp.read_parquet(folder / "rows.parquet")
-
-
 @dataclass(frozen=True)
 class Case:
     """Pipes for one rule.
@@ -135,7 +129,6 @@ CASES = {
         {"available_cpus": 2.0},
         right_options={"workers": 2},
     ),
-    "slow-files": Case(compressed, lambda p: p, lambda _: ROWS, "hint"),
 }
 
 

@@ -52,7 +52,7 @@ def test_sizes_are_kept(here: Path) -> None:
     for path in fp.list_files("data", manifest="m.index"):
         assert path.size == 5  # type: ignore[attr-defined]
     (here / "data" / "a.txt").write_text("longer")
-    with pytest.raises(SourceError, match=r"a\.txt has changed since it was listed"):
+    with pytest.raises(SourceError, match=r"a\.txt is not the file that was listed"):
         list(fp.list_files("data", manifest="m.index").open_files().parse_lines())
 
 

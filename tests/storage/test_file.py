@@ -6,7 +6,9 @@ import bz2
 import gzip
 import io
 import json
+import lzma
 import pickle
+import zipfile
 from pathlib import Path
 
 import fsspec
@@ -15,7 +17,7 @@ import pytest
 from pyarrow import fs
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, SourceError
+from feedpipe.errors import ArgumentError, DataError, SourceError
 
 
 @pytest.fixture
@@ -87,15 +89,41 @@ def test_files_of_several_members(tmp_path: Path) -> None:
         assert fp.File(str(tmp_path / name)).open().read() == b"one\ntwo\n"
 
 
+@pytest.mark.parametrize("ending", [".xz", ".zip"])
+def test_what_arrow_does_not_decompress(tmp_path: Path, ending: str) -> None:
+    path, text = tmp_path / f"a.csv{ending}", b"".join(b"%d\n" % n for n in range(20_000))
+    if ending == ".xz":
+        path.write_bytes(lzma.compress(text[:50_000]) + lzma.compress(text[50_000:]))
+    else:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("in/a.csv", text)
+    assert fp.File(str(path)).open().read() == text
+    loader = fp.Loader(fp.read_lines(path).batch(100))
+    rest = iter(loader)
+    first = [next(rest) for _ in range(70)]
+    again = fp.Loader(fp.read_lines(path).batch(100))
+    again.load_state_dict(loader.state_dict())
+    assert [*first, *again] == [*first, *rest] and len(first) == 70
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(DataError, match=r"decompression failed after \d+ bytes"):
+        list(fp.read_lines(path))
+    if ending == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a", b"")
+            archive.writestr("b", b"")
+        with pytest.raises(DataError, match="is a zip archive of 2 files, and only one of a single file is read"):
+            list(fp.read_lines(path))
+
+
 def test_an_unknown_compression() -> None:
     with pytest.raises(ArgumentError, match="`compression` must be one of 'infer', None, 'gzip'"):
-        fp.File("a").open(compression="zip")
+        fp.File("a").open(compression="rar")
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
     file = fp.File(str(tmp_path / "none.txt"))
     for look in (file.open, file.size):
-        with pytest.raises(SourceError, match=r"none\.txt is not there: it has vanished since it was listed") as error:
+        with pytest.raises(SourceError, match=r"none\.txt is not there: it was removed since it was listed") as error:
             look()
         assert isinstance(error.value, FileNotFoundError)
 

@@ -11,19 +11,22 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import fs
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, SourceError
 
 from ..servers.s3 import S3
-from ..support.storage import BLOCK_BYTES
+from ..support.storage import BLOCK_BYTES, filesystem_identity, locate
 from ..support.storage import file_cache as cache_folder
 from ..support.storage import file_cache as cached_file
 from .remote_store import RemoteStore
@@ -54,6 +57,32 @@ def cache(tmp_path: Path) -> fp.FileCache:
 
 def copies(cache: fp.FileCache) -> list[Path]:
     return sorted(Path(cache.folder).glob("??/*"))
+
+
+class Server(MemoryFileSystem):
+    """One of several servers, which have files of the same paths and sizes, and tell no version of them."""
+
+    protocol, cachable = "server", False
+
+    def __init__(self, host: str, secret: str = "") -> None:
+        super().__init__()
+        self.store, self.pseudo_dirs = {}, [""]
+        self.pipe("/a.txt", f"from {host}".encode())
+
+    def info(self, path: str, **options: Any) -> Any:
+        entry = super().info(path, **options)
+        return {name: entry[name] for name in ("name", "size", "type")}
+
+
+def test_a_copy_belongs_to_one_server(tmp_path: Path) -> None:
+    cache = fp.FileCache(tmp_path)
+    for host in ("one", "two", "one"):
+        assert list(fp.read_lines("/a.txt", filesystem=Server(host), cache=cache)) == [f"from {host}"]
+    identities = [filesystem_identity(locate("a", Server("one", secret=text)).filesystem) for text in ("x", "y")]
+    assert identities[0] == identities[1]  # a new password leaves the copies in use
+    s3 = [fs.S3FileSystem(access_key="a", secret_key=k, endpoint_override=e) for k, e in ["1a", "2a", "1b"]]
+    one, same, other = map(filesystem_identity, s3)
+    assert one == same != other and "secret" not in one
 
 
 def test_a_file_is_fetched_once_by_all_pipes_and_workers(cache: fp.FileCache) -> None:
@@ -179,9 +208,10 @@ def test_a_wrong_count_of_bytes_is_corrected(cache: fp.FileCache) -> None:
     read(store, cache, "a")
     counter = Path(cache.folder, "bytes")
     for wrong in (b"", b"\xff" * 7, (2**62).to_bytes(8, "little"), b"12345678 and more"):
+        for copy in copies(cache):
+            copy.unlink()
         counter.write_bytes(wrong)
         read(store, cache, "b")
-        copies(cache)[0].unlink()
         assert 0 < int.from_bytes(counter.read_bytes()[:8], "little") < 2**32 or wrong == b""
     assert read(store, cache, "a") == store.files["a"]
 

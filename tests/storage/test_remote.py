@@ -244,7 +244,7 @@ def test_a_file_that_has_changed_since_it_was_listed(tmp_path: Path) -> None:
     place = RemoteStore({"a": b"12345"})
     (tmp_path / "a").write_bytes(b"12345")
     for file in (fp.File("a", filesystem=place.filesystem, listed=4), fp.File(str(tmp_path / "a"), listed=4)):
-        with pytest.raises(SourceError, match="has changed since it was listed: it had 4 bytes then, and has 5"):
+        with pytest.raises(SourceError, match="is not the file that was listed: that had 4 bytes, and this has 5"):
             file.open()
     assert fp.File("a", filesystem=place.filesystem, listed=5).open().read() == b"12345"
     gc.collect()

@@ -101,7 +101,7 @@ def test_an_object_that_vanishes(s3: S3) -> None:
     (file,) = fp.list_files("s3://vanishing/*.csv").open_files()
     s3.filesystem().delete_file("vanishing/a.csv")
     for look in (file.open, file.size):
-        with pytest.raises(MissingError, match="s3://vanishing/a.csv is not there: it has vanished"):
+        with pytest.raises(MissingError, match="s3://vanishing/a.csv is not there: it was removed"):
             look()
 
 

@@ -8,4 +8,3 @@ from feedpipe.sources import read_delta as read_delta
 from feedpipe.sources import read_files as read_files
 from feedpipe.sources.from_dataset import FromStream as FromStream
 from feedpipe.sources.from_dataset import _keeps_state as _keeps_state
-from feedpipe.sources.read_idx import ReadIdx as ReadIdx

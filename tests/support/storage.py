@@ -20,6 +20,7 @@ from feedpipe.storage.filesystem import _connect as _connect
 from feedpipe.storage.filesystem import as_paths as as_paths
 from feedpipe.storage.filesystem import check_filesystem as check_filesystem
 from feedpipe.storage.filesystem import describe as describe
+from feedpipe.storage.filesystem import filesystem_identity as filesystem_identity
 from feedpipe.storage.filesystem import is_transient as is_transient
 from feedpipe.storage.filesystem import locate as locate
 from feedpipe.storage.filesystem import split_options as split_options

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from ...core.process import local_world_size
 from ...errors import shown_traceback, text_of
 from .packing import PackedElement, Packer, unpack
 
@@ -173,7 +174,7 @@ MAX_SPIN_SECONDS = 0.0002
 
 def enough_cores(processes: int) -> bool:
     """Whether the processes of each rank of this machine have a core each; else one that spins delays another."""
-    ranks = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    ranks = local_world_size()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return processes * ranks <= cores
 

@@ -43,12 +43,6 @@ def test_law_of_random_files(tmp_path, texts):
     assert got == [row for some in rows for row in some]
 
 
-def test_law_beyond_one_chunk(tmp_path):
-    rows = [{"id": i, "text": "x" * (i % 9)} for i in range(6_000)]
-    files = [write(tmp_path / "a.jsonl", rows), write(tmp_path / "b.jsonl", rows[:3])]
-    assert check_operator(parsed(files), samples=5) == rows + rows[:3]
-
-
 def test_rows_stay_columns_until_they_are_used(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"a": 1}, {"a": 2}, {"a": 3}])
     first, _ = parsed([path]).batch(2)
@@ -77,16 +71,6 @@ def test_the_largest_numbers_are_read(tmp_path):
     assert [row["a"] for row in pipe] == [*map(float, values)]
 
 
-def test_rows_before_a_malformed_one_come_first(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"a": 1}\n' * 3000 + '{"a": \n' + '{"a": 2}\n')
-    rows = []
-    with pytest.raises(DataError, match=r"a\.jsonl, line 3001: this is not JSON") as error:
-        rows.extend(parsed([path]))
-    assert rows == [{"a": 1}] * 3000
-    assert "test_jsonl.py" in str(error.value)
-
-
 def test_a_field_that_appears_later(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"a": 1}])
     later = write(tmp_path / "b.jsonl", [{"a": 2}, {"a": 3, "b": 4}])
@@ -96,14 +80,6 @@ def test_a_field_that_appears_later(tmp_path):
     assert rows == [{"a": 1}, {"a": 2}]
     assert list(parsed([path, later], columns=["a"])) == [{"a": 1}, {"a": 2}, {"a": 3}]
     assert list(parsed([path, later], schema={"b": "int8"}))[2:] == [{"b": 4, "a": 3}]
-
-
-def test_an_error_downstream_names_file_and_line(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"a": 1}\n\n{"a": 0}\n')
-    with pytest.raises(fp.RowError) as error:
-        list(parsed([path]).map(lambda row: 1 // row["a"]))
-    assert (error.value.origin.source, error.value.origin.row) == (str(path), 3)
 
 
 def test_identity_holds_options_and_types(tmp_path):

@@ -130,7 +130,7 @@ assert_type(words.map(lambda line: {"txt": line.encode()}).decode(), Pipe[dict[s
 assert_type(fp.read_images("train"), Pipe[dict[str, object]])
 assert_type(fp.read_numpy({"x": "x.npy"}), Pipe[dict[str, object]])
 assert_type(fp.from_arrays({"x": np.zeros(3)}), Pipe[dict[str, object]])
-assert_type(fp.read_idx({"x": "train.gz"}).batch(4).collate(len), Pipe[int])
+assert_type(fp.read_numpy({"x": "x.npy"}).batch(4).collate(len), Pipe[int])
 
 # A loader
 assert_type(next(iter(fp.Loader(numbers.batch(2)))), Sequence[int])
