@@ -118,7 +118,7 @@ def disturb(processes, chance):
         number = chance.choice(GROUP)
         for pid in [*helpers, processes.server_pid(), os.getpid()]:
             os.kill(pid, number)
-    elif chance.random() < 0.8:
+    elif helpers and chance.random() < 0.8:  # there are none once the server was killed, and all elements have arrived
         os.kill(chance.choice(helpers), signal.SIGKILL)
     else:
         processes.kill_server()
