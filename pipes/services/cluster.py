@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,6 @@ from .processes.start import DispatcherLink, Started
 from .processes.worker import Worker
 from .transport.channel import Channel, GoneError
 from .transport.memory import create_shared_file
-
-if TYPE_CHECKING:
-    from .on_ray import Ray
 
 Address: TypeAlias = tuple[str, int]
 LOST: tuple[type[Exception], ...] = (
@@ -226,8 +223,17 @@ class ClusterLauncher:
     shares_memory: ClassVar[bool] = False
     noun: ClassVar[str] = "actor"
 
-    def __init__(self, service: Ray) -> None:
-        self._service = service
+    def __init__(
+        self,
+        address: str | None,
+        cpus: float,
+        resources: Mapping[str, float] | None,
+        runtime_env: Mapping[str, object] | None,
+    ) -> None:
+        self._address = address
+        self._cpus = cpus
+        self._resources = dict(resources or {})
+        self._runtime_env = runtime_env
         self._owner = os.getpid()
         self._key = secrets.token_bytes(KEY_BYTES)
         self._switchboard: Switchboard | None = None
@@ -304,7 +310,7 @@ class ClusterLauncher:
 
     def _connect(self, graph_file: int) -> None:
         if self._graph is None:
-            connect(self._service.address)
+            connect(self._address)
             self._switchboard = Switchboard(ray.util.get_node_ip_address(), self._key)
             with mmap.mmap(graph_file, 0, access=mmap.ACCESS_READ) as content:
                 self._graph = ray.put(np.frombuffer(content, np.uint8).copy())
@@ -315,7 +321,7 @@ class ClusterLauncher:
         assert switchboard is not None, "the launcher has connected to the cluster"
         keys = [self._key if number == DISPATCHER else None for number in numbers]
         hellos = [actor.hello.remote(key) for actor, key in zip(new, keys, strict=True)]
-        places = await_places(hellos, {"CPU": self._service.cpus, **(self._service.resources or {})})
+        places = await_places(hellos, {"CPU": self._cpus, **self._resources})
         serving = [
             actor.serve.remote(number, switchboard.address, self._key, self._graph, dispatcher)
             for number, actor in zip(numbers, new, strict=True)
@@ -341,8 +347,8 @@ class ClusterLauncher:
     def _make(self, cls: type) -> Any:
         return self._remote(
             cls,
-            num_cpus=self._service.cpus,
-            resources=dict(self._service.resources or {}),
+            num_cpus=self._cpus,
+            resources=dict(self._resources),
             scheduling_strategy="SPREAD",  # by default, Ray fills one node first
             max_restarts=0,  # the pool starts actors again, from cursors
             max_task_retries=0,
@@ -350,8 +356,8 @@ class ClusterLauncher:
 
     def _remote(self, code: Callable[..., object], **options: object) -> Any:
         """A class or a function to be run in the cluster."""
-        if self._service.runtime_env is not None:
-            options["runtime_env"] = dict(self._service.runtime_env)
+        if self._runtime_env is not None:
+            options["runtime_env"] = dict(self._runtime_env)
         return ray.remote(code).options(**options)
 
     def _kill(self, actors: Sequence[Any]) -> None:

@@ -111,5 +111,5 @@ def pool_settings(service: Ray) -> PoolSettings:
         prefetch=service.prefetch,
         init=service.init,
         timeout=service.timeout,
-        launcher=partial(ClusterLauncher, service),
+        launcher=partial(ClusterLauncher, service.address, service.cpus, service.resources, service.runtime_env),
     )

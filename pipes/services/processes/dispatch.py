@@ -35,7 +35,7 @@ from ...plan.shards import requested_rows, share_of
 from ..transport.channel import Channel, GoneError, Head, Message, pack_error
 from ..transport.graph_file import begin_worker
 from ..transport.packing import Packer
-from .logs import Records, handle_records
+from .logs import LogRecords, handle_records
 from .protocol import DispatchRequest, Sizes, unpack_error, unpack_message
 
 BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], list[Table], Sizes]
@@ -106,7 +106,7 @@ class Dispatcher:
         self._control = control
         self._packer = packer
         self._place = place
-        self._records = Records()
+        self._records = LogRecords()
         self._clients: dict[int, _Client] = {}
         self._run = -1
         self._plan: Plan | None = None

@@ -17,7 +17,7 @@ _PLAIN = (type(None), bool, int, float, str, bytes)
 _FORMATTER = logging.Formatter()
 
 
-class Records(logging.Handler):
+class LogRecords(logging.Handler):
     """Gathers the records of this process that no handler here takes: a user's function may have its own.
 
     Args:
@@ -83,7 +83,7 @@ class WorkerLine:
     def __init__(self, channel: _Sends) -> None:
         self._channel = channel
         self._lock = Lock()
-        self._records = Records(self._send_records)
+        self._records = LogRecords(self._send_records)
 
     def send(self, head: Head, body: Sequence[bytes | memoryview] = ()) -> None:
         """Send a message, and wait until the system has taken it.
