@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from inspect import signature
+from itertools import repeat
 from typing import Any, ClassVar, cast
 from weakref import WeakValueDictionary
 
@@ -174,6 +175,7 @@ class StreamFetcher:
         self._seed = self._worker = self._count = 0
         self._ended = False
         self._rows: Iterator[object] = iter(())
+        self._own_state = source.dataset if has_state(source.dataset) else None
         self._stateful: Any = None
 
     def begin(self, request: FetchRequest) -> None:
@@ -182,14 +184,16 @@ class StreamFetcher:
         self._seed, self._worker = request.seed, request.worker
         self._count, self._ended = -1, ended
         self._seed_next()
-        if state is not None and has_state(dataset) and (count or not _equal(dataset.state_dict(), state)):
+        if state is not None and self._own_state is not None and (count or not _equal(dataset.state_dict(), state)):
             dataset.load_state_dict(state)
         if self._ended:
             self._count = count
             return
         self._rows = iter(dataset)
-        self._stateful = next((each for each in (self._rows, dataset) if has_state(each)), None)
-        if count and state is not None and self._stateful is not dataset:
+        self._stateful = self._rows if has_state(self._rows) else self._own_state
+        own = count > 0 and state is not None and self._stateful is self._rows
+        # A dataset that is its own iterator has the state already, unless `iter` has reset it.
+        if own and not _equal(self._stateful.state_dict(), state):
             self._stateful.load_state_dict(state)
         self._count = count if state is not None else 0
         with suppress(FetchEnd):  # the first fetch raises it
@@ -201,12 +205,13 @@ class StreamFetcher:
         return self._collate(rows if self._source.batch_size else rows[0])
 
     def position(self) -> Json:
-        holder = self._source.dataset if self._ended else self._stateful
-        return [self._count, holder.state_dict() if has_state(holder) else None, self._ended]
+        holder = self._own_state if self._ended else self._stateful
+        return [self._count, None if holder is None else holder.state_dict(), self._ended]
 
     def _next_rows(self) -> list[object]:
         self._seed_next()
-        rows = [] if self._ended else [*islice(self._rows, self._size)]
+        # `islice` would call `iter` for each batch, which resets a dataset that is its own iterator.
+        rows = [] if self._ended else [*map(next, repeat(self._rows, self._size))]
         self._ended = len(rows) < self._size
         if not rows or (self._ended and self._source.drop_last):
             raise FetchEnd
@@ -237,8 +242,24 @@ def _equal(state: object, other: object) -> bool:
         return False
 
 
-def has_state(value: object) -> bool:
-    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+def has_state(value: Any) -> bool:
+    """Whether a value has a state that this loader can save and load.
+
+    The `state_dict` of some datasets takes arguments that only the loader of their library has.
+    """
+    return _accepts(getattr(value, "state_dict", None)) and _accepts(getattr(value, "load_state_dict", None), {})
+
+
+def _accepts(method: Any, *arguments: object) -> bool:
+    if not callable(method):
+        return False
+    try:
+        signature(method).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a compiled method has no signature
+        pass
+    return True
 
 
 def collate_in_worker(rows: Sequence[object]) -> object:

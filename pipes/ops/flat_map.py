@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import repeat
 from types import GeneratorType
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -87,7 +87,7 @@ class FlatMap(TokenOfInput):
             expansion, error = self._call(stage, value, context)
             while error is None:
                 before = len(items)
-                error = extend_until_error(islice(expansion, limit - before), items)
+                error = extend_until_error(map(next, repeat(expansion, limit - before)), items)
                 if origins is not None and block.origins is not None:
                     origins.extend([block.origins[index]] * (len(items) - before))
                 if error is not None or len(items) < limit:

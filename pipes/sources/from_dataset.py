@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import repeat
 from typing import Any, ClassVar, Protocol, TypeVar, cast, overload
 
 from ..core.block import Block
@@ -165,7 +165,7 @@ class FromStream(Operator):
             rows: list[object] = []
             count = block_size.rows()
             with _no_worker():
-                failure = extend_until_error(islice(items, count), rows)
+                failure = extend_until_error(map(next, repeat(items, count)), rows)
             if rows:
                 block_size.produced(rows)
                 after = row + len(rows)
