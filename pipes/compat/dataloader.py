@@ -102,6 +102,7 @@ class DataLoader(TorchDataLoader[T_co]):
                 "feedpipe, or use torch's DataLoader"
             )
         self._ray, num_workers = _ray_service(distribute, num_workers, timeout)
+        self.distribute = distribute  # trainers make a loader again from the attributes named as its arguments
         super().__init__(
             dataset,
             batch_size,
@@ -161,7 +162,14 @@ class DataLoader(TorchDataLoader[T_co]):
             return dict(self._saved)
         if self._epoch is None or self._epoch.finished:
             positions = None if self._epoch is None else self._epoch.next_positions()
-            entries: State = {"step": 0, **self._sampling().states(), "epoch": None, "positions": positions}
+            seed = None if self._parts is None else self._parts.seed  # workers that are kept go on from it
+            entries: State = {
+                "step": 0,
+                **self._sampling().states(),
+                "epoch": None,
+                "positions": positions,
+                "seed": seed,
+            }
         else:
             entries = self._epoch.entries()
         if not self.num_workers:
@@ -346,6 +354,10 @@ class DataLoaderIterator(Generic[T_co]):
     def __iter__(self) -> DataLoaderIterator[T_co]:
         return self
 
+    def __len__(self) -> int:
+        """Return the number of elements of an epoch, as torch's does; that of an iterable dataset has none."""
+        return len(self._epoch.keys)
+
     def __next__(self) -> T_co:
         return cast("T_co", self._epoch.next())
 
@@ -372,9 +384,16 @@ class DataLoaderEpoch:
                 _set_process_states(saved["now"])
         if saved is None or saved["epoch"] is None:
             positions, parts.positions = parts.positions, None
+            if saved is not None:
+                parts.seed = saved.get("seed")
             self._begin(positions if saved is None else saved.get("positions"))
         else:
             self._resume(saved["step"], saved["epoch"])
+
+    @property
+    def keys(self) -> Sized:
+        """The sampler or batch sampler."""
+        return cast("Sized", self._parts.keys)
 
     @property
     def finished(self) -> bool:

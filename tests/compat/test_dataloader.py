@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import pickle
 from collections import namedtuple
@@ -14,6 +15,7 @@ import torch
 import torch.utils.data as torch_data
 from torch.utils.data import Dataset, TensorDataset
 
+import feedpipe as fp
 from feedpipe.compat import DataLoader
 
 from .torch_datasets import Part, Squares, assert_same, both, forked
@@ -155,3 +157,23 @@ def test_it_is_a_dataloader_of_torch() -> None:
             setattr(loader, name, {})
     copy = pickle.loads(pickle.dumps(loader))
     assert_same(list(copy), list(loader))
+
+
+def test_the_length_of_an_iterator_is_that_of_an_epoch() -> None:
+    for options in ({"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": None}):
+        loader: Any = DataLoader(Squares(10), **options)
+        batches: Any = iter(loader)
+        next(batches)
+        assert len(batches) == len(loader) == len(iter(torch_data.DataLoader(Squares(10), **options)))  # type: ignore[call-overload]
+    stream: Any = iter(DataLoader(Part([3])))
+    with pytest.raises(TypeError, match="len"):
+        len(stream)
+    assert len(list(stream)) == 3
+
+
+def test_all_arguments_are_attributes_from_which_a_trainer_makes_the_loader_again() -> None:
+    loader = DataLoader(Squares(10), batch_size=2, distribute=fp.Ray(2))
+    names = [name for name in inspect.signature(DataLoader).parameters if name != "shuffle"]
+    arguments = {name: getattr(loader, name) for name in names if name not in ("batch_size", "sampler", "drop_last")}
+    again: Any = DataLoader(**arguments)
+    assert (again.distribute, again.num_workers) == (loader.distribute, 2)

@@ -378,3 +378,27 @@ def test_a_flat_script(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[[0, 2, 4], [6, 8, 10]]\n"
+
+
+class Draws(torch.utils.data.Dataset[Any]):
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(())
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_state_between_epochs_has_the_draws_of_the_next(persistent: bool) -> None:
+    def make() -> Any:
+        generator = torch.Generator().manual_seed(4)
+        options = {"generator": generator, "persistent_workers": persistent, **forked(2)}
+        return DataLoader(Draws(), batch_size=2, shuffle=True, **options)
+
+    for epochs in (1, 2):
+        check_resume(make, 0, epochs=epochs)
+        first, resumed = make(), make()
+        for _ in range(epochs):
+            plain(first)
+        resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        assert [plain(resumed) for _ in range(2)] == [plain(first) for _ in range(2)]
