@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..engine.run import position_count, present
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, ArgumentTypeError, RowError, shown_traceback
+from ..errors import ArgumentError, ArgumentTypeError, LoaderError, RowError, shown_traceback
 from ..loader import Loader
 from ..loading.ranks import Rank, RankSource
 from ..loading.state import State
@@ -45,6 +46,9 @@ class PipeIterableDataset(IterableDataset[T_co]):
 
     Worker w of W on rank r of R is rank `r + R * w` of `R * W`. Since a `DataLoader` takes from its workers in turn,
     it gives the elements of the rank in their order.
+
+    Raises:
+        LoaderError: Accelerate would divide the part of a rank among the ranks again.
     """
 
     def __init__(self, pipe: Pipe[T_co], seed: int, ranks: RankSource, shards: int | None) -> None:
@@ -98,7 +102,7 @@ class PipeIterableDataset(IterableDataset[T_co]):
         """The loader of this process: a worker is a rank of its own."""
         info = get_worker_info()
         worker, workers = (0, 1) if info is None else (info.id, info.num_workers)
-        rank = self._ranks.ask()
+        rank = self._rank()
         part = Rank(rank.number + rank.world_size * worker, rank.world_size * workers)
         if self._loader is None or self._part != part:
             self._part = part
@@ -112,6 +116,16 @@ class PipeIterableDataset(IterableDataset[T_co]):
             )
         return self._loader
 
+    def _rank(self) -> Rank:
+        rank = self._ranks.ask()
+        if rank.world_size > 1 and _is_divided_by_accelerate(self):
+            raise LoaderError(
+                "Accelerate divides this dataset among its processes, and the dataset has divided the pipe among "
+                f"{rank.world_size} ranks already, so rows would be lost; give `as_iterable_dataset` rank=0 and "
+                "world_size=1, or use feedpipe.accelerate.PreparedLoader"
+            )
+        return rank
+
     def _shards_of(self, rank: Rank, workers: int) -> int | None:
         if self._pipe.indexed or self._shards is not None:
             return self._shards
@@ -119,8 +133,20 @@ class PipeIterableDataset(IterableDataset[T_co]):
 
     def __getstate__(self) -> dict[str, object]:
         # A spawned worker has no process group, so it gets the rank. What has begun stays in this process.
-        ranks = RankSource(*self._ranks.ask(), None)
+        ranks = RankSource(*self._rank(), None)
         return {**self.__dict__, "_ranks": ranks, "_loader": None, "_part": None, "_resumes": False}
+
+
+def _is_divided_by_accelerate(dataset: object) -> bool:
+    """Whether a loader that `accelerator.prepare` has made iterates the dataset, in this process or in its workers."""
+    accelerate: Any = sys.modules.get("accelerate")
+    if accelerate is None or accelerate.PartialState._shared_state.get("num_processes", 1) == 1:
+        return False
+    for holder in accelerate.state.GradientState().dataloader_references:  # None, or a loader that is iterated
+        while (holder := getattr(holder, "dataset", None)) is not None:
+            if holder is dataset:
+                return True
+    return False
 
 
 def _even(pipe: Pipe[T_co], world_size: int) -> Pipe[T_co]:
