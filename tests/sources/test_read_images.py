@@ -153,4 +153,4 @@ def test_arguments():
     with pytest.raises(ArgumentError, match="`label` must be one of 'folder', None but got: 'name'"):
         fp.read_images("a", label="name")
     with pytest.raises(ArgumentError, match="`mode` must be one of"):
-        fp.read_images("a", mode="P")
+        fp.read_images("a", mode="CMY")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, PlanWarning, RowError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanWarning, RowError
 from feedpipe.torch import device as module
 
 from ..seeing.bottlenecks import napping
@@ -199,7 +199,7 @@ def test_bad_arguments() -> None:
     pipe = fp.from_sequence([1])
     with pytest.raises(ArgumentError, match="`device` must be a device of torch but got: 'gpu'"):
         fp.Loader(pipe, device="gpu")
-    with pytest.raises(ArgumentError, match="`pin_memory` must be one of True, False but got: 1"):
+    with pytest.raises(ArgumentTypeError, match="`pin_memory` must be True or False but got: 1"):
         fp.Loader(pipe, pin_memory=1)  # type: ignore[arg-type]
     if not torch.cuda.is_available():
         with pytest.warns(PlanWarning, match="nothing is pinned"):

@@ -331,7 +331,6 @@ def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     manifest = fp.write_parquet(rows(3), tmp_path, overwrite=True)
     assert files(tmp_path) == ["_manifest.jsonl", "part-00000.parquet"]
     assert len(fp.read_parquet(tmp_path, manifest=manifest)) == 3
-    assert files(tmp_path) == ["_manifest.jsonl", "_manifest.jsonl.units", "part-00000.parquet"]
     fp.write_parquet(rows(4), tmp_path, overwrite=True)
     assert files(tmp_path) == ["_manifest.jsonl", "part-00000.parquet"]
 

@@ -53,7 +53,6 @@ class TestArguments:
             ("io_threads", -1),
             ("start_method", "thread"),
             ("start_method", "spawn"),
-            ("ordered", 3),
             ("memory", -5),
             ("memory", "much"),
             ("timeout", 0),
@@ -62,10 +61,12 @@ class TestArguments:
         ],
     )
     def test_of_a_service(self, name, value):
-        with pytest.raises(ArgumentError, match=f"`{name}`"):
+        with pytest.raises(ArgumentError, match=f"`{name}"):
             fp.MultiProcess(2, **{name: value})
 
-    @pytest.mark.parametrize(("name", "value"), [("timeout", "5"), ("init", 5), ("prefetch", "2"), ("memory", [])])
+    @pytest.mark.parametrize(
+        ("name", "value"), [("timeout", "5"), ("init", 5), ("prefetch", "2"), ("memory", []), ("ordered", 3)]
+    )
     def test_of_a_service_of_the_wrong_type(self, name, value):
         with pytest.raises(ArgumentTypeError, match=f"`{name}`"):
             fp.MultiProcess(2, **{name: value})
