@@ -75,7 +75,7 @@ def keys_of(
         columns = select_columns(rows, existing_columns(key or names, names)).columns
     except UnfitError as error:
         return [], error
-    values = [_comparable_keys(scalars(column)) for column in columns.values()]
+    values = [_comparable_keys(cast("list[Hashable]", scalars(column))) for column in columns.values()]
     if key is None:
         return [_hashable(zip(names, row, strict=True)) for row in zip(*values, strict=True)], None
     return values[0] if len(key) == 1 else [*zip(*values, strict=True)], None

@@ -74,7 +74,7 @@ def drawn(
 
 def outlined(root: Node, report: Report | None = None) -> str:
     """A graph for a notebook, without a plan: it lists and reads nothing."""
-    return _Boxes(names(root), {}, report).drawing(root, [])._repr_html_()
+    return _Boxes(names(root), {}, report).drawing(root, [])._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
 
 class _Boxes:

@@ -295,7 +295,7 @@ def filesystem_identity(filesystem: object) -> str:
     if isinstance(filesystem, PyFileSystem):
         handler: Any = filesystem.handler
         inner = getattr(handler, "fs", None)
-        inner = inner._target if isinstance(inner, _Translated) else inner
+        inner = inner._target if isinstance(inner, _Translated) else inner  # pyright: ignore[reportPrivateUsage]
         if inner is None:  # a handler of the user's, whose texts tell the server; its other values may change
             texts = {name: value for name, value in vars(handler).items() if isinstance(value, str)}
             parts += [filesystem.type_name, *_without_secrets(texts)]

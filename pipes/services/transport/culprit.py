@@ -49,8 +49,8 @@ def _parts(value: Any) -> list[_Part]:
         names = {key: reprlib.repr(key) for key in value}
         items = [(f"[{names[key]}]", item) for key, item in value.items()]
         return items + [(f"<key {names[key]}>", key) for key in value]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return list(zip(value._fields, value, strict=True))
+    if isinstance(value, tuple) and (names_of_fields := getattr(value, "_fields", None)) is not None:
+        return list(zip(names_of_fields, value, strict=True))
     if isinstance(value, (list, tuple)) and type(value).__reduce__ is object.__reduce__:
         return [(f"[{i}]", item) for i, item in enumerate(value)]
     return list(_named_parts(value))
