@@ -75,7 +75,7 @@ def keys_of(
         columns = select_columns(rows, existing_columns(key or names, names)).columns
     except UnfitError as error:
         return [], error
-    values = [_comparable_keys(cast("list[Hashable]", scalars(column))) for column in columns.values()]
+    values = [_comparable_keys(scalars(column)) for column in columns.values()]
     if key is None:
         return [_hashable(zip(names, row, strict=True)) for row in zip(*values, strict=True)], None
     return values[0] if len(key) == 1 else [*zip(*values, strict=True)], None
@@ -85,7 +85,7 @@ _COMPARABLE = {int, str, bytes, bool, NoneType}
 """Types whose values are keys as they are."""
 
 
-def _comparable_keys(keys: list[Hashable]) -> list[Hashable]:
+def _comparable_keys(keys: list[Any]) -> list[Hashable]:
     return keys if _COMPARABLE.issuperset(map(type, keys)) else list(map(comparable_key, keys))
 
 
