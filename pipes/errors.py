@@ -99,7 +99,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 def redacted(text: str) -> str:
     """`text` without the users, passwords and values of options in its URLs: `s3://***@bucket/a.csv?secret_key=***`."""
-    return _URL.sub(lambda match: redacted_url(match[0]), text) if "://" in text else text
+    # A path of a listing is of a subclass, for which pyarrow would import pandas.
+    return _URL.sub(lambda match: redacted_url(match[0]), text) if "://" in text else str(text)
 
 
 def redacted_url(url: str) -> str:
