@@ -439,6 +439,7 @@ for threads in (1, 2, 1):
     assert script.said(script.command("-X", "dev", "-c", PROGRAM + source)) == ""
 
 
+@pytest.mark.slow
 def test_a_path_of_any_length_reaches_the_workers(script):
     source = """
 import sys
@@ -450,6 +451,7 @@ with fp.Loader(fp.from_sequence(range(2)).map(lambda row: len(sys.path)), worker
     assert script.run(source) == "True\n"
 
 
+@pytest.mark.slow
 def test_it_starts_with_the_loader_and_ends_with_the_program(script):
     source = """
 import os

@@ -81,6 +81,7 @@ GROUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2
 
 @pytest.mark.parametrize("turn", range(2 * SOAK))
 @pytest.mark.parametrize("pipe", ["indexed shuffle and batch", "window and tails", "dispatched", "ahead"])
+@pytest.mark.slow
 def test_signals_to_every_process_of_a_job(pipe, turn, processes):
     """A preempted job: signals to all; kills of workers, of the dispatcher, and of the server, which ends the pool."""
     chain, chance = PIPES[pipe](), random.Random(f"{pipe} {turn} signals")
