@@ -73,7 +73,7 @@ def other_rows(plan: Plan, *, of_chains: bool = False) -> Iterator[Finding]:
 def _is_in_chain(node: Node, end: Node) -> bool:
     while end is not node and len(end.inputs) == 1 and end.op.trait is not Trait.REPEATS:
         end = end.inputs[0]
-    return end is node
+    return end is node and len(node.inputs) == 1
 
 
 class Windows(NamedTuple):

@@ -102,7 +102,6 @@ class TestOrder:
         assert list(B.mix(A, weights=[0, 1])) == [*A, *B]
         assert list(B.mix(A, weights=[0, 1], stop="first")) == list(A)
 
-    @pytest.mark.filterwarnings("ignore:.*gives other rows in each epoch")
     def test_weights_by_epoch(self):
         endless = A.shuffle().repeat().mix(B.shuffle().repeat(), weights=lambda epoch: [10 - epoch, epoch])
         loader = fp.Loader(endless.take(10))
@@ -130,7 +129,6 @@ class TestWarningOfWeights:
         with pytest.warns(PlanWarning, match="the weights stay those of epoch 0"):
             fp.Loader(A.mix(B.repeat(), weights=weights_of_epoch).batch(3), steps=4)
 
-    @pytest.mark.filterwarnings("ignore:.*gives other rows in each epoch")
     def test_each_epoch_has_the_same_first_rows(self):
         with pytest.warns(PlanWarning, match="the same first rows of those that are not shuffled; put `.shuffle"):
             loader = fp.Loader(self.mixed(A.shuffle(), B).take(4))
