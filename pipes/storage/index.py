@@ -464,7 +464,10 @@ class Index:
             SourceError: one of them cannot be read.
             DataError: one of them is damaged.
         """
-        digests = [block.digest(self.version.root) for block in self.blocks()]
+        try:
+            digests = [block.digest(self.version.root) for block in self.blocks()]
+        except pa.ArrowException as error:
+            raise DataError(f"{self.name} is damaged: {error}") from error
         if _digest(digests) != self.version.digest:
             raise DataError(f"{self.name} is damaged: its digest is another one")
 

@@ -112,12 +112,14 @@ def check(rows: fp.Pipe[Any], keys: list[Hashable]) -> None:
     assert joined == [(n, other) for n, key in enumerate(keys) if not is_missing(key) for other in places[key]]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(OBJECTS), min_size=1, max_size=9))
 def test_objects(keys: list[Any]) -> None:
     rows = fp.from_sequence([{"k": key, "n": n} for n, key in enumerate(keys)])
     check(rows, list(map(canonical, keys)))
 
 
+@pytest.mark.slow
 @given(columns())
 def test_columns(column: pa.Array[Any]) -> None:
     keys = list(map(canonical, column.to_pylist()))
@@ -126,6 +128,7 @@ def test_columns(column: pa.Array[Any]) -> None:
     check(fp.from_sequence(table.to_pylist()), keys)
 
 
+@pytest.mark.slow
 @given(columns(), columns())
 def test_tables_and_objects_in_turn(column: pa.Array[Any], other: pa.Array[Any]) -> None:
     """The blocks of one pipe may be columns and objects, and have keys of several types."""

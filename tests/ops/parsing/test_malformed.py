@@ -335,6 +335,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from(sorted(FAULTS)),
     st.lists(st.booleans(), min_size=1, max_size=120) | st.integers(1, 60).map(lambda n: [False] * n),

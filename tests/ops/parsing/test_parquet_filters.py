@@ -57,6 +57,7 @@ def expressions(draw):
     return ~made[0] if draw(st.booleans()) else made[0]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=14),
     st.integers(1, 4),

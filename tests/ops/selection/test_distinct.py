@@ -125,6 +125,7 @@ values = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(values)
 def test_the_first_row_of_each_key_stays(values: list[Any]) -> None:
