@@ -1,7 +1,7 @@
 """The cost of each test, which keeps the mark `slow` true: the CPU seconds of its process and of all that it starts.
 
 The end of a run with `-m "not slow"` names the tests that took more than `SLOW_SECONDS`. In CI, one that took more than
-`LIMIT_SECONDS` fails the run: CPU seconds vary less than the time on the wall, but a shared machine can double them,
+`LIMIT_SECONDS` fails the run: CPU seconds vary less than the time on the wall, but a shared machine can triple them,
 and the first test of a process that needs torch pays for its import. Systems without `/proc/<pid>/task/<tid>/children`
 show nothing.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 SLOW_SECONDS = 1.0
-LIMIT_SECONDS = 4.0
+LIMIT_SECONDS = 15.0
 SHOWN = 15
 
 Costs = dict[

@@ -306,6 +306,7 @@ def test_progress_never_falls_and_a_state_has_it(pipe, ranks, each, data):
         assert resumed.progress == shares[place]
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=examples(30 * SOAK))
 @given(chains(), st.integers(1, 3), st.sampled_from([None, 1, 7, 40]), st.sampled_from([None, 3, 6]), st.data())
 def test_skipping_is_taking(pipe, ranks, steps, each, data):

@@ -158,6 +158,7 @@ class TestHouse:
         sentences = {path: (ast.get_docstring(tree) or "").partition("\n")[0] for path, tree in modules().items()}
         assert {path for path, sentence in sentences.items() if not sentence.endswith((".", ":"))} == set()
 
+    @pytest.mark.slow
     def test_no_imports_go_in_a_circle(self) -> None:
         """Import-linter ignores the imports that only types need; this test does not."""
         graph = {path: imports(path, tree) for path, tree in modules().items()}

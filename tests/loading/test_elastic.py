@@ -52,6 +52,7 @@ def run(pipe: Chain, seed: int, chance: random.Random) -> tuple[list[Any], Job |
     return taken + job.rest(), job
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40 * SOAK), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10**9))
 def test_every_row_comes_once(seed: int, tmp_path: Path) -> None:

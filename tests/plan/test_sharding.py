@@ -42,6 +42,7 @@ def calls(pipe: fp.Pipe[object], shards: int = 4) -> list[str]:
     return kinds[::-1]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 3000), st.integers(1, 6), st.booleans())
 def test_the_shards_of_an_indexed_input_are_all_rows_once(count, shards, permuted):
     source = fp.from_sequence(range(count))

@@ -70,6 +70,11 @@ def napping(row: object) -> object:
     return row
 
 
+def napping_6(row: object) -> object:
+    time.sleep(0.006)
+    return row
+
+
 def napping_1(row: object) -> object:
     time.sleep(0.001)
     return row

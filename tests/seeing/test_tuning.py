@@ -15,7 +15,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
 
 from ..soak import SOAK
 from ..support.seeing import Report, Tuning, with_concurrency
-from .bottlenecks import CASES, napping, napping_1, numbers, slow_at_times
+from .bottlenecks import CASES, napping, napping_1, napping_6, numbers, slow_at_times
 
 
 def same_elements(pipe: fp.Pipe[Any], tuning: Tuning) -> bool:
@@ -35,15 +35,15 @@ def test_a_fast_pipe_needs_nothing() -> None:
 
 
 def test_a_function_that_waits_gets_calls_at_a_time() -> None:
-    pipe = numbers().shuffle().map(napping).batch(20)
-    tuning = fp.tune(pipe, step_seconds=0.03, timeout=12)
+    pipe = numbers().shuffle().map(napping_6).batch(20)
+    tuning = fp.tune(pipe, step_seconds=0.09, timeout=12)
     assert tuning.enough, str(tuning)
     (calls,) = tuning.concurrency.values()
     assert calls in (2, 4, 8)
     first, *_, call, line = str(tuning).splitlines()
-    assert first.startswith("a step of the loop takes 30 ms, and its data ")
-    assert "of it in `.map(napping)` at bottlenecks.py" not in first and "at test_tuning.py:" in first
-    assert call.startswith(f".map(napping, concurrency={calls})  # at test_tuning.py:")
+    assert first.startswith("a step of the loop takes 90 ms, and its data ")
+    assert "of it in `.map(napping_6)` at bottlenecks.py" not in first and "at test_tuning.py:" in first
+    assert call.startswith(f".map(napping_6, concurrency={calls})  # at test_tuning.py:")
     assert line.startswith(f"fp.Loader(pipe, fp.{type(tuning.service).__name__}(")
     assert same_elements(pipe, tuning)
 

@@ -101,6 +101,7 @@ def test_a_chunk_is_read_once_while_it_is_kept(tmp_path: Path, monkeypatch: pyte
     assert sorted((part.start, part.stop) for part in read) == [(0, 5), (5, 10), (10, 15), (15, 20), (20, 21)]
 
 
+@pytest.mark.slow
 def test_workers_and_resume(tmp_path: Path) -> None:
     paths = [write(tmp_path / f"{k}.h5", {"chunks": (4, 2, 2)}, 7 * k, 7 * k + 7) for k in range(3)]
     pipe = fp.read_hdf5(paths, NAMES).shuffle().batch(4).collate()

@@ -36,6 +36,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     return lambda **options: read(uri, **options)
 
 
+@pytest.mark.slow
 def test_law(make: Make) -> None:
     assert check_operator(make(partitions=7).skip(70).take(20)) == rows(90)[70:]
     assert check_operator(make(partitions=3).filter(lambda row: row["id"] < 30)) == rows(10)

@@ -16,6 +16,7 @@ def rows(count: int) -> fp.Pipe[dict[str, object]]:
     return fp.from_sequence(range(count)).map(lambda i: {"id": i, "text": None if i % 3 == 0 else str(i)})
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.integers(1, 25), st.integers(1, 25), st.sampled_from([None, "lz4", "zstd"]))
 def test_files_and_record_batches(
     tmp_path_factory: pytest.TempPathFactory, count: int, per_file: int, per_batch: int, compression: object

@@ -45,6 +45,7 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
     fp.verify(manifest)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.integers(1, 25), st.integers(1, 25))
 def test_files_and_row_groups(
     tmp_path_factory: pytest.TempPathFactory, count: int, per_file: int, per_group: int

@@ -205,6 +205,7 @@ def test_the_arguments_are_checked() -> None:
 numbers = st.lists(st.integers(-5, 5), max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(st.lists(numbers, min_size=1, max_size=9), st.integers(1, 4))
 def test_rows_columns_and_workers_agree(lists: list[list[int]], size: int) -> None:

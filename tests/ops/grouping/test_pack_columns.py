@@ -101,6 +101,7 @@ def by_hand(sizes: list[tuple[int, int]], window: int) -> list[list[int]]:
 PACK: dict[str, Any] = {"strategy": "fit", "pad": {"inputs": 7, "targets": -1}}
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(sizes, st.integers(1, 9))
 def test_packs(sizes: list[tuple[int, int]], window: int) -> None:
@@ -166,6 +167,7 @@ def test_ranks_and_workers(ranks: int) -> None:
     assert found == Counter(range(len(SIZES)))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 4))
 def test_goes_on_on_another_number_of_ranks(first: int, second: int, ranks: int) -> None:

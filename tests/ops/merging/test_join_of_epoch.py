@@ -41,6 +41,7 @@ def joined(epoch: int) -> list[dict[str, Any]]:
     return [{**row, **found[row["key"]]} for row in ROWS if row["key"] in found]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(
     st.sampled_from(sorted(variants())),

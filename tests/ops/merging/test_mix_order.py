@@ -67,6 +67,7 @@ def test_turns_are_those_of_a_tree_of_objects(weights, random):
         assert all(given.count(source) >= count for source, count in enumerate(rows.tolist()))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60), deadline=None)
 @given(mixtures(least=1), stops)
 def test_rows_are_those_of_one_turn_at_a_time(mixture, stop):

@@ -49,6 +49,7 @@ def mixtures(draw):
 
 
 class TestOrder:
+    @pytest.mark.slow
     @settings(max_examples=examples(300), deadline=None)
     @given(mixtures(), st.sampled_from(["longest", "first", "all"]))
     def test_rows_are_those_of_one_turn_at_a_time(self, mixture, stop):

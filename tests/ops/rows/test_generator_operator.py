@@ -66,6 +66,7 @@ def evens(rows: Iterator[int]) -> Iterator[int]:
 numbers = st.lists(st.integers(0, 30), max_size=30)
 
 
+@pytest.mark.slow
 @given(numbers, st.booleans())
 def test_law(rows: list[int], streamed: bool) -> None:
     pipe: fp.Pipe[int] = fp.from_sequence(rows)

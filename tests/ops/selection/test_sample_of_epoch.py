@@ -28,6 +28,7 @@ def losses(epoch: int) -> list[float]:
     return [float((n + epoch) % 2 * (n + 1)) for n in range(30)]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300))
 @given(st.integers(1, 30), st.data(), st.booleans(), st.integers(0, 3))
 def test_each_epoch_draws_as_with_its_own_weights(count: int, data: Any, replacement: bool, epoch: int) -> None:

@@ -62,6 +62,7 @@ def parts_of(rows: list[dict[str, int]], goals: list[int], *, stratify: bool, se
     return {row["group"]: part for part, pipe in split.items() for row in pipe}
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2)), min_size=1, max_size=60),

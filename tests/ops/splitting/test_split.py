@@ -26,6 +26,7 @@ def streamed(pipe: fp.Pipe[Any]) -> fp.Pipe[Any]:
     return pipe.filter(lambda row: True)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.integers(0, 80), st.booleans(), st.sampled_from([None, lambda x: x // 7]))
 def test_law(count: int, indexed: bool, key: Any) -> None:
