@@ -61,6 +61,7 @@ from .fitting.fit import fit
 from .loader import Loader, gather_report, gather_state
 from .loading.replay import replay
 from .ops.generator import operator
+from .ops.mix import mix
 from .ops.split import Parts
 from .pipe import Pipe
 from .seeing.progress import progress
@@ -104,6 +105,7 @@ from .writing.write_tar import write_tar
 __all__ = [
     # pipes, and where they run
     "Pipe",
+    "mix",
     "Loader",
     "gather_report",
     "gather_state",

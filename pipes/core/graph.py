@@ -106,29 +106,43 @@ def names(root: Node) -> dict[Node, str]:
     """The name of each operator, the key of its randomness.
 
     It is the operator's kind and its count among its kind on the way from the source, with the number of the source if
-    a graph has several. So adding a `map` changes no shuffle.
+    a graph has several. So adding a `map` changes no shuffle. An operator below an input that the user has named counts
+    from there, and the one that reads named inputs counts as a source: no name depends on what a branch beside has.
     """
     by_node: dict[Node, str] = {}
     counts: dict[Node, dict[str, int]] = {}  # of each kind on the way to a node
     sources: dict[Node, int] = {}  # the number of the first source
-    source_count = 0
+    branches = _branches(root)
+    source_counts: dict[str, int] = {}
     uses: dict[str, int] = {}
     for node in walk(root):
         count: dict[str, int] = {}
-        for child in node.inputs:
+        inputs, branch = () if node.op.input_names else node.inputs, branches[node]
+        for child in inputs:
             for kind, number in counts[child].items():
                 count[kind] = max(count.get(kind, 0), number)
         count[node.op.kind] = count.get(node.op.kind, 0) + 1
         counts[node] = count
-        if node.inputs:
-            sources[node] = sources[node.inputs[0]]
+        if inputs:
+            sources[node] = sources[inputs[0]]
         else:
-            sources[node], source_count = source_count, source_count + 1
+            sources[node] = source_counts.get(branch, 0)
+            source_counts[branch] = sources[node] + 1
         suffix = f"@{sources[node]}" if sources[node] else ""
-        name = node.op.name or f"{node.op.kind}-{count[node.op.kind]}{suffix}"
+        name = node.op.name or f"{branch}{node.op.kind}-{count[node.op.kind]}{suffix}"
         uses[name] = uses.get(name, 0) + 1
         by_node[node] = name if uses[name] == 1 else f"{name}/{uses[name]}"
     return by_node
+
+
+def _branches(root: Node) -> dict[Node, str]:
+    """The names of the inputs on the way from the root to each operator: "web/". Of several ways, the first by name."""
+    branches = {root: ""}
+    for node in reversed([*walk(root)]):
+        for place, child in enumerate(node.inputs):
+            branch = branches[node] + (f"{node.op.input_names[place]}/" if node.op.input_names else "")
+            branches[child] = min(branch, branches.get(child, branch))
+    return branches
 
 
 def find_remote(root: Node) -> Node | None:
@@ -153,7 +167,7 @@ def sent(root: Node) -> Node:
 
 def node_code(node: Node) -> str:
     """The code that adds the operator of `node` to a chain, without its further inputs: `.batch(256)`, `.zip()`."""
-    return step_code(node.op, source=not node.inputs)
+    return step_code(node.op, source=not node.inputs or bool(node.op.input_names))
 
 
 MAX_OPERATORS_REPEATED = 200
@@ -172,7 +186,7 @@ def chain_code(root: Node, prefix: str = "fp.") -> str:
 def _chain_code(root: Node, prefix: str, written: set[Node] | None) -> str:
     calls: list[str] = []
     node = root
-    while node.inputs:
+    while node.inputs and not node.op.input_names:
         if written is not None:
             if node in written:
                 return "..." + "".join(reversed(calls))
@@ -181,7 +195,11 @@ def _chain_code(root: Node, prefix: str, written: set[Node] | None) -> str:
             others = [_chain_code(other, prefix, written).replace("\n", "\n    ") for other in node.inputs[1:]]
             calls.append(step_code(node.op, others, source=False))
         node = node.inputs[0]
-    head = prefix + node_code(node)
+    named = zip(node.op.input_names, node.inputs, strict=False)
+    codes = [f"{name!r}: {_chain_code(other, prefix, written)}".replace("\n", "\n        ") for name, other in named]
+    if sum(map(len, codes)) > 60:
+        codes = ["".join(f"\n        {code}," for code in codes) + "\n    "]
+    head = prefix + step_code(node.op, [f"{{{', '.join(codes)}}}"] if codes else [], source=True)
     calls.reverse()
     code = head + "".join(calls)
     if len(code) <= 88 and "\n" not in code:

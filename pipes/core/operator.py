@@ -97,6 +97,8 @@ class Operator:
     trait: ClassVar[Trait | None] = None
     name: str | None = None
     """The user's own name for it: the key of its randomness, instead of its kind and count."""
+    input_names: Sequence[str] = ()
+    """The user's own names for its inputs: keys of the randomness below them, instead of their number."""
     buffer: int = 0
     """The number of elements that a thread makes ahead."""
     on_error = cast("OnError | None", None)
@@ -180,6 +182,10 @@ class Operator:
         """The part of a state's fingerprint beside the call: lengths, types, a digest of the units; plain and small."""
         return None
 
+    def in_shard(self, shards: int) -> Operator:
+        """This operator as one of `shards` shards runs it, if it depends on the number of rows of the pass."""
+        return self
+
     def reshuffles(self) -> bool:
         """Whether it draws another order, or other rows, in each epoch."""
         return self.order is Order.REORDERS
@@ -249,6 +255,10 @@ class Grouping(Operator):
     def left_over(self, rows: int) -> int:
         """The number of `rows` input rows that are left for an incomplete last group."""
         return 0
+
+    def after(self, rows: int) -> Operator:
+        """This operator for what shards leave over after `rows` rows each."""
+        return self
 
 
 class ElementForm(Operator, ABC):

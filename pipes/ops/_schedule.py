@@ -1,9 +1,9 @@
-"""The schedule of a mixture: weights that change at given rows, and the turns of the inputs by them."""
+"""Schedules: weights of a mixture, and sizes of batches, that change at given rows of a pass."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ from ..core.checks import check_int
 from ..core.rows import Indices, index_array
 from ..errors import ArgumentError
 from ._turns import MAX_TOTAL, Ints, check_weights, whole_weights
+
+U = TypeVar("U")
+V = TypeVar("V")
 
 MAX_STAGES = 2**16
 """The most stages of a schedule."""
@@ -22,32 +25,58 @@ _WHOLE_TURN = 2**24  # so that products of a few turns in parts and a weight fit
 _MANY_TURNS = 2**31  # the products of fewer turns and a weight do
 
 
-def check_schedule(weights: Mapping[Any, Sequence[float]], count: int) -> dict[int, tuple[float, ...]]:
+def check_schedule(weights: Mapping[Any, Any], count: int, names: Sequence[str] = ()) -> dict[int, tuple[float, ...]]:
     """Check the weights of `count` pipes by the row from which on they hold; return them in the order of the rows."""
-    if len(weights) > MAX_STAGES:
+    return check_stages("weights", "weights", weights, lambda name, values: check_weights(values, count, names, name))
+
+
+def check_stages(name: str, what: str, stages: Mapping[Any, U], check: Callable[[str, U], V]) -> dict[int, V]:
+    """Check the stages of a schedule; return them in the order of the rows.
+
+    Args:
+        name: of the argument.
+        what: what holds from a row on.
+        stages: by the row from which on they hold.
+        check: checks a stage, which it gets with its name.
+    """
+    if len(stages) > MAX_STAGES:
         raise ArgumentError(
-            f"`weights` must have at most {MAX_STAGES:,} stages but has {len(weights):,}; a ramp may change them "
+            f"`{name}` must have at most {MAX_STAGES:,} stages but has {len(stages):,}; a ramp may change them "
             "every few rows"
         )
-    stages = {
-        check_int("weights.keys()", row, least=0): check_weights(values, count, f"weights[{row}]")
-        for row, values in weights.items()
+    checked = {
+        check_int(f"{name}.keys()", row, least=0): check(f"{name}[{row}]", stage) for row, stage in stages.items()
     }
-    if 0 not in stages:
+    if 0 not in checked:
         raise ArgumentError(
-            "`weights` must have the key 0, because its keys are the rows from which on weights hold, but has "
-            f"{_listed(sorted(stages))}"
+            f"`{name}` must have the key 0, because its keys are the rows from which on {what} hold, but has "
+            f"{_listed(sorted(checked))}"
         )
-    return {row: stages[row] for row in sorted(stages)}
+    return {row: checked[row] for row in sorted(checked)}
+
+
+def edges_in_words(stages: Mapping[int, object], unit: str = "row") -> str:
+    """The rows at which a schedule changes: "row 50", "rows 50, 90", or "20 rows, from 50 to 950,"."""
+    _, *edges = stages
+    if len(edges) == 1:
+        return f"{unit} {edges[0]}"
+    if len(edges) <= 4:
+        return f"{unit}s {', '.join(map(str, edges))}"
+    return f"{len(edges)} {unit}s, from {edges[0]} to {edges[-1]},"
 
 
 def _listed(rows: list[int]) -> str:
     return ", ".join(map(str, rows[:3])) + (", ..." if len(rows) > 3 else "") if rows else "none"
 
 
-def schedule_code(schedule: Mapping[int, Sequence[float]]) -> str:
+def weights_code(weights: Sequence[float], names: Sequence[str]) -> str:
+    """Return weights as code: a list, or a dict by name."""
+    return str(dict(zip(names, weights, strict=True)) if names else list(weights))
+
+
+def schedule_code(schedule: Mapping[int, Sequence[float]], names: Sequence[str]) -> str:
     """Return a schedule as code; of many stages, the first and the last."""
-    codes = [f"{row}: {list(weights)}" for row, weights in schedule.items()]
+    codes = [f"{row}: {weights_code(weights, names)}" for row, weights in schedule.items()]
     return "{" + ", ".join(codes if len(codes) <= 4 else [*codes[:2], "...", codes[-1]]) + "}"
 
 
@@ -83,12 +112,19 @@ class WeightSchedule:
         return np.flatnonzero(self._weights.any(axis=0))
 
     def turns(self, sources: Ints, numbers: RowNumbers) -> ScheduledTurns:
-        """The turns of these inputs in rows of these numbers. If none of them has weight in a stage, each has 1."""
+        """The turns of these inputs in rows of these numbers."""
+        return ScheduledTurns(*self.stages(sources, numbers, MAX_TOTAL))
+
+    def stages(self, sources: Ints, numbers: RowNumbers, most: int) -> tuple[Ints, Ints]:
+        """The first turn of each stage in rows of these numbers, and the weights of these inputs: about `most` in all.
+
+        If none of them has weight in a stage, each has 1.
+        """
         starts = np.maximum(0, -((numbers.first - self.rows) // numbers.step))  # rounded up
         last = np.append(starts[1:] > starts[:-1], True)  # of the stages that begin with one turn
         whole = self._weights[last][:, sources]
         whole[~whole.any(axis=1)] = 1
-        return ScheduledTurns(starts[last], _rounded(whole))
+        return starts[last], _rounded(whole, most)
 
 
 def _bounded(whole: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -99,12 +135,12 @@ def _bounded(whole: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.array([max(1, (weight << 60) // total) if weight else 0 for weight in whole.tolist()])
 
 
-def _rounded(whole: Ints) -> Ints:
-    """The weights of each stage, in these proportions, whose sum is about `MAX_TOTAL` at most."""
+def _rounded(whole: Ints, most: int) -> Ints:
+    """The weights of each stage, in these proportions, whose sum is about `most` at most."""
     whole = whole // np.gcd.reduce(whole, axis=1)[:, None]
     totals = whole.sum(axis=1)[:, None]
-    rounded = np.rint(whole * (MAX_TOTAL / totals)).astype(np.int64)
-    return np.where(totals > MAX_TOTAL, np.maximum(rounded, whole > 0), whole)
+    rounded = np.rint(whole * (most / totals)).astype(np.int64)
+    return np.where(totals > most, np.maximum(rounded, whole > 0), whole)
 
 
 class ScheduledTurns:

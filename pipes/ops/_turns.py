@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -141,6 +141,11 @@ class WeightedTurns(_OneStage):
             nodes = np.concatenate([nodes[lighter:], np.arange(forks.start, forks.stop)])
             order = np.argsort(keys, kind="stable")
             keys, nodes, stop = keys[order], nodes[order], forks.stop
+
+    def forks(self) -> Iterator[tuple[int, int, int, int]]:
+        """The left and the right side of each fork, and their weights; the sides of a fork come before it."""
+        for left, right in self._sides[self._count :].tolist():
+            yield left, right, int(self._weights[left]), int(self._weights[right])
 
     def at(self, positions: Indices) -> tuple[Ints, Ints]:
         length = int(self._weights[self._root])
@@ -289,8 +294,10 @@ class ShuffledTurns:
         return self._turns.at((np.array(starts)[:, None] + np.arange(SHUFFLED_TURNS)).ravel())
 
 
-def check_weights(weights: object, count: int, name: str = "weights") -> tuple[float, ...]:
-    """Check the weights of `count` pipes; errors call them `name`."""
+def check_weights(weights: object, count: int, names: Sequence[str] = (), name: str = "weights") -> tuple[float, ...]:
+    """Check the weights of `count` pipes, by name if they have `names`; errors call the weights `name`."""
+    if names:
+        weights = _in_order(weights, names, name)
     try:
         values = cast("Sequence[float]", weights)
         numbers = tuple(value if isinstance(value, int) else float(value) for value in values)
@@ -308,6 +315,18 @@ def check_weights(weights: object, count: int, name: str = "weights") -> tuple[f
     return numbers
 
 
+def _in_order(weights: object, names: Sequence[str], name: str) -> list[object]:
+    """The weights of pipes in the order of their names."""
+    if not isinstance(weights, Mapping):
+        raise ArgumentTypeError(f"`{name}` must be a dict by name, as the pipes have names, but got: {weights!r:.80}")
+    by_name = cast("Mapping[str, object]", weights)
+    unknown, missing = (sorted(map(repr, those)) for those in ({*by_name} - {*names}, {*names} - {*by_name}))
+    if unknown or missing:
+        wrong = f"none of {', '.join(missing)}" if missing else f"{', '.join(unknown)} besides"
+        raise ArgumentError(f"`{name}` must have the names {', '.join(map(repr, names))}, but has {wrong}")
+    return [by_name[each] for each in names]
+
+
 def whole_weights(weights: Sequence[float]) -> npt.NDArray[Any]:
     """Return whole numbers in the proportion of the weights as decimals: 7 and 3 for 0.7 and 0.3.
 
@@ -321,12 +340,12 @@ def whole_weights(weights: Sequence[float]) -> npt.NDArray[Any]:
     return np.array(whole, np.int64 if sum(whole) < 2**62 else object)
 
 
-def rounded_weights(whole: npt.NDArray[Any]) -> Ints:
-    """Return numbers > 0 in the proportion of whole numbers > 0, whose sum is about `MAX_TOTAL` at most."""
+def rounded_weights(whole: npt.NDArray[Any], most: int = MAX_TOTAL) -> Ints:
+    """Return numbers > 0 in the proportion of whole numbers > 0, whose sum is about `most` at most."""
     whole = whole // np.gcd.reduce(whole)
     total = int(whole.sum())
-    if total > MAX_TOTAL:
-        whole = np.array([max(1, round(weight * MAX_TOTAL / total)) for weight in whole.tolist()])
+    if total > most:
+        whole = np.array([max(1, round(weight * most / total)) for weight in whole.tolist()])
     return whole.astype(np.int64)
 
 

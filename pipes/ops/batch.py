@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ..core.block import Block, group_origins, has_skipped, join_blocks, join_origins, parted, split_block
 from ..core.checks import check_int
@@ -16,6 +18,7 @@ from ..core.operator import Amount, Grouping, Input, Order, StageView, TokenOfIn
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.skips import Skipped, Skips
 from ..errors import DataError, Origin
+from ._schedule import NEVER, check_stages, edges_in_words
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -26,7 +29,7 @@ T = TypeVar("T")
 def batch(
     pipe: Pipe[T],
     /,
-    size: int,
+    size: int | Mapping[int, int],
     *,
     drop_last: bool = False,
 ) -> Pipe[Sequence[T]]:
@@ -38,21 +41,27 @@ def batch(
     is the input's. Length: the input's over `size`. Indexed if the input is. State: the position of the first row of a
     group.
 
+    **Ramps.** `batch({0: 32, 10_000: 64})` makes batches of 64 rows from the first one on that begins at row 10,000 of
+    a pass or later. Rows are those of all ranks together, as in a schedule of `mix`, and with `steps=` of a loader the
+    ramp goes on over its epochs. Of a streamed pipe, each shard follows the ramp by its part of the rows.
+
     Args:
-        size: rows in each group.
+        size: rows in each group; or a dict that maps the row from which on a size holds to the size, from row 0 on.
         drop_last: leave out a last group of fewer rows. The shards of a rank together leave out only one such group.
 
     Rows that `on_error` skips are in no group: groups of an indexed pipe keep their number and are shorter, those of a
     streamed pipe are filled up.
 
     Raises:
-        ArgumentError: `size` is below 1.
+        ArgumentError: `size` is below 1; a ramp has no row 0, or more than 65,536 stages.
         DataError: all rows of a group of an indexed pipe were skipped.
 
     Example:
         >>> import feedpipe as fp
         >>> list(fp.from_sequence(range(5)).batch(2))
         [[0, 1], [2, 3], [4]]
+        >>> list(fp.from_sequence(range(9)).batch({0: 2, 3: 4}))
+        [[0, 1], [2, 3], [4, 5, 6, 7], [8]]
     """
     return pipe.then(Batch(size, drop_last))
 
@@ -63,69 +72,98 @@ class Batch(TokenOfInput, Grouping):
     seeks: ClassVar[bool] = True
     moves_skipped: ClassVar[bool] = True
 
-    size: int
+    size: int | Mapping[int, int]
     drop_last: bool = False
+    bounds: EvenBounds | RampBounds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "size", check_int("size", self.size, least=1))
+        if isinstance(self.size, Mapping):
+            sizes = check_stages("size", "sizes", self.size, lambda name, size: check_int(name, size, least=1))
+            bounds: EvenBounds | RampBounds = RampBounds(sizes)
+            object.__setattr__(self, "size", sizes)
+        else:
+            bounds = EvenBounds(check_int("size", self.size, least=1))
+            object.__setattr__(self, "size", bounds.size)
+        object.__setattr__(self, "bounds", bounds)
 
     def length(self, stage: StageView) -> int | None:
         rows = stage.input.length
         if rows is None:
             return None
-        return rows // self.size if self.drop_last else -(-rows // self.size)
+        full = self.bounds.full(rows)
+        return full if self.drop_last or self.bounds.begin(full) == rows else full + 1
 
     def lookback(self) -> int:
-        return self.size
+        return max(self.size.values()) if isinstance(self.size, Mapping) else self.size
+
+    def remark(self, stage: StageView) -> str | None:
+        if not isinstance(self.size, Mapping) or len(self.size) == 1:
+            return None
+        return f"its size changes at {edges_in_words(self.size)} of each pass, on all ranks together"
 
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
-        return amount_of_inputs(self, stage, at, context, at.skip * self.size)
+        return amount_of_inputs(self, stage, at, context, self.bounds.between(at.row, at.position))
+
+    def in_shard(self, shards: int) -> Batch:
+        if not isinstance(self.size, Mapping):
+            return self
+        return replace(self, size={-(-row // shards): size for row, size in self.size.items()})
 
     def dropping(self) -> Batch:
         return replace(self, drop_last=True)
 
     def left_over(self, rows: int) -> int:
-        return rows % self.size
+        return rows - int(self.bounds.begin(self.bounds.full(rows)))
+
+    def after(self, rows: int) -> Batch:
+        if not isinstance(self.size, Mapping):
+            return self
+        batch = self.bounds.full(rows)
+        return replace(self, size=self.bounds.between(batch, batch + 1))
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        last = min((index + 1) * self.size, stage.input.length or 0)
-        return ((stage.input, row, context) for row in range(index * self.size, last))
+        first, stop = int(self.bounds.begin(index)), int(self.bounds.begin(index + 1))
+        return ((stage.input, row, context) for row in range(first, min(stop, stage.input.length or 0)))
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         total = stage.input.length
         assert total is not None, "an indexed pipe knows its length"
+        bounds = self.bounds
         if isinstance(indices, range) and indices.step == 1:
-            rows = stage.input.rows(range(indices.start * self.size, min(total, indices.stop * self.size)), context)
-            batches: list[Any] = [rows[start : start + self.size] for start in range(0, len(rows), self.size)]
+            first = int(bounds.begin(indices.start))
+            rows = stage.input.rows(range(first, min(total, int(bounds.begin(indices.stop)))), context)
+            batches: list[Any] = bounds.cut(rows, indices)
         else:
-            starts = index_array(indices) * self.size
-            places = np.minimum(starts[:, None] + np.arange(self.size), total)  # `total`: past the end, left out below
-            lengths = np.minimum(total - starts, self.size)
-            rows = stage.input.rows(places[places < total], context)
+            numbers = index_array(indices)
+            starts = bounds.begin(numbers)
+            lengths = np.minimum(bounds.begin(numbers + 1), total) - starts
+            within = np.arange(lengths.max(initial=0))
+            rows = stage.input.rows((starts[:, None] + within)[within < lengths[:, None]], context)
             ends = np.cumsum(lengths).tolist()
             batches = [take(rows, range(end - length, end)) for end, length in zip(ends, lengths.tolist(), strict=True)]
         return [_shorter_batch(stage, batch) for batch in batches] if stage.input.may_skip else batches
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         if stage.input.may_skip:
-            yield from _filled_batches(stage, self.size, at, context, drop_last=self.drop_last)
+            yield from _filled_batches(stage, self.bounds, at, context, drop_last=self.drop_last)
             return
         row = at.position
         pending: list[Block] = []  # rows that do not fill a batch yet
         count = 0
-        for block in stage.input.blocks(Cursor.of(at.token).advance(at.skip * self.size), context):
+        size = self.bounds.between(row, row + 1)
+        for block in stage.input.blocks(Cursor.of(at.token).advance(self.bounds.between(at.row, row)), context):
             pending.append(block)
             count += len(block)
-            if count < self.size:
+            if count < size:
                 continue
-            rest = count % self.size
+            sizes, rest = self.bounds.sizes(row, count)
             full = [*pending[:-1], block.slice(0, len(block) - rest)] if rest else pending
             remainder = [block.slice(len(block) - rest, len(block))] if rest else []
-            batches, origins = _full_batches(full, self.size)
+            batches, origins = _full_batches(full, sizes)
             start, end = pending[0].at, remainder[0].at if remainder else block.end
             first, row = row, row + len(batches)
             output = [Block(batches, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
-            pending, count = remainder, rest
+            pending, count, size = remainder, rest, self.bounds.between(row, row + 1)
             del block, full, remainder, batches  # only the consumer holds them now
             yield output.pop()
         if not pending:
@@ -139,14 +177,82 @@ class Batch(TokenOfInput, Grouping):
             yield Block([rows[:]], Cursor(start.plain, 0, row), end, group_origins(origins, [range(len(rows))]))
 
 
-def _full_batches(blocks: list[Block], size: int) -> tuple[list[object], list[Origin | None] | None]:
-    """Return the rows in full batches, and the origin of each batch.
+N = TypeVar("N", int, npt.NDArray[np.int64])
+
+
+@dataclass(frozen=True)
+class EvenBounds:
+    """The bounds of batches of one size."""
+
+    size: int
+
+    def begin(self, batch: N) -> N:
+        """The first row of a batch."""
+        return batch * self.size
+
+    def between(self, first: int, stop: int) -> int:
+        """The number of rows of the batches `first` to `stop`."""
+        return (stop - first) * self.size
+
+    def full(self, rows: int) -> int:
+        """The number of full batches of the first `rows` rows."""
+        return rows // self.size
+
+    def sizes(self, batch: int, rows: int) -> tuple[Sequence[int], int]:
+        """The sizes of the full batches among `rows` rows from a batch on, and the rows that are left."""
+        full, rest = divmod(rows, self.size)
+        return [self.size] * full, rest
+
+    def cut(self, rows: BlockRows, batches: range) -> list[BlockRows]:
+        """The rows of neighbouring batches, batch by batch."""
+        return [rows[start : start + self.size] for start in range(0, len(rows), self.size)]
+
+
+class RampBounds:
+    """The bounds of batches whose size changes with the first one that begins at given rows or later."""
+
+    def __init__(self, sizes: Mapping[int, int]) -> None:
+        row = batch = 0
+        stages: list[tuple[int, int, int]] = []  # of each: its first row, its first batch, its size
+        for size, edge in zip(sizes.values(), [*list(sizes)[1:], 0], strict=True):
+            size = min(size, NEVER)
+            stages.append((row, batch, size))
+            if (before_edge := min(edge, NEVER) - row) > 0:
+                count = -(-before_edge // size)
+                row, batch = min(row + count * size, NEVER), batch + count
+        self._rows, self._batches, self._sizes = np.array(stages, np.int64).T
+
+    def begin(self, batch: N) -> N:
+        stage = np.searchsorted(self._batches, batch, "right") - 1
+        rows: N = self._rows[stage] + (batch - self._batches[stage]) * self._sizes[stage]
+        return rows
+
+    def between(self, first: int, stop: int) -> int:
+        return int(self.begin(stop) - self.begin(first))
+
+    def full(self, rows: int) -> int:
+        stage = int(np.searchsorted(self._rows, rows, "right")) - 1
+        return int(self._batches[stage] + (rows - self._rows[stage]) // self._sizes[stage])
+
+    def sizes(self, batch: int, rows: int) -> tuple[Sequence[int], int]:
+        first = int(self.begin(batch))
+        stop = self.full(first + rows)
+        bounds = self.begin(np.arange(batch, stop + 1))
+        return np.diff(bounds).tolist(), first + rows - int(bounds[-1])
+
+    def cut(self, rows: BlockRows, batches: range) -> list[BlockRows]:
+        bounds = self.begin(np.arange(batches.start, batches.stop + 1))
+        return [rows[start:stop] for start, stop in pairwise((bounds - bounds[0]).tolist())]
+
+
+def _full_batches(blocks: list[Block], sizes: Sequence[int]) -> tuple[list[object], list[Origin | None] | None]:
+    """Return the rows in full batches of these sizes, and the origin of each batch.
 
     Each batch is joined by itself: whether it has columns must not depend on its neighbours in a block.
     """
     batches: list[object] = []
     parts: list[BlockRows] = []
-    missing = size
+    missing = sizes[0]
     for block in blocks:
         start = 0
         while start < len(block):
@@ -156,10 +262,9 @@ def _full_batches(blocks: list[Block], size: int) -> tuple[list[object], list[Or
             start = stop
             if not missing:
                 batches.append(concat(parts))
-                parts, missing = [], size
-    origins = join_origins(blocks)
-    spans = (range(start, start + size) for start in range(0, len(batches) * size, size))
-    return batches, group_origins(origins, spans)
+                parts, missing = [], sizes[len(batches)] if len(batches) < len(sizes) else 0
+    spans = (range(stop - size, stop) for stop, size in zip(accumulate(sizes), sizes, strict=True))
+    return batches, group_origins(join_origins(blocks), spans)
 
 
 def _shorter_batch(stage: StageView, rows: BlockRows) -> object:
@@ -183,14 +288,16 @@ def _skips_of(skipped: Iterable[Skipped]) -> Skips:
     return tuple(skip for each in skipped for skip in each.skips)
 
 
-def _filled_batches(stage: StageView, size: int, at: Cursor, context: Context, *, drop_last: bool) -> Iterator[Block]:
-    """Give batches of `size` rows that were not skipped, each in a block of its own.
+def _filled_batches(
+    stage: StageView, bounds: EvenBounds | RampBounds, at: Cursor, context: Context, *, drop_last: bool
+) -> Iterator[Block]:
+    """Give batches of rows that were not skipped, each in a block of its own.
 
     A resume then begins right after a batch, however many rows failed before it.
     """
     row = at.row
     pieces: list[Block] = []
-    good = 0
+    good, size = 0, bounds.between(row, row + 1)
     for block in stage.input.blocks(Cursor.of(at.token), context):
         rest: Block | None = block
         while rest is not None:
@@ -203,6 +310,7 @@ def _filled_batches(stage: StageView, size: int, at: Cursor, context: Context, *
             if good == size:
                 yield _batch(pieces, row)
                 pieces, good, row = [], 0, row + 1
+                size = bounds.between(row, row + 1)
     if pieces and drop_last:
         rows, origins = join_blocks(pieces)
         context.leftovers[stage.name] = Block(rows, pieces[0].at, pieces[-1].end, origins)

@@ -7,15 +7,16 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block
+from ..core.block import Block, has_skipped, parted
 from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.context import Context
@@ -26,8 +27,10 @@ from ..core.lazy import pa
 from ..core.operator import Amount, Input, Operator, Order, StageView, Trait, Weights, each_row
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
 from ..core.times import Clock
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError
-from ._schedule import NEVER, RowNumbers, WeightSchedule, check_schedule, schedule_code
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, UnfitError
+from ._measured_turns import MAX_MEASURED, MeasuredOrder, MeasuredStages
+from ._schedule import NEVER, RowNumbers, WeightSchedule, check_schedule, edges_in_words, schedule_code, weights_code
+from ._shared import data_error
 from ._turns import (
     EqualTurns,
     FixedTurns,
@@ -41,6 +44,7 @@ from ._turns import (
     rounded_weights,
     whole_weights,
 )
+from .batch_by_size import Measure, check_measure, sizes_of
 from .repeat import Repeat
 
 if TYPE_CHECKING:
@@ -59,16 +63,42 @@ FIRST_WINDOW = 128
 """The same after the end of an input, as others may end soon."""
 
 
+@overload
+def mix(
+    inputs: Mapping[str, Pipe[T]],
+    /,
+    *,
+    weights: Mapping[str, float]
+    | Mapping[int, Mapping[str, float]]
+    | Callable[[int], Mapping[str, float]]
+    | None = None,
+    by: str | Callable[[T], int] | None = None,
+    stop: Literal["first", "longest", "all"] = "longest",
+    random: bool = False,
+    name: str | None = None,
+) -> Pipe[T]: ...
+@overload
 def mix(
     pipe: Pipe[T],
     /,
     *others: Pipe[U],
     weights: Sequence[float] | Mapping[int, Sequence[float]] | Callable[[int], Sequence[float]] | None = None,
+    by: str | Callable[[T | U], int] | None = None,
     stop: Literal["first", "longest", "all"] = "longest",
     random: bool = False,
     name: str | None = None,
-) -> Pipe[T | U]:
-    """Take rows of this pipe and of `others` in given proportions.
+) -> Pipe[T | U]: ...
+def mix(
+    pipe: Any,
+    /,
+    *others: Any,
+    weights: Any = None,
+    by: str | Callable[..., int] | None = None,
+    stop: Literal["first", "longest", "all"] = "longest",
+    random: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Take rows of this pipe and of `others`, or of pipes by name, in given proportions.
 
         a b c d e f   and   1 2   ->   mix(weights=[3, 1]): a b 1 c d e 2 f
 
@@ -86,12 +116,22 @@ def mix(
     each shard follows the schedule by its part of the rows: the change is sharp to as many elements as there are
     shards, and in the middle of an epoch the number of shards must stay the same.
 
+    **Names.** `fp.mix({"web": web, "code": code}, weights={"web": 0.7, "code": 0.3})` names the pipes. `explain()`,
+    reports, errors and the ledger of a loader use the names. The pipes have the order of their names, and random draws
+    below a pipe depend on its name, so neither the order of the dict nor the other pipes change its rows.
+
+    **Tokens.** With `by="tokens"`, weights are shares of tokens: of all tokens so far, each input has given its part,
+    give or take less than two of the longest rows, and keys of a schedule count tokens. An indexed mixture would have
+    to read all rows before one to find it, so with `by` it is streamed; each shard keeps the shares.
+
     Args:
         others: the pipes to take rows of, besides this one.
         weights: a number for each pipe, this one first; by default all the same. Or a dict that maps the row from which
             on weights hold to these, from row 0 on: a schedule. Or a function that returns them for the number of an
             epoch, which begins all pipes again; with `steps=` of a loader, for that of a pass over the data. A pipe of
-            weight 0 gives its rows when all others have ended.
+            weight 0 gives its rows when all others have ended. If pipes have names, numbers are a dict by name.
+        by: a column of whole numbers, or of lists, arrays or text, whose lengths count; or a function of a row that
+            returns a number. By default weights count rows.
         stop: "longest" leaves out a pipe that has ended, and the others keep their proportions: no row is lost. "first"
             ends with the first pipe that ends. "all" lets a pipe that has ended begin again, in a new order, until each
             has ended once. Every shard reads streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
@@ -99,9 +139,10 @@ def mix(
         name: identifies the operator in the key of its random order, instead of its kind and count.
 
     Raises:
-        ArgumentError: a weight is below 0, all are 0, or there is another number of them; a schedule has no row 0, or
-            more than 65,536 stages; or `weights` is a function and `stop` not "longest", because the length would
-            change.
+        ArgumentError: a weight is below 0, all are 0, or there is another number of them, or other names; a schedule
+            has no row 0, or more than 65,536 stages; or `weights` is a function and `stop` not "longest", because the
+            length would change; or `random` is given with `by`.
+        DataError: in a run, a row has no length for `by`.
         PlanError: with `stop="all"` a pipe has no rows, or weight 0 from a row on at which it has not ended. If only a
             run can tell, a `DataError`.
 
@@ -111,21 +152,47 @@ def mix(
         ['a', 'b', 1, 'c', 'd', 'e', 2, 'f']
         >>> "".join(fp.from_sequence("aaaa").mix(fp.from_sequence("bbbb"), weights={0: [1, 0], 2: [1, 2]}))
         'aababbab'
+        >>> pipes = {"text": fp.from_sequence("abcdef"), "numbers": fp.from_sequence([1, 2])}
+        >>> list(fp.mix(pipes, weights={"text": 3, "numbers": 1}))
+        ['a', 'b', 1, 'c', 'd', 'e', 2, 'f']
+        >>> list(fp.from_sequence(["aaaa", "aaaa"]).mix(fp.from_sequence(["b", "bb", "b", "bbbb"]), by=len))
+        ['aaaa', 'b', 'bb', 'b', 'aaaa', 'bbbb']
     """
     check_choice("stop", stop, ("first", "longest", "all"))
-    inputs = (pipe, *others)
+    if by is not None:
+        check_measure("by", by)
+        if random:
+            raise ArgumentError("`random` must be left out with `by`, because the lengths of rows say whose turn it is")
+    names, inputs = _named(pipe, others) if isinstance(pipe, Mapping) else ((), (pipe, *others))
+    if not isinstance(inputs[0], Node):
+        raise ArgumentTypeError(f"the inputs of `mix` must be pipes but got: {inputs[0]!r:.80}")
+    pipe, others = inputs[0], inputs[1:]
     counted = stop != "longest" and not all(map(never_ends, inputs))
     shares: Any = weights
-    if isinstance(weights, Mapping):
-        shares = check_schedule(weights, len(inputs))
+    if isinstance(weights, Mapping) and not (names and any(isinstance(key, str) for key in weights)):
+        shares = check_schedule(weights, len(inputs), names)
     elif weights is not None and not callable(weights):
-        shares = check_weights(weights, len(inputs))
+        shares = check_weights(weights, len(inputs), names)
     if counted and callable(shares):
         raise ArgumentError(
             f"`weights` must be numbers with `stop={stop!r}`, because the length would depend on them and change "
             'with the epoch; give a dict by row, or `stop="longest"`, or `.repeat()` the inputs'
         )
-    return pipe.then((CountedMix if counted else Mix)(stop, shares=shares, random=random, name=name), *others)
+    op = (CountedMix if counted else Mix)(stop, shares=shares, by=by, random=random, name=name, input_names=names)
+    return pipe.then(op, *others)
+
+
+def _named(pipes: Mapping[Any, Any], others: Sequence[object]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """The names of the inputs and the inputs, in the order of the names."""
+    if others:
+        raise ArgumentTypeError("the inputs of `mix` must be pipes, or one dict of pipes by name, but not both")
+    if not pipes:
+        raise ArgumentError("the inputs of `mix` must be one pipe at least, but the dict is empty")
+    for name in pipes:
+        if not isinstance(name, str) or not name:
+            raise ArgumentTypeError(f"the names of the inputs of `mix` must be strings with a letter but got: {name!r}")
+    names = tuple(sorted(pipes))
+    return names, tuple(pipes[name] for name in names)
 
 
 def round_robin(
@@ -181,6 +248,11 @@ class Mixture(Operator, ABC):
         return self.order is Order.ROW_LOCAL
 
     @property
+    def has_closed_form(self) -> bool:
+        """True if the turns do not depend on the rows."""
+        return True
+
+    @property
     def repeats_inputs(self) -> bool:
         """True if an input that has ended begins again."""
         return self.stop == "all" and not self.leaves_out
@@ -215,7 +287,9 @@ class Mixture(Operator, ABC):
         if None in lengths:
             return None
         known = cast("list[int]", lengths)
-        return sum(known) if self.leaves_out else next(self._segments(stage, known, 0))[0].stop
+        if self.leaves_out:
+            return sum(known)
+        return next(self._segments(stage, known, 0))[0].stop if self.has_closed_form else None
 
     def weights(self, stage: StageView, context: Context) -> Weights | None:
         parts = [weights for source in stage.inputs if (weights := source.weights(context)) is not None]
@@ -253,7 +327,7 @@ class Mixture(Operator, ABC):
         return concat(stretches)
 
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
-        _, _, rounds, cursors = _read_token(at.token, len(stage.inputs))
+        _, _, rounds, cursors = self.read_token(at.token, len(stage.inputs))
         amounts: list[Amount] = []
         for source, ended, plain in zip(stage.inputs, rounds, cursors, strict=True):
             amount = source.amount_before(plain, context)
@@ -264,12 +338,18 @@ class Mixture(Operator, ABC):
         return Amount.sum(amounts) if amounts else None
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        position, first, rounds, cursors = _read_token(at.token, len(stage.inputs))
-        check_numbers(position, first, *rounds)
+        position, first, rounds, cursors = self.read_token(at.token, len(stage.inputs))
+        check_numbers(*position, first, *rounds)
         yield from zip(stage.inputs, cursors, strict=True)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return MixtureRun(self, stage, at, context).blocks()
+
+    def read_token(self, token: Json, inputs: int) -> tuple[list[int], int, list[int], list[Json]]:
+        """The place among the turns, the input from which their order begins, the ends of inputs, and cursors."""
+        start = [0, 0, [0] * inputs, [None] * inputs]
+        position, first, rounds, cursors = cast("tuple[int, int, list[int], list[Json]]", token or start)
+        return [position], first, rounds, cursors
 
     def _layout(self, stage: StageView, context: Context, stop: int) -> MixtureLayout:
         """The layout with all segments of the first `stop` rows."""
@@ -323,27 +403,37 @@ class Mixture(Operator, ABC):
     def empty_input(self, number: int) -> str:
         """The message for an input without rows that has to begin again."""
         return (
-            f'input {number + 1} of `{self.kind}(stop="all")` has no rows, so it cannot begin again; leave it out, or '
-            'give `stop="longest"`'
+            f'{self._input(number)} of `{self.kind}(stop="all")` has no rows, so it cannot begin again; leave it out, '
+            'or give `stop="longest"`'
         )
 
     def idle_input(self, number: int, row: int) -> str:
         """The message for an input that has to end and never has a turn from `row` on."""
         return (
-            f'input {number + 1} of `{self.kind}(stop="all")` cannot end, because its weight is 0 from row {row} on; '
-            'give it a weight in the last stage, or `stop="longest"`'
+            f'{self._input(number)} of `{self.kind}(stop="all")` cannot end, because its weight is 0 from row {row} '
+            'on; give it a weight in the last stage, or `stop="longest"`'
         )
+
+    def _input(self, number: int) -> str:
+        return f"input {self.input_names[number]!r}" if self.input_names else f"input {number + 1}"
+
+    def rows_in_words(self, rows: Sequence[int]) -> str:
+        """The rows of all inputs: "30, 12 rows of its inputs", or by name."""
+        if not self.input_names:
+            return f"{', '.join(map(str, rows))} rows of its inputs"
+        first, *others = (f"{count} {{}}of {name!r}" for name, count in zip(self.input_names, rows, strict=True))
+        return ", ".join([first.format("rows "), *(other.format("") for other in others)])
 
     def contributions(self, stage: StageView) -> str | None:
         """The number of rows that each input gives, if it is known."""
         lengths = [source.length for source in stage.inputs]
-        if None in lengths:
+        if None in lengths or not self.has_closed_form:
             return None
         segments = self._segments(stage, cast("list[int]", lengths), 0)
         first = last = next(segments)[0]
         for segment, _ in segments:
             last = segment
-        text = f"takes {', '.join(map(str, last.offsets_after().tolist()))} rows of its inputs"
+        text = f"takes {self.rows_in_words(last.offsets_after().tolist())}"
         if first.stop < last.stop:
             text += f"; the first to end does so after {first.stop} rows, and the others go on"
         return text
@@ -354,16 +444,29 @@ class Mix(Mixture):
     kind: ClassVar[str] = "mix"
 
     shares: Any = field(default=None, kw_only=True)  # `Operator.weights` has the name of the argument
+    by: Measure | None = field(default=None, kw_only=True)
     random: bool = field(default=False, kw_only=True)
     name: str | None = field(default=None, kw_only=True)
+    input_names: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
+
+    def identity(self) -> Json:
+        return {"inputs": list(self.input_names)} if self.input_names else None
 
     def call(self) -> str:
         shares = self.shares
-        codes = [] if shares is None else [f"weights={_weights_code(shares)}"]
+        codes = [] if shares is None else [f"weights={_weights_code(shares, self.input_names)}"]
+        codes += [f"by={value_code(self.by)}"] if self.by is not None else []
         codes += [f"stop={self.stop!r}"] if self.stop != "longest" else []
         codes += ["random=True"] if self.random else []
         codes += [f"name={self.name!r}"] if self.name is not None else []
         return f"mix({', '.join(codes)})"
+
+    @property
+    def has_closed_form(self) -> bool:
+        return self.by is None
+
+    def indexed(self, inputs: Sequence[bool]) -> bool:
+        return self.by is None and super().indexed(inputs)
 
     def reshuffles(self) -> bool:
         return self.random or callable(self.shares)
@@ -375,9 +478,8 @@ class Mix(Mixture):
     def remark(self, stage: StageView) -> str | None:
         remarks = [self.contributions(stage)]
         if isinstance(self.shares, Mapping) and len(self.shares) > 1:
-            remarks.append(
-                f"its weights change at {_rows_code(list(self.shares)[1:])} of each pass, on all ranks together"
-            )
+            edges = edges_in_words(self.shares, "row" if self.by is None else "token")
+            remarks.append(f"its weights change at {edges} of each pass, on all ranks together")
         return "; ".join(filter(None, remarks)) or None
 
     @property
@@ -405,6 +507,26 @@ class Mix(Mixture):
             return turns
         return ShuffledTurns(turns, context.key(stage.name), math.inf if end is None else end)
 
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        return super().blocks(stage, at, context) if self.by is None else MeasuredRun(self, stage, at, context).blocks()
+
+    def read_token(self, token: Json, inputs: int) -> tuple[list[int], int, list[int], list[Json]]:
+        if self.by is None:
+            return super().read_token(token, inputs)
+        start = [[0] * (2 * inputs), 0, [0] * inputs, [None] * inputs]
+        tokens, first, rounds, cursors = cast("tuple[list[int], int, list[int], list[Json]]", token or start)
+        if len(tokens) != 2 * inputs:
+            raise ValueError("has no tokens of each input")
+        return tokens, first, rounds, cursors
+
+    def measured(self, stage: StageView, sources: Ints, epoch: int, numbers: RowNumbers) -> MeasuredStages:
+        """The stages of these inputs, by the tokens that they give from the one of the first number on."""
+        if isinstance(self.shares, Mapping):
+            return MeasuredStages(*self._schedule(stage).stages(sources, numbers, MAX_MEASURED))
+        weights = self._weights(stage, epoch)[sources]
+        rounded = rounded_weights(np.where(weights > 0, weights, 1), MAX_MEASURED)
+        return MeasuredStages(np.zeros(1, np.int64), rounded[None, :])
+
     def _schedule(self, stage: StageView) -> WeightSchedule:
         return stage.memo("schedule", lambda: WeightSchedule(self.shares))
 
@@ -416,7 +538,7 @@ class Mix(Mixture):
             if not callable(self.shares):
                 return whole_weights(self.shares or [1] * count)
             try:
-                return whole_weights(check_weights(self.shares(epoch), count))
+                return whole_weights(check_weights(self.shares(epoch), count, self.input_names))
             except (ArgumentError, ArgumentTypeError) as error:
                 raise type(error)(f"in epoch {epoch}, {error}", at=stage.call_site) from None
 
@@ -449,18 +571,10 @@ class CountedRoundRobin(RoundRobin):
     order: ClassVar[Order] = Order.GLOBAL
 
 
-def _weights_code(weights: Any) -> str:
+def _weights_code(weights: Any, names: Sequence[str]) -> str:
     if isinstance(weights, Mapping):
-        return schedule_code(cast("Mapping[int, Sequence[float]]", weights))
-    return value_code(weights) if callable(weights) else str(list(weights))
-
-
-def _rows_code(rows: list[int]) -> str:
-    if len(rows) == 1:
-        return f"row {rows[0]}"
-    if len(rows) <= 4:
-        return f"rows {', '.join(map(str, rows))}"
-    return f"{len(rows)} rows, from {rows[0]} to {rows[-1]},"
+        return schedule_code(cast("Mapping[int, Sequence[float]]", weights), names)
+    return value_code(weights) if callable(weights) else weights_code(weights, names)
 
 
 def never_ends(pipe: object, endless: Node | None = None) -> bool:
@@ -713,7 +827,7 @@ class MixtureRun:
 
     def __init__(self, op: Mixture, stage: StageView, at: Cursor, context: Context) -> None:
         count = len(stage.inputs)
-        self._position, self._first, rounds, cursors = _read_token(at.token, count)
+        (self._position, *_), self._first, rounds, cursors = op.read_token(at.token, count)
         self._op = op
         self._stage = stage
         self._context = context.part()
@@ -727,7 +841,7 @@ class MixtureRun:
         self._rows_left = np.zeros(count, np.int64)  # of the block of each input that was read last
         self._rows_given = np.zeros(count, np.int64)
         self._rows_taken = context.process.resources.get(
-            ("mixture", stage.name, context.epoch), lambda: _RowsTaken(op.kind, context.epoch, count)
+            ("mixture", stage.name, context.epoch), lambda: _RowsTaken(op, context.epoch, count)
         )
         self._block_size = context.block_size()
 
@@ -833,9 +947,126 @@ class MixtureRun:
         return [self._position, self._first, self._rounds_of_tokens, self._cursors]
 
 
-def _read_token(token: Json, inputs: int) -> tuple[int, int, list[int], list[Json]]:
-    start = [0, 0, [0] * inputs, [None] * inputs]
-    return cast("tuple[int, int, list[int], list[Json]]", token or start)
+class MeasuredRun(MixtureRun):
+    """One run of a mixture by size.
+
+    A token has, in place of the position among the turns, the tokens that each input has given, and those that it had
+    given when these turns began. The next row of each input has to be known, because its length counts.
+    """
+
+    def __init__(self, op: Mix, stage: StageView, at: Cursor, context: Context) -> None:
+        super().__init__(op, stage, at, context)
+        count = len(stage.inputs)
+        tokens = op.read_token(at.token, count)[0]
+        self._mix = op
+        self._tokens, self._begun = tokens[:count], tokens[count:]
+        self._sizes = [np.zeros(0, np.int64)] * count  # of the rows at hand
+        self._ended: set[int] = set()  # inputs without a further row in this round
+
+    def blocks(self) -> Iterator[Block]:
+        op, stage, epoch = self._mix, self._stage, self._context.epoch
+        try:
+            while len(sources := op.sources(stage, self._rounds, self._first, epoch)):
+                ended = yield from self._until_an_end_of(sources)
+                if not op.leaves_out:
+                    return
+                self._note_end(ended)
+                self._begun, self._first = self._tokens, ended + 1
+        finally:
+            self._context.running.close()
+            self._rows_taken.add(self._rows_given)
+
+    def _until_an_end_of(self, sources: Ints) -> Generator[Block, None, int]:
+        """The rows up to the turn of an input that has ended for good. Return the number of that input."""
+        begun = sum(self._begun)
+        stages = self._mix.measured(self._stage, sources, self._context.epoch, self._numbers_of_tokens.after(begun))
+        at = Cursor(self._token(), 0, self._row)
+        while True:
+            stage = stages.at(sum(self._tokens) - begun)
+            inputs: list[int] = sources[stage.inputs].tolist()
+            if self._op.repeats_inputs and stage.stop is None and len(inputs) < len(sources):
+                self._check_idle(np.setdiff1d(sources, inputs))
+            given = [self._tokens[source] - self._begun[source] for source in inputs]
+            order = stage.order(given, [self._sizes[source] for source in inputs], WINDOW)
+            start, stop = 0, len(order.inputs)
+            while start < stop:
+                end = min(stop, start + self._block_size.rows())
+                output = [self._measured(at, np.array(inputs), order, start, end)]
+                start, at = end, output[0].end
+                self._block_size.produced(output[0].rows)
+                yield output.pop()
+            for number in order.missing:
+                source = inputs[number]
+                if not self._sizes[source].size and source not in self._ended:
+                    self._read(source)
+                elif number == order.missing[0] and source in self._ended:
+                    if not self._begins_again(source, sources):
+                        return source
+                    self._ended.discard(source)
+                    at = Cursor(self._token(), 0, self._row)
+                    break
+
+    @property
+    def _numbers_of_tokens(self) -> RowNumbers:
+        return RowNumbers(0, self._numbers.step)
+
+    def _read(self, source: int) -> None:
+        """Read the next block of an input, and the lengths of its rows."""
+        reader = self._readers[source]
+        if not reader.rest and not reader.read():
+            self._ended.add(source)
+            return
+        sizes, error = _whole_sizes(reader.rest, cast("Measure", self._mix.by))
+        if error is not None and not len(sizes):
+            at = Cursor.of(self._cursors[source])
+            raise data_error(
+                self._mix, self._stage.failed_on(error, _origin(self._stage.inputs[source], at, self._context))
+            )
+        self._sizes[source] = sizes
+        self._rows_left[source] = len(sizes)
+
+    def _measured(self, at: Cursor, inputs: Ints, order: MeasuredOrder, start: int, stop: int) -> Block:
+        """The rows of the next turns, which are at hand."""
+        sources, places = inputs[order.inputs[start:stop]], order.places[start:stop]
+        count = len(self._sizes)
+        counts = np.bincount(sources, minlength=count)
+        present = np.flatnonzero(counts)
+        firsts = np.zeros(count, np.int64)
+        firsts[sources[::-1]] = places[::-1]  # the last value that is assigned remains
+        self._tokens = [*self._tokens]
+        for source, rows in zip(present.tolist(), counts[present].tolist(), strict=True):
+            self._tokens[source] += int(self._sizes[source][:rows].sum())
+            self._sizes[source] = self._sizes[source][rows:]
+        places = places + (np.cumsum(counts) - counts - firsts)[sources]
+        return self._mixed(at, np.arange(count), Stretch(present, firsts[present], counts[present], places))
+
+    def _token(self) -> Json:
+        return [[*self._tokens, *self._begun], self._first, self._rounds_of_tokens, self._cursors]
+
+
+def _whole_sizes(rows: BlockRows, by: Measure) -> tuple[Ints, Exception | None]:
+    """The sizes of the rows before the first that has none, and its error; rows that were skipped have none."""
+    skipped = parted(rows) if has_skipped(rows) else None
+    sizes, error = sizes_of(rows if skipped is None else skipped.values, by, "by")
+    with np.errstate(invalid="ignore"):
+        whole = sizes.astype(np.int64)
+    broken = np.flatnonzero(whole != sizes)
+    if len(broken):
+        first = int(broken[0])
+        whole, error = whole[:first], UnfitError(f"`by` must give whole numbers but gave: {sizes[first]}")
+    if skipped is None:
+        return whole, error
+    stop = skipped.places[len(whole)] if len(whole) < len(skipped.places) else skipped.total
+    all_sizes = np.zeros(stop, np.int64)
+    all_sizes[skipped.places[: len(whole)]] = whole
+    return all_sizes, error
+
+
+def _origin(source: Input, at: Cursor, context: Context) -> Origin | None:
+    """The origin of the row of an input at a cursor."""
+    with closing(context.replay()) as replay:
+        block = next(source.blocks(at, replay), None)
+    return block.origins[0] if block is not None and block.origins else None
 
 
 class _MixedInput:
@@ -860,6 +1091,12 @@ class _MixedInput:
         self.is_empty = False
         return len(self._block)
 
+    @property
+    def rest(self) -> BlockRows:
+        """The rows at hand."""
+        block = self._block
+        return [] if block is None else block.rows[self._taken :] if self._taken else block.rows
+
     def take(self, count: int) -> Block:
         """The next `count` rows, which are in one block."""
         block = self._block
@@ -873,8 +1110,8 @@ class _MixedInput:
 class _RowsTaken:
     """The rows that the shards of one process have taken of each input in one epoch; logged at its end."""
 
-    def __init__(self, kind: str, epoch: int, inputs: int) -> None:
-        self._kind = kind
+    def __init__(self, op: Mixture, epoch: int, inputs: int) -> None:
+        self._op = op
         self._epoch = epoch
         self._rows = np.zeros(inputs, np.int64)
 
@@ -882,5 +1119,5 @@ class _RowsTaken:
         self._rows = self._rows + rows
 
     def close(self) -> None:
-        rows = ", ".join(map(str, self._rows.tolist()))
-        log.info("epoch %d: `%s` has taken %s rows of its inputs", self._epoch, self._kind, rows)
+        rows = self._op.rows_in_words(self._rows.tolist())
+        log.info("epoch %d: `%s` has taken %s", self._epoch, self._op.kind, rows)

@@ -106,7 +106,7 @@ def _add_branch(
     node: Node, bars: str, found: dict[Node, OperatorFacts], written: set[Node], lines: list[tuple[str, str]]
 ) -> None:
     chain = [node]
-    while chain[-1].inputs and chain[-1] not in written:
+    while chain[-1].inputs and not chain[-1].op.input_names and chain[-1] not in written:
         chain.append(chain[-1].inputs[0])
     for one in reversed(chain):
         fact = found[one]
@@ -114,8 +114,12 @@ def _add_branch(
             lines.append((f"{bars}{fact.code}", "the one above"))
             continue
         written.add(one)
-        for other in one.inputs[1:]:
-            _add_branch(other, f"{bars}| ", found, written, lines)
+        names = one.op.input_names
+        for place, other in enumerate(one.inputs):
+            if names:
+                lines.append((f"{bars}| {names[place]}:", ""))
+            if place or names:
+                _add_branch(other, f"{bars}| {'  ' if names else ''}", found, written, lines)
         lines.append((f"{bars}{fact.code}", "; ".join([fact.size, *fact.notes])))
         lines += [(f"{bars}-- {text} --", "") for text in fact.below]
 

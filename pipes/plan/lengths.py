@@ -30,7 +30,7 @@ class Lengths:
 
     def __init__(self, sharding: Sharding, seed: int, data_pass: int) -> None:
         self._sharding = sharding
-        self._runs = sharding.shards  # the items of the arrays
+        self._runs = self.shards = sharding.shards  # the items of the arrays
         self._context = Context(seed=seed, epoch=data_pass)
         self._lengths: dict[tuple[Node, tuple[int, ...], bool], Numbers | None] = {}
 
@@ -61,22 +61,34 @@ class Lengths:
                 inputs.append(self.of_shards(source, rounds, shuffled_later=later))
         return self.after(node, inputs)
 
-    def after(self, node: Node, inputs: Sequence[Numbers | None]) -> Numbers | None:
-        """The lengths of `node` for inputs of these lengths."""
+    def after(
+        self, node: Node, inputs: Sequence[Numbers | None], ops: Sequence[Operator] | None = None
+    ) -> Numbers | None:
+        """The lengths of `node` for inputs of these lengths.
+
+        Args:
+            node: a node of the graph.
+            inputs: the lengths of each input, in all shards.
+            ops: its operator for each of the lengths, if that is not the one of shards.
+        """
         count = next((len(lengths) for lengths in inputs if lengths is not None), self._runs)
         rows = [[UNKNOWN] * count if lengths is None else lengths.tolist() for lengths in inputs]
         columns = list(zip(*rows, strict=True)) if rows else [()] * count
-        outputs: dict[tuple[int, ...], int] = {}
-        for column in dict.fromkeys(columns):
-            view = _LengthView(node.op, self._sharding.names[node], node.call_site, _inputs_of(node, column))
+        ops = ops or [node.op.in_shard(self._sharding.shards)] * count
+        outputs: dict[tuple[int, tuple[int, ...]], int] = {}
+        keys = [(id(op), column) for op, column in zip(ops, columns, strict=True)]
+        for key, op, column in zip(keys, ops, columns, strict=True):
+            if key in outputs:
+                continue
+            view = _LengthView(op, self._sharding.names[node], node.call_site, _inputs_of(node, column))
             try:
-                length = node.op.length(cast("StageView", view))
+                length = op.length(cast("StageView", view))
             except AttributeError:
                 return self._of_bound(node)  # it asks for more than lengths
             if length is None:
                 return None
-            outputs[column] = check_row_count(length, node)
-        return np.array([outputs[column] for column in columns], np.int64)
+            outputs[key] = check_row_count(length, node)
+        return np.array([outputs[key] for key in keys], np.int64)
 
     def _of_divided(self, node: Node, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
         rows = self._sharding.stages[node].length

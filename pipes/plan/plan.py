@@ -262,19 +262,21 @@ class Plan:
         before_tail = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(redivision.first, np.int64)
         if rows is None or before_tail is None:
             return None
-        over = [cast("Grouping", tail[0].op).left_over(n) if tail else 0 for n in before_tail.tolist()]
-        totals, left = [0] * self.world_size, [0] * self.world_size  # elements, and rows that are left over
-        begun: list[tuple[int, int, int]] = []  # groups of leftover rows: rank, rows, and elements given
+        totals = [0] * self.world_size
+        left: list[list[int]] = [[] for _ in range(self.world_size)]  # the shards whose leftover rows a rank has
+        begun: list[tuple[int, list[int], int]] = []  # groups of leftover rows: rank, shards, and elements given
         for number, rest in redivision.rests.items():
             rank, top = number % self.world_size, rest.top
             if rest.tail_of:
-                begun.append((rank, sum(over[one.shard] for one in rest.tail_of), top.taken))
+                begun.append((rank, [one.shard for one in rest.tail_of], top.taken))
                 continue
             if rest.runs:
                 totals[rank] += top.count(int(rows[rest.shard])) - top.taken
             if not any(share.first for share in top.shares):
-                left[rank] += over[rest.shard]
-        groups = self._groups(lengths, [*left, *(count for _, count, _ in begun)])
+                left[rank].append(rest.shard)
+        before = before_tail.tolist()
+        shards = [*left, *(shards for _, shards, _ in begun)]
+        groups = self._groups(lengths, [[before[shard] for shard in own] for own in shards])
         if groups is None:
             return None
         for rank, count in enumerate(groups[: self.world_size]):
@@ -283,14 +285,29 @@ class Plan:
             totals[rank] += count - position
         return totals
 
-    def _groups(self, lengths: Lengths, rows: list[int]) -> list[int] | None:
-        """The number of elements that are made of leftover rows."""
-        output: Numbers | None = np.array(rows, np.int64)
+    def _groups(self, lengths: Lengths, shards: Sequence[Sequence[int]]) -> list[int] | None:
+        """The number of elements that are made of the leftover rows of some shards together.
+
+        Args:
+            lengths: those of a pass.
+            shards: the rows of each of the shards before the operator that leaves rows over.
+        """
+        if self._tail is None:
+            return [0] * len(shards)
+        op = self._op_of_tail(lengths.shards)
+        over = [[(rows, left) for rows in own if (left := op.left_over(rows))] for own in shards]
+        ops = [op.after(max((rows - left for rows, left in own), default=0)) for own in over]
+        output: Numbers | None = np.array([sum(left for _, left in own) for own in over], np.int64)
         for node in self._behind_tail():
-            output = lengths.after(node, [output])
+            output = lengths.after(node, [output], ops if node is self._tail else None)
         if output is None:
             return None
-        return [count if left else 0 for count, left in zip(output.tolist(), rows, strict=True)]
+        return [count if own else 0 for count, own in zip(output.tolist(), over, strict=True)]
+
+    def _op_of_tail(self, shards: int) -> Grouping:
+        """The operator that leaves rows over, as one of these shards runs it."""
+        assert self._tail is not None, "only an operator with a tail leaves rows over"
+        return cast("Grouping", self._tail.op.in_shard(shards))
 
     def fraction_before(self, position: Position, data_pass: int) -> float | None:
         """The fraction of this rank's part of a pass before `position`, from 0 to 1; None if it is not known.
@@ -330,8 +347,7 @@ class Plan:
         rows = lengths.of_shards(self._tail.inputs[0])
         if rows is None:
             return None
-        left_over = np.array([cast("Grouping", self._tail.op).left_over(count) for count in rows.tolist()], np.int64)
-        groups = self._groups(lengths, left_over.reshape(-1, self.world_size).sum(0).tolist())
+        groups = self._groups(lengths, rows.reshape(-1, self.world_size).T.tolist())
         return None if groups is None else np.array(groups, np.int64)
 
     def _behind_tail(self) -> list[Node]:
@@ -441,7 +457,8 @@ class Plan:
             for rest, rows in zip(waiting, at_hand or [None] * len(waiting), strict=True)
         )
         names.update(sharding.names)
-        return self._with_tail(self._tail.op, (parts[0] if len(parts) == 1 else Node(Concat(), parts),), names)
+        op = self._op_of_tail(sharding.shards).after(max(Cursor.of(rest.top.cursor).position for rest in waiting))
+        return self._with_tail(op, (parts[0] if len(parts) == 1 else Node(Concat(), parts),), names)
 
     @property
     def main(self) -> Node:

@@ -104,8 +104,9 @@ class Sharding:
         return self.rebuilt(node, tuple(inputs))
 
     def rebuilt(self, node: Node, inputs: tuple[Node, ...]) -> Node:
-        """`node` with other inputs, under the same name."""
-        rebuilt = with_inputs(node, inputs)
+        """`node` as a shard runs it, with other inputs and under the same name."""
+        op = node.op.in_shard(self.shards)
+        rebuilt = with_inputs(node, inputs) if op is node.op else Node(op, inputs, node.call_site)
         self.names[rebuilt] = self.names[node]
         return rebuilt
 

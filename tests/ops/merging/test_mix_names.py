@@ -1,0 +1,139 @@
+"""`mix` of named pipes: their order, draws, messages, and states."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError, StateError
+
+from ...support.examples import examples
+
+WEB, CODE, BOOKS = (fp.from_sequence(range(first, first + rows)) for first, rows in ((0, 30), (100, 12), (200, 5)))
+
+
+def streamed(pipe: fp.Pipe[int]) -> fp.Pipe[int]:
+    return pipe.filter(lambda row: True)
+
+
+def test_it_is_the_mixture_of_the_pipes_in_the_order_of_their_names() -> None:
+    for weights in ({"web": 0.7, "code": 0.3}, {"code": 0.3, "web": 0.7}):
+        for pipes in ({"web": WEB, "code": CODE}, {"code": CODE, "web": WEB}):
+            assert list(fp.mix(pipes, weights=weights)) == list(CODE.mix(WEB, weights=[0.3, 0.7]))
+    stages = {0: {"web": 1, "code": 0}, 9: {"web": 1, "code": 3}}
+    assert list(fp.mix({"web": WEB, "code": CODE}, weights=stages)) == list(
+        CODE.mix(WEB, weights={0: [0, 1], 9: [3, 1]})
+    )
+    assert list(fp.mix({"web": WEB})) == list(WEB) and list(fp.mix(WEB, CODE)) == list(WEB.mix(CODE))
+    by_epoch = fp.mix({"web": WEB, "code": CODE}, weights=lambda epoch: {"web": epoch + 1, "code": 1})
+    assert list(by_epoch) == list(CODE.mix(WEB))
+
+
+branch = st.sampled_from(["plain", "shuffle", "window", "twice", "jitter", "nested"])
+
+
+def chain(kind: str, first: int) -> fp.Pipe[Any]:
+    pipe: fp.Pipe[Any] = fp.from_sequence(range(first, first + 9))
+    if kind == "shuffle":
+        return pipe.shuffle()
+    if kind == "window":
+        return pipe.filter(bool).shuffle(window=4)
+    if kind == "twice":
+        return pipe.shuffle().shuffle().concat(pipe.shuffle())
+    if kind == "jitter":
+        return pipe.map(lambda row, rng: row + rng.random() / 2, rng=True)
+    if kind == "nested":
+        return fp.mix({"one": pipe.shuffle(), "two": pipe.map(lambda row: row).shuffle()}, random=True)
+    return pipe
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.dictionaries(st.sampled_from("abcde"), branch, min_size=1), st.dictionaries(st.sampled_from("fgh"), branch))
+def test_the_rows_of_a_branch_do_not_depend_on_the_others(kinds: dict[str, str], others: dict[str, str]) -> None:
+    def rows(kinds: dict[str, str]) -> dict[str, list[Any]]:
+        named = {name: chain(kind, 100 * ord(name)) for name, kind in kinds.items()}
+        found: dict[str, list[Any]] = {name: [] for name in kinds}
+        for row in fp.Loader(fp.mix(named).filter(lambda row: True), seed=3, shards=1):
+            found[chr(int(row) // 100)].append(row)
+        return found
+
+    alone, together = rows(kinds), rows({**others, **kinds})
+    assert alone == {name: together[name] for name in kinds}
+
+
+def test_draws_after_the_mixture_do_not_depend_on_its_branches() -> None:
+    def order(pipe: fp.Pipe[int]) -> list[int]:
+        return list(fp.mix({"web": pipe, "code": CODE}).shuffle())
+
+    assert order(WEB) == order(WEB.map(lambda row: row))
+    shuffled = fp.mix({"web": WEB.shuffle(), "code": CODE})
+    places = list(fp.from_sequence(range(42)).shuffle())
+    assert list(shuffled.shuffle()) == [shuffled[place] for place in places]
+
+
+def test_pipes_without_names_have_the_draws_that_they_had() -> None:
+    assert list(WEB.shuffle().take(4)) == list(WEB.shuffle().mix(CODE, weights=[1, 0]))[:4]
+
+
+def test_a_state_goes_on_if_the_dict_has_another_order() -> None:
+    loader = fp.Loader(fp.mix({"web": streamed(WEB), "code": CODE.shuffle()}).batch(4), seed=1)
+    first = next(iter(loader))
+    state = json.loads(json.dumps(loader.state_dict()))
+    resumed = fp.Loader(fp.mix({"code": CODE.shuffle(), "web": streamed(WEB)}).batch(4), seed=1)
+    resumed.load_state_dict(state)
+    assert sorted(first + [row for batch in resumed for row in batch]) == sorted([*WEB, *CODE])
+    with pytest.raises(StateError, match=r'`inputs` in `mix\(\)` was \["code", "web"\] and is now \["code", "wiki"\]'):
+        fp.Loader(fp.mix({"code": CODE.shuffle(), "wiki": streamed(WEB)}).batch(4), seed=1).load_state_dict(state)
+
+
+def test_names_are_in_what_a_user_reads(capsys: Any, caplog: Any) -> None:
+    pipe = fp.mix({"web": WEB.shuffle(), "code": CODE}, weights={"web": 2, "code": 1})
+    pipe.explain()
+    text = capsys.readouterr().out
+    assert "  | code:\n  |   from_sequence(range(100, 112))" in text and "  | web:\n  |   from_sequence" in text
+    assert "\n  mix(weights={'code': 1, 'web': 2}) " in text
+    assert "takes 12 rows of 'code', 30 of 'web'" in text
+    assert eval(repr(pipe), {"fp": fp})[7] == pipe[7]
+    assert repr(fp.mix({"a": fp.from_sequence([1])}).batch(2)) == "fp.mix({'a': fp.from_sequence([1])}).batch(2)"
+    with caplog.at_level(logging.INFO, "feedpipe"):
+        loader = fp.Loader(fp.mix({"web": streamed(WEB), "code": streamed(CODE).shuffle(window=3)}), shards=1)
+        assert len(list(loader)) == 42
+    assert "epoch 0: `mix` has taken 12 rows of 'code', 30 of 'web'" in caplog.text
+    assert "code/shuffle-1" in {operator.name for operator in loader.report().operators}
+
+
+def test_errors() -> None:
+    pipes: Any = {"web": WEB, "code": CODE}
+    for weights, message in (
+        ({"web": 1}, "`weights` must have the names 'code', 'web', but has none of 'code'"),
+        ({"web": 1, "code": 1, "wiki": 1}, "`weights` must have the names 'code', 'web', but has 'wiki' besides"),
+        ({0: {"web": 1}}, r"`weights\[0\]` must have the names 'code', 'web', but has none of 'code'"),
+        ({"web": -1, "code": 1}, r"`weights` must be >= 0, and one of them > 0, but got: \[1, -1\]"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            fp.mix(pipes, weights=weights)
+    for weights in ([1, 2], {0: [1, 2]}):
+        with pytest.raises(ArgumentTypeError, match="must be a dict by name, as the pipes have names, but got"):
+            fp.mix(pipes, weights=weights)
+    with pytest.raises(ArgumentError, match="in epoch 0, `weights` must have the names 'code', 'web', but has none of"):
+        list(fp.mix(pipes, weights=lambda epoch: {"web": 1}))
+    with pytest.raises(ArgumentTypeError, match="must be pipes, or one dict of pipes by name, but not both"):
+        fp.mix(pipes, WEB)  # type: ignore[call-overload]
+    with pytest.raises(ArgumentError, match="must be one pipe at least, but the dict is empty"):
+        fp.mix({})
+    for name in (1, ""):
+        with pytest.raises(
+            ArgumentTypeError, match=f"names of the inputs of `mix` must be strings .* but got: {name!r}"
+        ):
+            fp.mix({name: WEB})  # type: ignore[dict-item]
+    for wrong in ([1], {"a": [1]}, {"a": WEB, "b": 3}):
+        with pytest.raises(ArgumentTypeError, match="the inputs of `mix` must be pipes but got: "):
+            fp.mix(wrong)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=r"input 'none' of `mix\(stop=\"all\"\)` has no rows"):
+        list(fp.mix({"web": WEB, "none": fp.from_sequence([])}, stop="all"))
