@@ -66,6 +66,9 @@ def test_several_pipes() -> None:
     assert list(letters.concat(numbers)) == ["a", "b", "c", 1, 2, 3, 4]
     assert list(numbers.mix(letters, weights=[2, 1])) == [1, "a", 2, 3, "b", 4, "c"]
     assert list(numbers.mix(letters, weights={0: [1, 0], 2: [1, 1]})) == [1, 2, 3, "a", 4, "b", "c"]
+    assert list(fp.mix({"n": numbers, "a": letters}, weights={"n": 2, "a": 1})) == [1, "a", 2, 3, "b", 4, "c"]
+    words = fp.from_sequence(["bb", "cc", "dd"])
+    assert list(letters.mix(words, by=len)) == ["a", "bb", "b", "c", "cc", "dd"]
     assert list(letters.round_robin(numbers)) == ["a", 1, "b", 2, "c", 3, 4]
     assert list(letters.zip(numbers)) == [("a", 1), ("b", 2), ("c", 3)]
     assert list(letters.zip_longest(numbers))[-1] == (None, 4)
@@ -80,6 +83,7 @@ def test_groups() -> None:
     words = fp.from_sequence(["a", "ccc", "bb", "d", "ee", "fff"])
 
     assert list(numbers.batch(3)) == [[1, 2, 3], [4]] and list(numbers.batch(3).unbatch()) == [1, 2, 3, 4]
+    assert list(numbers.batch({0: 1, 2: 3})) == [[1], [2], [3, 4]]
     assert list(words.batch_by_size(4, len)) == [["a", "ccc"], ["bb", "d"], ["ee"], ["fff"]]
     assert list(words.group_by(len)) == [["a", "d"], ["ccc", "fff"], ["bb", "ee"]]
     assert list(words.bucket_by_length(2, len)) == [["a", "d"], ["ccc", "fff"], ["bb", "ee"]]

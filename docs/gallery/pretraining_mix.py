@@ -37,26 +37,30 @@ def corpus(name, documents, mean):
     return fp.from_sequence(range(documents)).shuffle().map(document)
 
 
-corpora = [corpus("web", 3000, 60), corpus("code", 1500, 80), corpus("books", 300, 150)]
+corpora = {
+    "web": corpus("web", 3000, 60),
+    "code": corpus("code", 1500, 80),
+    "books": corpus("books", 300, 150),
+}
 
 # %% [markdown]
 # ## Mix
 #
-# Weights count documents. The proportions hold at every place of the epoch: the lines below are straight. After
-# `.repeat()` a small corpus begins again, in a new order.
+# With `by="tokens"`, weights count tokens instead of documents. The proportions hold at every place of the epoch: the lines
+# below are straight. After `.repeat()` a small corpus begins again, in a new order.
 
 # %%
 import matplotlib.pyplot as plt
 
-first, *others = (corpus.repeat() for corpus in corpora)
-mixed = first.mix(*others, weights=list(SHARES.values()))
-drawn = np.array([(row["tokens"][0] - 1) // WORDS for row in mixed.head(400)])
+endless = {name: corpus.repeat() for name, corpus in corpora.items()}
+mixed = fp.mix(endless, weights=SHARES, by="tokens")
+drawn = np.concatenate([(row["tokens"] - 1) // WORDS for row in mixed.head(400)])
 
 figure, axis = plt.subplots(figsize=(7, 2.6))
 for number, (name, share) in enumerate(SHARES.items()):
     print(f"{name:6} asked {share:.0%}, given {np.mean(drawn == number):.1%}")
     axis.plot(np.cumsum(drawn == number), label=name)
-axis.set(title="Documents of each corpus", xlabel="documents in all")
+axis.set(title="Tokens of each corpus", xlabel="tokens in all")
 axis.legend(frameon=False)
 
 # %% [markdown]
@@ -132,6 +136,6 @@ assert losses[-1] < losses[0] / 2
 # %% [markdown]
 # ## Next
 #
-# - Weights that change with the epoch: [a curriculum](../guides/recipes.md#mix-and-curriculum).
+# - Weights and sizes of batches that change: [a curriculum](../guides/recipes.md#mix-and-curriculum).
 # - The log says at the end of each epoch how many rows came from each corpus: [mix](../reference/operators/mix.md).
 # - Many machines: [ranks](../guides/ranks-and-resume.md).

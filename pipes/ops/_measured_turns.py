@@ -103,22 +103,26 @@ class MeasuredStage(WeightedTurns):
         counts = np.array([len(own) for own in sizes])
         firsts = np.cumsum(counts + 1) - counts - 1
         kind: Any = np.int64 if sum(int(own.sum()) for own in sizes) < 2 * MAX_TOKENS else object
-        # Behind the rows of each input is one without tokens: a real one would come at its place or later.
-        rows: list[tuple[npt.NDArray[Any], Ints]] = [
-            (np.append(own, 0).astype(kind), np.arange(first, first + len(own) + 1))
-            for own, first in zip(sizes, firsts.tolist(), strict=True)
-        ]
+        # The tokens of rows, and their numbers. Behind the rows of each input is one without tokens: a real one would
+        # come at its place or later.
+        rows: list[npt.NDArray[Any]] = []
+        for own, first in zip(sizes, firsts.tolist(), strict=True):
+            leaf = np.zeros((2, len(own) + 1), kind)
+            leaf[0, :-1] = own
+            leaf[1] = np.arange(first, first + len(own) + 1)
+            rows.append(leaf)
         for left_side, right_side, left_weight, right_weight in self.forks():
-            (own, numbers), (others, other_numbers) = rows[left_side], rows[right_side]
+            one, other = rows[left_side], rows[right_side]
             lead = 2 * (right_weight * ahead[left_side] - left_weight * ahead[right_side])
-            middles = np.concatenate([
-                right_weight * (2 * np.cumsum(own) - own) + min(max(lead, -(2**61)), 2**61),
-                left_weight * (2 * np.cumsum(others) - others),
-            ])  # fmt: skip
-            order = np.argsort(middles, kind="stable")  # it merges two runs that ascend
-            rows.append((np.concatenate([own, others])[order], np.concatenate([numbers, other_numbers])[order]))
+            both = np.concatenate([one, other], axis=1)
+            middles = np.concatenate([2 * np.cumsum(one[0]), 2 * np.cumsum(other[0])]) - both[0]
+            split = one.shape[1]
+            middles[:split] *= right_weight
+            middles[:split] += min(max(lead, -(2**61)), 2**61)
+            middles[split:] *= left_weight
+            rows.append(both[:, np.argsort(middles, kind="stable")])  # it merges two runs that ascend
             ahead.append(ahead[left_side] + ahead[right_side])
-        tokens, numbers = rows[-1]
+        tokens, numbers = rows[-1][0], rows[-1][1].astype(np.int64)
         inputs = np.repeat(np.arange(len(counts)), counts + 1)[numbers]
         is_missing = numbers == (firsts + counts)[inputs]
         stop = int(is_missing.argmax())

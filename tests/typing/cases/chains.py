@@ -66,6 +66,10 @@ assert_type(numbers.map_batches(lambda rows, rng: rng.permutation(rows).tolist()
 
 # Groups
 assert_type(numbers.batch(4), Pipe[Sequence[int]])
+assert_type(numbers.batch({0: 4, 1000: 8}), Pipe[Sequence[int]])
+assert_type(numbers.mix(words, weights={0: [1, 2]}), Pipe[int | str])
+assert_type(words.mix(words, by=len), Pipe[str])
+assert_type(fp.mix({"one": numbers, "other": numbers}, weights={"one": 1, "other": 2}), Pipe[int])
 assert_type(numbers.batch(4, drop_last=True).batch(2), Pipe[Sequence[Sequence[int]]])
 assert_type(numbers.batch(4).unbatch(), Pipe[int])
 
