@@ -155,8 +155,8 @@ def mix(
         >>> pipes = {"text": fp.from_sequence("abcdef"), "numbers": fp.from_sequence([1, 2])}
         >>> list(fp.mix(pipes, weights={"text": 3, "numbers": 1}))
         ['a', 'b', 1, 'c', 'd', 'e', 2, 'f']
-        >>> list(fp.from_sequence(["aaaa", "aaaa"]).mix(fp.from_sequence(["b", "bb", "b", "bbbb"]), by=len))
-        ['aaaa', 'b', 'bb', 'b', 'aaaa', 'bbbb']
+        >>> list(fp.from_sequence(["aa", "aa"]).mix(fp.from_sequence("bbbb"), by=len))
+        ['b', 'aa', 'b', 'b', 'aa', 'b']
     """
     check_choice("stop", stop, ("first", "longest", "all"))
     if by is not None:
