@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import ClassVar, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -22,6 +22,7 @@ from .cursor import START, Cursor, Json
 from .lazy import pa
 from .rows import BlockRows, Indices
 from .skips import OnError, Skipped
+from .taken import Taken
 
 T = TypeVar("T")
 
@@ -102,6 +103,12 @@ class Operator:
     on_error = cast("OnError | None", None)
     """The policy for a row whose function fails; None takes that of the next `on_error()` in the chain."""
 
+    edits: ClassVar[Literal["groups", "order"] | None] = None
+    """A pass can go on although this operator is new in it, or another one, which then gives the rest of its input:
+    "groups" if rows keep their order, else "order". None if its rows depend on those before."""
+    blind: ClassVar[bool] = False
+    """The content of the input's rows affects neither which rows come nor their order."""
+
     def indexed(self, inputs: Sequence[bool]) -> bool:
         """Whether `rows` answers, given which inputs do: by default if it is defined and all inputs are indexed."""
         return type(self).rows is not Operator.rows and all(inputs)
@@ -163,6 +170,22 @@ class Operator:
         """Those rows of `trace` that must be read now, to make row `index`; by default all of them."""
         return self.trace(stage, index, context)
 
+    @classmethod
+    def inputs_at(cls, past: Past, at: Cursor) -> Sequence[Json] | None:
+        """The plain cursor of each input at `at`, for an operator that the pipe no longer has; None if it is not known.
+
+        It says where the inputs go on in a pass in which the pipe has changed. It reads nothing.
+        """
+        return None
+
+    @classmethod
+    def inputs_taken(cls, past: Past, taken: Taken) -> Sequence[Taken] | None:
+        """As `inputs_at`, for an indexed output: the rows of each input that rows of the output are made of.
+
+        Rows beyond the end of an input do not matter.
+        """
+        return None
+
     def ahead(self) -> Ahead | None:
         """How far `begin` runs ahead of `rows`; None if it does not."""
         return None
@@ -194,6 +217,27 @@ class Operator:
         None if the call of another operator puts this one into the chain.
         """
         return call_code(self)
+
+
+class Past(NamedTuple):
+    """An operator that a pipe no longer has, as a state describes it.
+
+    Attributes:
+        facts: its arguments and its identity, by name, as in the fingerprint.
+        inputs: the number of its inputs.
+        name: the key of its randomness.
+        context: seed, epoch and shard of the rows; the shard is None if it was indexed.
+    """
+
+    facts: Mapping[str, Json]
+    inputs: int
+    name: str
+    context: Context
+
+    def number(self, name: str) -> int | None:
+        """An argument that is a whole number; None if it is anything else."""
+        text = self.facts.get(name)
+        return int(text) if isinstance(text, str) and text.isdecimal() else None
 
 
 class Source(Operator, ABC):

@@ -53,6 +53,7 @@ class Concat(Operator):
     kind: ClassVar[str] = "concat"
     order: ClassVar[Order] = Order.ROW_LOCAL
     moves_skipped: ClassVar[bool] = True
+    blind: ClassVar[bool] = True
 
     def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]

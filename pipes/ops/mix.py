@@ -171,6 +171,7 @@ class Mixture(Operator, ABC):
 
     order: ClassVar[Order] = Order.ROW_LOCAL
     moves_skipped: ClassVar[bool] = True
+    blind: ClassVar[bool] = True
 
     stop: str = "longest"
     columnar: bool = field(default=False, repr=False)

@@ -96,6 +96,7 @@ class Shuffle(Rearranged):
 
     kind: ClassVar[str] = "shuffle"
     order: ClassVar[Order] = Order.REORDERS
+    blind: ClassVar[bool] = True
 
     window: int | None = None
     seed: int | None = None

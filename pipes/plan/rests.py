@@ -31,8 +31,8 @@ class Start(NamedTuple):
     """Where a rest begins in the rows of an edge.
 
     Attributes:
-        origin: the key of the draws below, in place of the number of a shard.
-        cursor: of the rows, the first one that is left; None if none is taken.
+        origin: the key of the draws below, in place of the number of a shard; -1 if there are no shards.
+        cursor: of the rows, the first one that is left; None if none is taken. Of an indexed pipe, a plain `Taken`.
         shares: the part of the rows that belongs to the rest, the part of that, and so on; none if it is all.
     """
 
@@ -79,6 +79,11 @@ class Start(NamedTuple):
             last = share.position(last)
         return at.advance(last + 1 - at.position)
 
+    def begun(self, cursor: Json) -> Start:
+        """Where the rest begins at a cursor of `RestOfShard`."""
+        token, skip, _ = Cursor.of(cursor)
+        return self._replace(cursor=self.after(token, skip).plain)
+
     @property
     def plain(self) -> Json:
         """The start as JSON."""
@@ -124,21 +129,26 @@ class Rest:
         return ROOT not in self.starts
 
     @property
+    def is_edited(self) -> bool:
+        """Whether it begins on edges within the graph, because the pipe has changed."""
+        return len(self.starts) > 1 or any(rest.is_edited for rest in self.tail_of)
+
+    @property
     def runs(self) -> bool:
         """Whether a shard is left to run."""
         return not self.waits and not self.tail_of
 
     def left(self, cursor: Json) -> Rest:
         """What is left of it at a cursor of `RestOfShard`."""
-        if cursor is None:
-            return self
-        token, skip, _ = Cursor.of(cursor)
-        return replace(self, starts={**self.starts, ROOT: self.top._replace(cursor=self.top.after(token, skip).plain)})
+        return self if cursor is None else replace(self, starts={**self.starts, ROOT: self.top.begun(cursor)})
 
     def waiting(self, edge: Edge, cursor: Json) -> Rest:
         """The rows that it leaves over at an edge, from a cursor of these on."""
-        below = {other: start for other, start in self.starts.items() if other != ROOT}
-        return Rest(self.shard, {edge: Start(self.top.origin, cursor), **below})
+        below = {other: start for other, start in self.starts.items() if other not in (ROOT, edge)}
+        start = self.starts.get(edge)
+        if start is None:
+            return Rest(self.shard, {edge: Start(self.top.origin, cursor), **below})
+        return Rest(self.shard, {edge: start.begun(cursor), **below})
 
     def part(self, share: RowShare) -> Rest:
         """A part of it."""
@@ -165,10 +175,10 @@ class Rest:
 
 @dataclass(frozen=True)
 class Redivision:
-    """The rests that the ranks run after their number has changed.
+    """The rests that the ranks run after their number or the pipe has changed.
 
     Attributes:
-        first: the number of shards of the first division of the pass.
+        first: the number of shards of the first division of the pass; 0 if the pipe is indexed.
         base: the keys of the draws of rests that have no shard begin here.
         digest: of the states that it was made of; the states of a job have the same.
         rests: by number, which is that of their rank modulo the number of ranks.
@@ -194,7 +204,9 @@ class Redivision:
         return Redivision(first, base, digest, {int(number): Rest.of(rest) for number, rest in rests.items()})
 
     def of_rank(self, rank: int, world_size: int) -> Redivision:
-        """The redivision with the rests of one rank only."""
+        """The redivision with the rests of one rank only; an indexed pipe has one of all ranks."""
+        if not self.first:
+            return self
         own = {number: rest for number, rest in self.rests.items() if number % world_size == rank}
         return replace(self, rests=own)
 
