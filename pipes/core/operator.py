@@ -171,6 +171,11 @@ class Operator:
         return self.trace(stage, index, context)
 
     @classmethod
+    def run_length(cls, past: Past) -> int | None:
+        """The number of neighbours in the input that each row is made of, if that is fixed; None if it is not."""
+        return None
+
+    @classmethod
     def inputs_at(cls, past: Past, at: Cursor) -> Sequence[Json] | None:
         """The plain cursor of each input at `at`, for an operator that the pipe no longer has; None if it is not known.
 
@@ -184,7 +189,8 @@ class Operator:
 
         Rows beyond the end of an input do not matter.
         """
-        return None
+        length = cls.run_length(past)
+        return None if length is None else [taken.runs(length)]
 
     def ahead(self) -> Ahead | None:
         """How far `begin` runs ahead of `rows`; None if it does not."""
@@ -305,6 +311,11 @@ class ElementForm(Operator, ABC):
 
 class TokenOfInput(Operator):
     """An operator whose token is a cursor of the only input."""
+
+    @classmethod
+    def inputs_at(cls, past: Past, at: Cursor) -> Sequence[Json] | None:
+        length = cls.run_length(past)
+        return None if length is None else [Cursor.of(at.token).advance(at.skip * length).plain]
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         yield stage.input, at.token

@@ -11,11 +11,10 @@ import numpy as np
 from ..core.block import Block, group_origins, has_skipped, join_blocks, join_origins, parted, split_block
 from ..core.checks import check_int
 from ..core.context import Context
-from ..core.cursor import Cursor, Json
+from ..core.cursor import Cursor
 from ..core.operator import Amount, Grouping, Input, Order, Past, StageView, TokenOfInput, amount_of_inputs
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.skips import Skipped, Skips
-from ..core.taken import Taken
 from ..errors import DataError, Origin
 
 if TYPE_CHECKING:
@@ -85,14 +84,8 @@ class Batch(TokenOfInput, Grouping):
         return amount_of_inputs(self, stage, at, context, at.skip * self.size)
 
     @classmethod
-    def inputs_at(cls, past: Past, at: Cursor) -> list[Json] | None:
-        size = past.number("size")
-        return None if size is None else [Cursor.of(at.token).advance(at.skip * size).plain]
-
-    @classmethod
-    def inputs_taken(cls, past: Past, taken: Taken) -> list[Taken] | None:
-        size = past.number("size")
-        return None if size is None else [taken.runs(size)]
+    def run_length(cls, past: Past) -> int | None:
+        return past.number("size")
 
     def dropping(self) -> Batch:
         return replace(self, drop_last=True)

@@ -284,7 +284,9 @@ class Edit:
         for place, below in enumerate(self._inputs(number, start)):
             own = before.get((number, place))
             if own is not None and self.pass_.shards:
-                below = own.begun(below.cursor)
+                first, *others = below.shares or (None,)
+                shares = () if first is None else (first.after(own.taken), *others)
+                below = own.begun(below.cursor)._replace(shares=(*own.shares, *shares))
             elif own is not None:
                 taken = Taken.of_plain(own.cursor).then(Taken.of_plain(below.cursor))
                 below = own._replace(cursor=taken.plain)
@@ -293,13 +295,17 @@ class Edit:
     def _inputs(self, number: int, start: Start) -> list[Start]:
         """The start of each input of an operator of the old graph."""
         entry = self.old[number]
-        if start.shares:
-            raise EditError(f"shards were cut after `{entry.call}`, because the number of ranks has changed before")
         shards = self.pass_.shards
         process = ProcessContext(all_shards=shards)
         context = Context(seed=self.pass_.seed, epoch=self.pass_.epoch, shard=start.origin if shards else None)
         past = Past(entry.facts, len(entry.inputs), self._old.names[number], replace(context, process=process))
         for cls in classes_of(entry.kind):
+            if start.shares:
+                if (length := cls.run_length(past)) is None:
+                    continue
+                at = Cursor.of(start.cursor)
+                cut = tuple(share.of_runs(length) for share in start.shares)
+                return [Start(start.origin, cursor, cut) for cursor in cls.inputs_at(past, at) or ()]
             if shards:
                 cursors = cls.inputs_at(past, Cursor.of(start.cursor))
             else:
@@ -307,6 +313,8 @@ class Edit:
                 cursors = None if taken is None else [one.plain for one in taken]
             if cursors is not None:
                 return [Start(start.origin, cursor) for cursor in cursors]
+        if start.shares:
+            raise EditError(f"shards were cut after `{entry.call}` when the number of ranks changed")
         raise EditError(f"`{entry.call}` has changed or what is before it, and its place does not say what it has taken")
 
 

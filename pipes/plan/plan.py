@@ -303,7 +303,7 @@ class Plan:
                 continue
             if rest.runs:
                 totals[rank] += top.count(int(rows[rest.shard])) - top.taken
-            if not any(share.first for share in top.shares):
+            if top.owns(int(rows[rest.shard])):
                 left[rank] += over[rest.shard]
         groups = self._groups(lengths, [*left, *(count for _, count, _ in begun)])
         if groups is None:

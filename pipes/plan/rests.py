@@ -13,6 +13,8 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple, TypeAlias, cast
 
+import numpy as np
+
 from ..core.context import RowShare
 from ..core.cursor import Cursor, Json
 from ..core.rows import Indices, index_array
@@ -27,6 +29,61 @@ ROOT: Edge = (-1, 0)
 """The edge behind the last operator."""
 
 
+class Share(NamedTuple):
+    """A part of rows, by runs of neighbours.
+
+    Attributes:
+        part: the runs that belong to it, by number.
+        run: the rows of a run.
+        first: the row with which the first run begins; all before it are taken.
+    """
+
+    part: RowShare
+    run: int = 1
+    first: int = 0
+
+    def count(self, rows: int) -> int:
+        """The number of its rows among those from `first` to `rows`."""
+        runs, rest = divmod(max(0, rows - self.first), self.run)
+        count = self.part.count(runs)
+        return count * self.run + (rest if rest and self.part.count(runs + 1) > count else 0)
+
+    def position(self, index: int) -> int:
+        """The position among all rows of row `index` of it."""
+        runs, rest = divmod(index, self.run)
+        return self.first + self.part.position(runs) * self.run + rest
+
+    def places(self, start: int, count: int) -> Indices:
+        """Its places among `count` rows from row `start` on."""
+        start -= self.first
+        if self.run == 1:
+            return self.part.places(start, count)
+        runs = np.arange(start, start + count) // self.run
+        begin = start // self.run
+        own = index_array(self.part.places(begin, -(-(start + count) // self.run) - begin)) + begin
+        return np.flatnonzero(np.isin(runs, own))
+
+    def of_runs(self, length: int) -> Share:
+        """The same part, if each row is a run of rows."""
+        return Share(self.part, self.run * length, self.first * length)
+
+    def after(self, rows: int) -> Share:
+        """The same part of the rows that are left of more, of which some are taken."""
+        return self._replace(first=self.first + rows)
+
+    @property
+    def plain(self) -> Json:
+        """The share as JSON."""
+        where = [self.run, self.first] if self.run > 1 or self.first else []
+        return [*self.part[:3], *where]
+
+    @staticmethod
+    def of(plain: Json) -> Share:
+        """The share that `plain` was made of."""
+        first, stop, slots, *where = cast("list[int]", plain)
+        return Share(share_of_rows(first, stop, slots), *where)
+
+
 class Start(NamedTuple):
     """Where a rest begins in the rows of an edge.
 
@@ -38,7 +95,7 @@ class Start(NamedTuple):
 
     origin: int
     cursor: Json = None
-    shares: tuple[RowShare, ...] = ()
+    shares: tuple[Share, ...] = ()
 
     @property
     def taken(self) -> int:
@@ -49,8 +106,8 @@ class Start(NamedTuple):
     def weight(self) -> Fraction:
         """The part of the rows."""
         weight = Fraction(1)
-        for share in self.shares:
-            weight *= Fraction(share.stop - share.first, share.slots)
+        for part, _, _ in self.shares:
+            weight *= Fraction(part.stop - part.first, part.slots)
         return weight
 
     def count(self, rows: int) -> int:
@@ -67,6 +124,10 @@ class Start(NamedTuple):
             places = own if isinstance(places, range) and len(places) == count else index_array(places)[own]
             first = share.count(first)
         return places
+
+    def owns(self, row: int) -> bool:
+        """Whether a row belongs to the rest."""
+        return self.count(row + 1) > self.count(row)
 
     def after(self, token: Json, skip: int) -> Cursor:
         """The cursor `skip` rows of the rest after `token`, which is a cursor of the rows; None is the beginning."""
@@ -87,15 +148,15 @@ class Start(NamedTuple):
     @property
     def plain(self) -> Json:
         """The start as JSON."""
-        shares: Json = [list(share[:3]) for share in self.shares]
+        shares: Json = [share.plain for share in self.shares]
         return [self.origin, self.cursor, shares] if shares else [self.origin, self.cursor]
 
     @staticmethod
     def of(plain: Sequence[Json]) -> Start:
         """The start that `plain` was made of."""
         origin, cursor, *shares = plain
-        parts = cast("list[tuple[int, int, int]]", shares[0]) if shares else []
-        return Start(cast("int", origin), cursor, tuple(share_of_rows(*part) for part in parts))
+        parts = cast("list[Json]", shares[0]) if shares else []
+        return Start(cast("int", origin), cursor, tuple(map(Share.of, parts)))
 
 
 @dataclass(frozen=True)
@@ -152,7 +213,7 @@ class Rest:
 
     def part(self, share: RowShare) -> Rest:
         """A part of it."""
-        return replace(self, starts={**self.starts, ROOT: self.top._replace(shares=(*self.top.shares, share))})
+        return replace(self, starts={**self.starts, ROOT: self.top._replace(shares=(*self.top.shares, Share(share)))})
 
     @property
     def plain(self) -> list[Json]:
@@ -242,7 +303,7 @@ def dealt(rests: Sequence[Rest], ranks: int) -> list[list[Rest]]:
     return lists
 
 
-def _place(rest: Rest) -> tuple[int, int, tuple[RowShare, ...]]:
+def _place(rest: Rest) -> tuple[int, int, tuple[Share, ...]]:
     return rest.shard, rest.top.origin, rest.top.shares
 
 

@@ -314,7 +314,9 @@ class RestOfShard(Operator):
         if not start.weight:
             return
         inner = self._inner(context)
+        last = Cursor.of(start.cursor).position
         for block in stage.input.blocks(start.after(at.token, at.skip), inner):
+            last = block.end.position
             places = start.places(block.at.position, len(block)) if start.shares else range(len(block))
             if not len(places):
                 continue
@@ -323,8 +325,8 @@ class RestOfShard(Operator):
             output = [Block(rows, here, Cursor(block.end.plain, 0, row), origins)]
             del block, rows  # only the consumer holds them now
             yield output.pop()
-        # What a shard leaves over belongs to one part of it.
-        if self.tail_name in inner.leftovers and not any(share.first for share in start.shares):
+        # What a shard leaves over belongs to the part that would have the next row.
+        if self.tail_name in inner.leftovers and start.owns(last):
             context.leftovers[self.tail_name] = inner.leftovers[self.tail_name]
 
     def _inner(self, context: Context) -> Context:
