@@ -108,27 +108,38 @@ def names(root: Node) -> dict[Node, str]:
     It is the operator's kind and its count among its kind on the way from the source, with the number of the source if
     a graph has several. So adding a `map` changes no shuffle.
     """
-    by_node: dict[Node, str] = {}
-    counts: dict[Node, dict[str, int]] = {}  # of each kind on the way to a node
-    sources: dict[Node, int] = {}  # the number of the first source
+    nodes = list(walk(root))
+    places = {node: place for place, node in enumerate(nodes)}
+    inputs = [[places[child] for child in node.inputs] for node in nodes]
+    return dict(
+        zip(nodes, named([node.op.kind for node in nodes], inputs, [node.op.name for node in nodes]), strict=True)
+    )
+
+
+def named(kinds: Sequence[str], inputs: Sequence[Sequence[int]], own: Sequence[str | None]) -> list[str]:
+    """The names of operators by number, inputs first; `own` are those that users have given."""
+    output: list[str] = []
+    counts: list[dict[str, int]] = []  # of each kind on the way to an operator
+    sources: list[int] = []  # the number of the first source
     source_count = 0
     uses: dict[str, int] = {}
-    for node in walk(root):
+    for kind, children, own_name in zip(kinds, inputs, own, strict=True):
         count: dict[str, int] = {}
-        for child in node.inputs:
-            for kind, number in counts[child].items():
-                count[kind] = max(count.get(kind, 0), number)
-        count[node.op.kind] = count.get(node.op.kind, 0) + 1
-        counts[node] = count
-        if node.inputs:
-            sources[node] = sources[node.inputs[0]]
+        for child in children:
+            for other, number in counts[child].items():
+                count[other] = max(count.get(other, 0), number)
+        count[kind] = count.get(kind, 0) + 1
+        counts.append(count)
+        if children:
+            sources.append(sources[children[0]])
         else:
-            sources[node], source_count = source_count, source_count + 1
-        suffix = f"@{sources[node]}" if sources[node] else ""
-        name = node.op.name or f"{node.op.kind}-{count[node.op.kind]}{suffix}"
+            sources.append(source_count)
+            source_count += 1
+        suffix = f"@{sources[-1]}" if sources[-1] else ""
+        name = own_name or f"{kind}-{count[kind]}{suffix}"
         uses[name] = uses.get(name, 0) + 1
-        by_node[node] = name if uses[name] == 1 else f"{name}/{uses[name]}"
-    return by_node
+        output.append(name if uses[name] == 1 else f"{name}/{uses[name]}")
+    return output
 
 
 def find_remote(root: Node) -> Node | None:

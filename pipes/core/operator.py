@@ -177,9 +177,18 @@ class Operator:
 
     @classmethod
     def inputs_at(cls, past: Past, at: Cursor) -> Sequence[Json] | None:
-        """The plain cursor of each input at `at`, for an operator that the pipe no longer has; None if it is not known.
+        """The plain cursor of each input at `at`, or `ENDED`, for an operator that the pipe no longer has.
 
-        It says where the inputs go on in a pass in which the pipe has changed. It reads nothing.
+        It says where the inputs go on in a pass in which the pipe has changed; None if nobody knows. It reads nothing.
+        """
+        return None
+
+    @classmethod
+    def token_for(cls, past: Past, facts: Mapping[str, Json], at: Cursor) -> Json:
+        """The token at which it goes on with other arguments, at the place of `at` in the same input.
+
+        For an operator that may stand within a row of its input. `facts` are those that it has now. None if it does not
+        go on so.
         """
         return None
 
@@ -225,6 +234,10 @@ class Operator:
         return call_code(self)
 
 
+ENDED: Json = "ended"
+"""In place of a plain cursor: an input of which no row is left."""
+
+
 class Past(NamedTuple):
     """An operator that a pipe no longer has, as a state describes it.
 
@@ -233,12 +246,14 @@ class Past(NamedTuple):
         inputs: the number of its inputs.
         name: the key of its randomness.
         context: seed, epoch and shard of the rows; the shard is None if it was indexed.
+        lengths: of its inputs, if it was indexed; None if nobody knows one.
     """
 
     facts: Mapping[str, Json]
     inputs: int
     name: str
     context: Context
+    lengths: Sequence[int] | None = None
 
     def number(self, name: str) -> int | None:
         """An argument that is a whole number; None if it is anything else."""

@@ -80,11 +80,11 @@ class Taken(NamedTuple):
         ranges = (range(row * size, (row + 1) * size) for rows in self.beyond for row in rows)
         return Taken.of(self.first * size, ranges)
 
-    def below(self, length: int) -> Taken:
-        """Those of the first `length` rows."""
-        if not self.beyond:
-            return Taken(min(self.count, length))
-        return Taken.of(min(self.first, length), (rows[: bisect_left(rows, length)] for rows in self.beyond))
+    def between(self, start: int, stop: int) -> Taken:
+        """Those of the rows from `start` to `stop`, counted from `start`."""
+        parts = (rows[bisect_left(rows, start) : bisect_left(rows, stop)] for rows in self.beyond)
+        ranges = [range(rows.start - start, rows.stop - start, rows.step) for rows in parts]
+        return Taken.of(min(max(0, self.first - start), stop - start), ranges)
 
     @property
     def plain(self) -> Json:

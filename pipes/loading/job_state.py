@@ -307,7 +307,11 @@ def merged(states: Sequence[SavedState]) -> SavedState:
     if max(leads) > MAX_STRAGGLING:
         raise StateError(f"one rank of this job is {max(leads) // world_size} elements behind another")
     for number, (place, lead) in enumerate(zip(places, leads, strict=True)):
-        if lead % world_size or last.taken.after(lead) != place.taken or _name(place.redivision) != _name(last.redivision):
+        if (
+            lead % world_size
+            or last.taken.after(lead) != place.taken
+            or _name(place.redivision) != _name(last.redivision)
+        ):
             raise StateError(
                 f"state {number} of the list comes from another resume than the state that is furthest behind, so they "
                 "are not of one job; give states that were saved together"
@@ -408,6 +412,7 @@ class StreamedJob:
 
     Attributes:
         first: the number of shards of the first division of the pass.
+        names: of operators that keep those that they had before the pipe changed, by number.
     """
 
     def __init__(self, states: Sequence[SavedState]) -> None:
@@ -424,6 +429,7 @@ class StreamedJob:
                     "one job; give states that were saved together"
                 )
         self.first = first.shards if redivision is None else redivision.first
+        self.names = {} if redivision is None else redivision.names
         self._base = 0 if redivision is None else redivision.base
         self._is_redivided = redivision is not None
 
@@ -444,9 +450,10 @@ class StreamedJob:
 
     def redivided(self, plan: Plan) -> Redivision:
         """The rests of all ranks."""
-        rests = [rest for of_rank in self.left(plan.waiting) for rest in of_rank.values()]
-        of_ranks = dealt(rests, plan.world_size)
-        return Redivision(self.first, self.next_base, self._digest(plan), numbered(of_ranks, plan.shards))
+        left = [rest for of_rank in self.left(plan.waiting) for rest in of_rank.values()]
+        of_ranks = dealt(left, plan.world_size)
+        rests = numbered(of_ranks, plan.shards)
+        return Redivision(self.first, self.next_base, self._digest(plan), rests, self.names)
 
     @property
     def next_base(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -80,91 +81,104 @@ def edited(
     pipe, code = str(signature.entries["pipe"]), str(signature.entries["code"])
     if first.indexed != plan.indexed:
         raise EditError("only one of both pipes is indexed")
-    passing = Passing(first.seed, first.data_pass, first.shards)
-    edit = Edit(entries(first.pipe), entries(pipe), plan.root, plan.runs_per_shard, passing)
+    first_division = first.shards
+    if not first.indexed and (before := position_of(first).redivision) is not None:
+        first_division = before.first
+    edit = Edit(
+        entries(first.pipe),
+        entries(pipe),
+        plan.root,
+        lambda node: plan.stage_of(node).length,
+        plan.runs_per_shard,
+        Passing(first.seed, first.data_pass, first_division),
+    )
     if EDITS.index(edit.effect) > EDITS.index(accepted):
-        what = "would leave out the rest of an input" if edit.effect == "drop" else "changes the order of rows"
-        raise EditError(f'that {what}; if this is meant, give `edits="{edit.effect}"`')
+        what = "it would leave out the rest of an input" if edit.effect == "drop" else "it changes the order of rows"
+        raise EditError(f'{what}; if this is meant, give `edits="{edit.effect}"`')
     rests: list[Rest] = []
     moved = list(states)
+    is_complete = True
     if any(one.position is not None for one in states):
-        moved, rests = _indexed(states, edit) if first.indexed else _streamed(states, edit, plan, pipe)
-    taken = _taken(edit, rests, complete=first.indexed or len(rests) == _shards_of(states))
+        if first.indexed:
+            moved, rests = _indexed(states, edit, plan)
+        else:
+            moved, rests, is_complete = _streamed(states, edit, plan, pipe)
+    taken = _taken(edit, rests) if is_complete else dict.fromkeys(map(edit.call_at, edit.edges.values()))
     resume = Resume(tuple(edit.changes()), edit.effect, taken, edit.calls(edit.added), edit.old_calls(edit.dropped))
     return [replace(one, pipe=pipe, code=code) for one in moved], resume
 
 
-def _indexed(states: Sequence[SavedState], edit: Edit) -> tuple[list[SavedState], list[Rest]]:
+def _indexed(states: Sequence[SavedState], edit: Edit, plan: Plan) -> tuple[list[SavedState], list[Rest]]:
     one = merged(states)
     position = one.position
     assert isinstance(position, IndexedPosition), "some of the pass is taken"
     before = position.redivision
-    rest = Rest(0, {}) if before is None else before.rests[0]
     if edit.is_same:
-        if before is not None:
-            before = replace(before, rests={0: edit.renumbered(rest)})
-        return [replace(one, position=position._replace(redivision=before))], [rest]
-    base = 0 if before is None else before.base + 1
-    rest = edit.indexed(rest, position.taken, base)
+        return [replace(one, position=position._replace(redivision=_renumbered(before, edit, plan)))], []
+    rest = Rest(0, {}) if before is None else before.rests[0]
+    base, kept = (0, {}) if before is None else (before.base + 1, before.names)
+    rest = edit.indexed(rest, position.taken, base, kept)
     digest = hashlib.blake2b(json.dumps(rest.plain).encode(), digest_size=8).hexdigest()
-    return [replace(one, position=IndexedPosition(0, (), Redivision(0, base, digest, {0: rest})))], [rest]
+    redivision = Redivision(0, base, digest, {0: rest}, edit.names(kept, plan.numbered_names))
+    return [replace(one, position=IndexedPosition(0, (), redivision))], [rest]
 
 
 def _streamed(
     states: Sequence[SavedState], edit: Edit, plan: Plan, pipe: str
-) -> tuple[list[SavedState], list[Rest]]:
+) -> tuple[list[SavedState], list[Rest], bool]:
+    """The states, what is left, and whether that is of all shards of their ranks."""
     positions = [position_of(one) for one in states]
     if len({one.data_pass for one in states}) > 1 or any(position.later for position in positions):
         raise EditError("the ranks are in different passes over the data")
     if edit.is_same:
-        places = [_renumbered(position, edit) for position in positions]
-        return [replace(one, position=at) for one, at in zip(states, places, strict=True)], []
+        places = [at._replace(redivision=_renumbered(at.redivision, edit, plan)) for at in positions]
+        return [replace(one, position=at) for one, at in zip(states, places, strict=True)], [], True
     edit.check_tails(plan.tail_number)
     job, tail = StreamedJob(states), edit.tail
-    base = job.next_base
+    names = edit.names(job.names, plan.numbered_names)
 
     def waiting(rest: Rest, cursor: Json) -> Rest:
         return rest if rest.waits or tail is None else rest.waiting((tail, 0), cursor)
 
     all_rests: list[Rest] = []
     moved: list[SavedState] = []
+    is_complete = True
     for one, of_rank in zip(states, job.left(waiting), strict=True):
-        numbered = {n: rest for n, rest in of_rank.items() if not rest.tail_of}
-        for rest in of_rank.values():
-            for part in edit.at_tail(rest) if rest.tail_of else ():
-                numbers = range(one.rank, one.shards * (len(of_rank) + 2), one.world_size)
-                free = (n for n in numbers if n not in numbered and n // one.world_size != one.shards // one.world_size)
-                numbered[next(free)] = part
-        rests = {n: edit.streamed(rest, base + n) for n, rest in sorted(numbered.items())}
+        free = (n for n in range(one.rank, sys.maxsize, one.world_size) if n not in (*of_rank, one.shards + one.rank))
+        parts = {n: rest for n, rest in of_rank.items() if not rest.tail_of}
+        parts |= {next(free): part for rest in of_rank.values() if rest.tail_of for part in edit.at_tail(rest)}
+        rests = {n: edit.streamed(rest, job.next_base + n, job.names) for n, rest in sorted(parts.items())}
+        own = range(one.rank, job.first, one.world_size)
+        is_complete &= len(rests) >= len(own)
+        if edit.added:
+            for _ in range(len(rests), len(own)):
+                number = next(free)
+                rests[number] = edit.nothing_left(one.rank, job.next_base + number)
+            shards = [*own, *[None] * len(rests)]
+            rests = {n: edit.with_added(rest, shard) for (n, rest), shard in zip(rests.items(), shards, strict=False)}
         all_rests += rests.values()
-        digest = hashlib.blake2b(f"{_digest_before(position_of(one))} {one.pipe} {pipe}".encode(), digest_size=8)
-        redivision = Redivision(job.first, base, digest.hexdigest(), rests)
+        before = position_of(one).redivision
+        content = f"{before and before.digest} {one.pipe} {pipe}"
+        digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+        redivision = Redivision(job.first, job.next_base, digest, rests, names)
         position = StreamedPosition({}, {}, redivision, position_of(one).padding)
         moved.append(replace(one, position=position, goal=None))
-    return moved, all_rests
+    return moved, all_rests, is_complete
 
 
-def _digest_before(position: StreamedPosition) -> str:
-    return "" if position.redivision is None else position.redivision.digest
+def _renumbered(redivision: Redivision | None, edit: Edit, plan: Plan) -> Redivision | None:
+    """A redivision in terms of a pipe that differs only in the operators that dress rows."""
+    if redivision is None:
+        return None
+    rests = {number: edit.renumbered(rest) for number, rest in redivision.rests.items()}
+    return replace(redivision, rests=rests, names=edit.names(redivision.names, plan.numbered_names))
 
 
-def _renumbered(position: StreamedPosition, edit: Edit) -> StreamedPosition:
-    before = position.redivision
-    if before is None:
-        return position
-    rests = {number: edit.renumbered(rest) for number, rest in before.rests.items()}
-    return position._replace(redivision=replace(before, rests=rests))
-
-
-def _shards_of(states: Sequence[SavedState]) -> int:
-    return states[0].shards * len(states) // states[0].world_size
-
-
-def _taken(edit: Edit, rests: Sequence[Rest], *, complete: bool) -> dict[str, int | None]:
+def _taken(edit: Edit, rests: Sequence[Rest]) -> dict[str, int | None]:
     """The rows of each part in common that the rests say were taken."""
     rows: dict[str, int | None] = {}
-    for edge in () if edit.is_same else edit.edges.values():
+    for edge in edit.edges.values() if rests else ():
         starts = [rest.starts[edge] for rest in rests if edge in rest.starts]
-        counts = [Taken.of_plain(s.cursor).count if s.origin < 0 else s.taken for s in starts]
-        rows[edit.call_at(edge)] = sum(counts) if complete else None
+        counts = [Taken.of_plain(s.cursor).count if edit.pass_.shards == 0 else s.taken for s in starts]
+        rows[edit.call_at(edge)] = sum(counts)
     return rows

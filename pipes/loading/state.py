@@ -554,7 +554,9 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
     if not isinstance(position, IndexedPosition):
         return restore_streamed(saved, plan)
     (consumed, beyond, redivision), length = position, position_count(plan.indexed_pass(position.redivision))
-    if not (consumed or beyond or redivision) or consumed >= length + saved.world_size:  # padding goes beyond the length
+    if (
+        not (consumed or beyond or redivision) or consumed >= length + saved.world_size
+    ):  # padding goes beyond the length
         raise damaged("position.consumed", f"must be from 1 to {length}, the length of the pipe, but is: {consumed}")
     if any(part[-1] >= length + saved.world_size for part in beyond):
         raise damaged("position.beyond", f"must have elements below {length}, the length of the pipe")

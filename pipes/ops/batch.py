@@ -120,20 +120,27 @@ class Batch(TokenOfInput, Grouping):
         pending: list[Block] = []  # rows that do not fill a batch yet
         count = 0
         for block in stage.input.blocks(Cursor.of(at.token).advance(at.skip * self.size), context):
-            pending.append(block)
-            count += len(block)
-            if count < self.size:
-                continue
-            rest = count % self.size
-            full = [*pending[:-1], block.slice(0, len(block) - rest)] if rest else pending
-            remainder = [block.slice(len(block) - rest, len(block))] if rest else []
-            batches, origins = _full_batches(full, self.size)
-            start, end = pending[0].at, remainder[0].at if remainder else block.end
-            first, row = row, row + len(batches)
-            output = [Block(batches, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
-            pending, count = remainder, rest
-            del block, full, remainder, batches  # only the consumer holds them now
-            yield output.pop()
+            # A batch of rows of several blocks comes by itself, so that no cursor skips rows of two blocks.
+            parts = [block]
+            if pending and count + len(block) >= 2 * self.size:
+                parts = [block.slice(self.size - count, len(block)), block.slice(0, self.size - count)]
+            del block
+            while parts:
+                block = parts.pop()
+                pending.append(block)
+                count += len(block)
+                if count < self.size:
+                    continue
+                rest = count % self.size
+                full = [*pending[:-1], block.slice(0, len(block) - rest)] if rest else pending
+                remainder = [block.slice(len(block) - rest, len(block))] if rest else []
+                batches, origins = _full_batches(full, self.size)
+                start, end = pending[0].at, remainder[0].at if remainder else block.end
+                first, row = row, row + len(batches)
+                output = [Block(batches, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
+                pending, count = remainder, rest
+                del block, full, remainder, batches  # only the consumer holds them now
+                yield output.pop()
         if not pending:
             return
         rows, origins = join_blocks(pending)

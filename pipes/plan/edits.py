@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from ..core.context import Context, ProcessContext
 from ..core.cursor import Cursor, Json
-from ..core.graph import Node, walk
-from ..core.operator import CursorOfInput, Operator, Order, Past, TokenOfInput, Trait
+from ..core.graph import Node, named, walk
+from ..core.operator import ENDED, CursorOfInput, Operator, Order, Past, TokenOfInput, Trait
 from ..core.taken import Taken
 from .fingerprint import SAVED, OperatorEntry, fact_differences
-from .rests import ROOT, Edge, Rest, Start
+from .rests import NOTHING, ROOT, Edge, Rest, Share, Start
 
 
 class EditError(ValueError):
@@ -49,11 +49,13 @@ class Edit:
         old: the operators of the old graph.
         new: those of the new one.
         root: the new graph, resolved.
+        lengths: the number of rows of a node.
         runs_per_shard: whether each shard runs a node on its own rows.
         pass_: the pass.
 
     Attributes:
         edges: the edges of the old graph with rows that the new graph has too, and its edge.
+        moved: those of them behind an operator that goes on with other arguments.
         stepped: the operators of the old graph behind these edges.
         above: those of the new graph.
         dropped, added: sources that only the old graph has, and parts that only the new one has.
@@ -65,15 +67,18 @@ class Edit:
     old: Sequence[OperatorEntry]
     new: Sequence[OperatorEntry]
     root: Node
+    lengths: Callable[[Node], int | None]
     runs_per_shard: Callable[[Node], bool]
     pass_: Passing
     edges: dict[Edge, Edge] = field(default_factory=dict)
+    moved: set[Edge] = field(default_factory=set)
     stepped: list[int] = field(default_factory=list)
     above: list[int] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
     added: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._names: list[str] = []
         self.nodes = [node for node in walk(self.root) if node.op.trait is not Trait.TRANSPARENT]
         self._old, self._new = _Graph(self.old), _Graph(self.new)
         self._free: dict[str, list[Edge]] = {}
@@ -85,12 +90,12 @@ class Edit:
         self._claimed = set(self.edges.values())
         self._look_at(ROOT)
         self._check_new()
-        self._below = dict(self._edges_below())
+        self._pairs = dict(self._operators_in_common())
 
     @property
     def is_same(self) -> bool:
         """Whether rows, groups and their order stay as they are."""
-        return self.edges.get(ROOT) == ROOT
+        return self.edges.get(ROOT) == ROOT and not self.moved
 
     @property
     def effect(self) -> str:
@@ -140,12 +145,29 @@ class Edit:
             return
         number = self._old.child(edge)
         inputs = self._old.entries[number].inputs
+        if (now := self._moved_to(number)) is not None:
+            self.edges[edge] = now
+            self.moved.add(edge)
+            return
         for place in range(len(inputs)):
             self._match((number, place))
-        if any((number, place) in self.edges or self._old.child((number, place)) in self.stepped for place in range(len(inputs))):
+        if any(
+            (number, place) in self.edges or self._old.child((number, place)) in self.stepped
+            for place in range(len(inputs))
+        ):
             self.stepped.append(number)
         else:
             self.dropped = [one for one in self.dropped if one not in self._old.below(number)] + [number]
+
+    def _moved_to(self, number: int) -> Edge | None:
+        """The edge of the new graph behind the same operator with other arguments, which goes on at its place."""
+        entry, past = self.old[number], self._past(number, Start(0))
+        for edge in [edge for edges in self._free.values() for edge in edges]:
+            now = self.new[self._new.child(edge)]
+            alike = entry.kind == now.kind and self._old.of_inputs(number) == self._new.of_inputs(self._new.child(edge))
+            if alike and any(cls.token_for(past, now.facts, Cursor()) is not None for cls in classes_of(entry.kind)):
+                return edge
+        return None
 
     def _look_at(self, edge: Edge) -> bool:
         """Whether rows of the old graph come in at an edge of the new one or below; notes what is above these."""
@@ -199,20 +221,55 @@ class Edit:
         number = self._old.child(edge)
         return self._was_divided(number)
 
-    def _edges_below(self) -> Iterator[tuple[Edge, Edge]]:
-        """The edges below those in common, of the old graph and of the new one."""
+    def _operators_in_common(self) -> Iterator[tuple[int, int]]:
+        """The operators before the edges in common, of the old graph and of the new one."""
         waiting = [*self.edges.items()]
         while waiting:
             old, new = (graph.child(edge) for graph, edge in zip((self._old, self._new), waiting.pop(), strict=True))
+            yield old, new
             for place in range(len(self.old[old].inputs)):
-                yield (old, place), (new, place)
                 waiting.append(((old, place), (new, place)))
+                dressed = self.old[old].inputs[place], self.new[new].inputs[place]
+                while (
+                    self._old.contents[dressed[0]] == self._new.contents[dressed[1]] and self._old.dresses[dressed[0]]
+                ):
+                    yield dressed
+                    dressed = self.old[dressed[0]].inputs[0], self.new[dressed[1]].inputs[0]
+
+    def names(self, before: Mapping[int, str], now: Mapping[int, str]) -> dict[int, str]:
+        """The names that operators of the new graph have for the rest of the pass, where these are not its own.
+
+        Args:
+            before: those that operators of the old graph had kept.
+            now: those of the new graph.
+
+        Raises:
+            EditError: other processes ask for rows by the names of operators.
+        """
+        old_names = self._old_names(before)
+        kept = {new: old_names[old] for old, new in self._pairs.items() if self.nodes[new].op.name is None}
+        names = {new: name for new, name in kept.items() if name != now[new]}
+        taken = {*kept.values()}
+        names |= {n: f"{name}~" for n, name in now.items() if n not in kept and name in taken}
+        if names and any(node.op.trait in (Trait.ONE_PROCESS, Trait.WORKERS) for node in self.nodes):
+            raise EditError(
+                "`dispatch` and `remote` name rows by the place of their source in the pipe, which has changed"
+            )
+        return names
+
+    def _old_names(self, before: Mapping[int, str]) -> list[str]:
+        kinds, inputs = [entry.kind for entry in self.old], [entry.inputs for entry in self.old]
+        own: list[str | None] = [None] * len(kinds)
+        for old, new in self._pairs.items():
+            own[old] = self.nodes[new].op.name
+        return [before.get(n, name) for n, name in enumerate(named(kinds, inputs, own))]
 
     # Rests
 
-    def indexed(self, rest: Rest, taken: Taken, base: int) -> Rest:
+    def indexed(self, rest: Rest, taken: Taken, base: int, names: Mapping[int, str]) -> Rest:
         """The rest of a pass over an indexed pipe of which `rest` was taken up to `taken`."""
         starts: dict[Edge, Start] = {}
+        self._names = self._old_names(names)
         before = rest.starts.get(ROOT, Start(-1))
         start = before._replace(cursor=Taken.of_plain(before.cursor).then(taken).plain)
         self._down(ROOT, start, rest.starts, starts)
@@ -220,17 +277,40 @@ class Edit:
             starts = {ROOT: Start(base), **starts}
         return Rest(0, starts)
 
-    def streamed(self, rest: Rest, origin: int) -> Rest:
-        """A rest in terms of the new graph."""
+    def streamed(self, rest: Rest, origin: int, names: Mapping[int, str]) -> Rest:
+        """A rest in terms of the new graph.
+
+        Args:
+            rest: in terms of the old one.
+            origin: the key of the draws above the edges in common.
+            names: those that operators of the old graph had kept.
+        """
         edge = next(iter(rest.starts))
         starts: dict[Edge, Start] = {}
+        self._names = self._old_names(names)
+        if edge != ROOT and self.edges.get(ROOT) == ROOT:
+            return self.renumbered(rest)
         self._down(edge, rest.top, rest.starts, starts)
         return Rest(rest.shard, starts if ROOT in starts else {ROOT: Start(origin), **starts})
 
+    def nothing_left(self, shard: int, origin: int) -> Rest:
+        """The rest of a shard that has ended; rows that are new can still come."""
+        starts = {edge: Start(shard, None, (Share(NOTHING),)) for edge in self.edges.values()}
+        return Rest(shard, {ROOT: Start(origin), **starts})
+
+    def with_added(self, rest: Rest, shard: int | None) -> Rest:
+        """A rest that has a shard of the inputs that are new, or nothing of them."""
+        start = Start(0, None, (Share(NOTHING),)) if shard is None else Start(shard)
+        return replace(rest, starts={**rest.starts, **dict.fromkeys(self.added_edges, start)})
+
     def renumbered(self, rest: Rest) -> Rest:
         """A rest in terms of the new graph, if the edges of both are the same."""
-        starts = {edge if edge == ROOT else self._below[edge]: start for edge, start in rest.starts.items()}
+        starts = {self._edge_now(edge): start for edge, start in rest.starts.items()}
         return replace(rest, starts=starts, tail_of=tuple(map(self.renumbered, rest.tail_of)))
+
+    def _edge_now(self, edge: Edge) -> Edge:
+        """The edge of the new graph for one before or on an edge in common."""
+        return self.edges[edge] if edge in self.edges else (self._pairs[edge[0]], edge[1])
 
     def check_tails(self, tail: int | None) -> None:
         """Checks that the operator that leaves rows over is none of those in common.
@@ -241,7 +321,8 @@ class Edit:
         Raises:
             EditError: it is, so rows that wait for others would be grouped by another operator.
         """
-        if self.tail is not None and self.tail not in self.stepped:
+        moved = {self._old.child(edge) for edge in self.moved}
+        if self.tail is not None and self.tail not in self.stepped and self.tail not in moved:
             raise EditError(f"`{self.old[self.tail].call}` has left rows over, and it is not what has changed")
         if tail is not None and tail not in self.above and ROOT not in self.edges.values():
             raise EditError(f"`{self.new[tail].call}` now leaves rows over, and it was there before")
@@ -251,6 +332,8 @@ class Edit:
         assert self.tail is not None, "an operator has left rows over"
         edge: Edge = (self.tail, 0)
         at = self._at_input(ROOT, rest.top, edge)
+        if at.token is None and at.position and any(len(entry.inputs) > 1 for entry in self.old):
+            raise EditError("a rank is giving out the rows that its shards have left over")
         number, inner = 0, at
         if len(rest.tail_of) > 1:
             number, inner = at.numbered()
@@ -263,25 +346,25 @@ class Edit:
         """The cursor at an edge of a chain of operators."""
         if edge == target:
             return Cursor.of(start.cursor)
-        (below,) = self._inputs(self._old.child(edge), start)
+        (below,) = self._inputs(self._old.child(edge), start, {})
         return self._at_input((self._old.child(edge), 0), below, target)
 
     def _down(self, edge: Edge, start: Start, before: Mapping[Edge, Start], starts: dict[Edge, Start]) -> None:
         """Adds the starts on edges of the new graph, for a start at an edge of the old one."""
-        if edge in self.edges:
-            starts[self.edges[edge]] = start
-            waiting = [edge]
-            while waiting:
-                number = self._old.child(waiting.pop())
-                for place in range(len(self.old[number].inputs)):
-                    waiting.append((number, place))
-                    if (own := before.get((number, place))) is not None:
-                        starts[self._below[number, place]] = own
-            return
         number = self._old.child(edge)
+        if edge in self.edges:
+            starts[self.edges[edge]] = self._in_place(number, start, edge) if edge in self.moved else start
+            waiting = [number]
+            while waiting:
+                number = waiting.pop()
+                for place in range(len(self.old[number].inputs)):
+                    waiting.append(self._old.child((number, place)))
+                    if (own := before.get((number, place))) is not None:
+                        starts[self._edge_now((number, place))] = own
+            return
         if number in self.dropped:
             return
-        for place, below in enumerate(self._inputs(number, start)):
+        for place, below in enumerate(self._inputs(number, start, before)):
             own = before.get((number, place))
             if own is not None and self.pass_.shards:
                 first, *others = below.shares or (None,)
@@ -292,30 +375,94 @@ class Edit:
                 below = own._replace(cursor=taken.plain)
             self._down((number, place), below, before, starts)
 
-    def _inputs(self, number: int, start: Start) -> list[Start]:
+    def _inputs(self, number: int, start: Start, before: Mapping[Edge, Start]) -> list[Start]:
         """The start of each input of an operator of the old graph."""
-        entry = self.old[number]
-        shards = self.pass_.shards
-        process = ProcessContext(all_shards=shards)
-        context = Context(seed=self.pass_.seed, epoch=self.pass_.epoch, shard=start.origin if shards else None)
-        past = Past(entry.facts, len(entry.inputs), self._old.names[number], replace(context, process=process))
+        entry, past = self.old[number], self._past(number, start)
         for cls in classes_of(entry.kind):
-            if start.shares:
-                if (length := cls.run_length(past)) is None:
-                    continue
-                at = Cursor.of(start.cursor)
-                cut = tuple(share.of_runs(length) for share in start.shares)
-                return [Start(start.origin, cursor, cut) for cursor in cls.inputs_at(past, at) or ()]
-            if shards:
+            length = cls.run_length(past)
+            if start.shares and length is None:
+                continue
+            if self.pass_.shards:
+                shares = tuple(share.of_runs(length or 1) for share in start.shares)
                 cursors = cls.inputs_at(past, Cursor.of(start.cursor))
+                if cursors is not None:
+                    return [_start(start.origin, cursor, shares) for cursor in cursors]
             else:
+                lengths = [self._length((number, place), before) for place in range(len(entry.inputs))]
+                known = [rows for rows in lengths if rows is not None]
+                past = past._replace(lengths=known if len(known) == len(lengths) else None)
                 taken = cls.inputs_taken(past, Taken.of_plain(start.cursor))
-                cursors = None if taken is None else [one.plain for one in taken]
-            if cursors is not None:
-                return [Start(start.origin, cursor) for cursor in cursors]
+                if taken is not None:
+                    return [
+                        Start(start.origin, (rows if n is None else rows.between(0, n)).plain)
+                        for rows, n in zip(taken, lengths, strict=True)
+                    ]
         if start.shares:
             raise EditError(f"shards were cut after `{entry.call}` when the number of ranks changed")
-        raise EditError(f"`{entry.call}` has changed or what is before it, and its place does not say what it has taken")
+        raise EditError(
+            f"the place of `{entry.call}`, which has changed or has other inputs, does not say what it has read"
+        )
+
+    def _in_place(self, number: int, start: Start, edge: Edge) -> Start:
+        """The start of an operator that goes on with other arguments."""
+        entry, now = self.old[number], self.new[self._new.child(self.edges[edge])]
+        if start.shares:
+            raise EditError(f"shards were cut after `{entry.call}` when the number of ranks changed")
+        past, at = self._past(number, start), Cursor.of(start.cursor)
+        tokens = (cls.token_for(past, now.facts, at) for cls in classes_of(entry.kind))
+        return start._replace(cursor=[next(token for token in tokens if token is not None), 0, 0])
+
+    def _past(self, number: int, start: Start) -> Past:
+        """An operator of the old graph."""
+        entry, shards = self.old[number], self.pass_.shards
+        process = ProcessContext(all_shards=shards)
+        context = Context(
+            seed=self.pass_.seed,
+            epoch=self.pass_.epoch,
+            shard=start.origin if start.origin >= 0 else None,
+            process=process,
+        )
+        return Past(entry.facts, len(entry.inputs), self._names[number] if self._names else "", context)
+
+    def _length(self, edge: Edge, before: Mapping[Edge, Start]) -> int | None:
+        """The number of rows that came along an edge of an indexed old graph; None if nobody knows."""
+        number = self._old.child(edge)
+        length = self._length_of(number, before)
+        if length is None or (start := before.get(edge)) is None:
+            return length
+        return length - Taken.of_plain(start.cursor).count
+
+    def _length_of(self, number: int, before: Mapping[Edge, Start]) -> int | None:
+        entry = self.old[number]
+        if number in self._pairs and not any(edge[0] in self._old.below(number) for edge in before):
+            return self.lengths(self.nodes[self._pairs[number]])
+        if not entry.inputs:
+            length = entry.facts.get("length")
+            return length if isinstance(length, int) else None
+        lengths = [self._length((number, place), before) for place in range(len(entry.inputs))]
+        rows = [length for length in lengths if length is not None]
+        if len(rows) < len(lengths):
+            return None
+        past = self._past(number, Start(-1))
+        size = next((size for cls in classes_of(entry.kind) if (size := cls.run_length(past)) is not None), None)
+        if size is not None:
+            return rows[0] // size if entry.facts.get("drop_last") == "True" else -(-rows[0] // size)
+        keeps_all = self._old.edits(number) == "order"
+        return sum(rows) if keeps_all else None
+
+    @property
+    def added_edges(self) -> list[Edge]:
+        """The edges of the new graph along which rows of new inputs come."""
+        return [
+            (number, place)
+            for number in self.above
+            for place in range(len(self.new[number].inputs))
+            if self._new.child((number, place)) in self.added and (number, place) not in self._claimed
+        ]
+
+
+def _start(origin: int, cursor: Json, shares: tuple[Share, ...]) -> Start:
+    return Start(origin, None, (Share(NOTHING),)) if cursor == ENDED else Start(origin, cursor, shares)
 
 
 def _without(numbers: Sequence[int], own: Sequence[str], common: Counter[str]) -> list[int]:
@@ -343,7 +490,6 @@ class _Graph:
 
     def __init__(self, entries: Sequence[OperatorEntry]) -> None:
         self.entries = entries
-        self.names = [entry.kind for entry in entries]
         self.dresses = [dresses(entry.kind) for entry in entries]
         self.own: list[str] = []
         self.contents: list[str] = []
@@ -369,6 +515,10 @@ class _Graph:
         while self.dresses[number]:
             (number,) = self.entries[number].inputs
         return number
+
+    def of_inputs(self, number: int) -> list[str]:
+        """A digest of the rows of each input."""
+        return [self.contents[child] for child in self.entries[number].inputs]
 
     def place(self, edge: Edge) -> str:
         return self.places[self.child(edge)]

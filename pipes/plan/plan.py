@@ -26,7 +26,7 @@ from .division import SharedRead
 from .lengths import Lengths, varies
 from .rests import ROOT, Edge, Redivision, Rest, Start
 from .sharding import Sharding, reorders
-from .shards import DrawsOf, RestOfShard, rows_left
+from .shards import RestOfShard, rows_left
 
 
 class ShardState(NamedTuple):
@@ -191,6 +191,11 @@ class Plan:
         return self._sharding.runs_per_shard(node)
 
     @property
+    def numbered_names(self) -> dict[int, str]:
+        """The names of operators by number."""
+        return {n: self.names[node] for node, n in numbers(self.root).items() if node.op.trait is not Trait.TRANSPARENT}
+
+    @property
     def tail_number(self) -> int | None:
         """The number of the operator that leaves rows over."""
         return None if self._tail is None else self._numbers[self._tail]
@@ -230,13 +235,15 @@ class Plan:
         sharding = self._sharding_of(redivision)
         start = rest.starts[ROOT]
         if self.indexed:
-            root = sharding.once((ROOT,), lambda: sharding.begun(start, sharding.rest(self.root, rest, self._numbers)))
+            root = sharding.once(
+                (ROOT,), lambda: sharding.begun(start, sharding.rest(self.root, -1, rest.starts, self._numbers))
+            )
             return bind(root, sharding.names, cast("dict[Node, Stage]", sharding.stages))
         if rest.tail_of:
             node = self._tail_node(rest.tail_of, sharding, sharding.names)
             op = RestOfShard(start, redivision.first)
         else:
-            node = sharding.rest(self._main, rest, self._numbers)
+            node = sharding.rest(self._main, rest.shard, rest.starts, self._numbers)
             together = {number: one.shard for number, one in redivision.rests.items() if one.runs}
             op = RestOfShard(start, redivision.first, together, self.tail_name)
         root = Node(op, (node,))
@@ -246,12 +253,15 @@ class Plan:
     def _sharding_of(self, redivision: Redivision) -> Sharding:
         """The first division of a pass."""
         if self._redivision is None or self._redivision[0] is not redivision:
-            self._redivision = redivision, Sharding(redivision.first, dict(self._stages), dict(self.names))
+            names, stages = dict(self.names), dict(self._stages)
+            if redivision.names:  # the graph as it is bound has others
+                names |= {node: name for node, n in self._numbers.items() if (name := redivision.names.get(n))}
+                stages = {}
+                bind(self.root, names, stages)
+            self._redivision = redivision, Sharding(redivision.first, stages, names)
         return self._redivision[1]
 
-    def length(
-        self, rank: int, start: int = 0, data_pass: int = 0, redivision: Redivision | None = None
-    ) -> int | None:
+    def length(self, rank: int, start: int = 0, data_pass: int = 0, redivision: Redivision | None = None) -> int | None:
         """The number of elements of `rank` in a pass over the data, from `start` on; None if it is not known.
 
         `redivision` is that of an indexed pipe, if the pipe has changed in the pass.
@@ -468,7 +478,10 @@ class Plan:
         assert self._tail is not None, "only an operator with a tail leaves rows over"
         (source,) = self._tail.inputs
         parts = tuple(
-            Node(RestOfShard(rest.top, sharding.shards, at_hand=rows), (sharding.rest(source, rest, self._numbers),))
+            Node(
+                RestOfShard(rest.top, sharding.shards, at_hand=rows),
+                (sharding.rest(source, rest.shard, rest.starts, self._numbers),),
+            )
             for rest, rows in zip(waiting, at_hand or [None] * len(waiting), strict=True)
         )
         names.update(sharding.names)

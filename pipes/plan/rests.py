@@ -27,6 +27,8 @@ Edge: TypeAlias = tuple[int, int]
 """An input of an operator: the number of the operator in its graph, inputs first, and that of the input."""
 ROOT: Edge = (-1, 0)
 """The edge behind the last operator."""
+NOTHING = RowShare(0, 0, 1)
+"""The part of rows of which none is left."""
 
 
 class Share(NamedTuple):
@@ -243,18 +245,21 @@ class Redivision:
         base: the keys of the draws of rests that have no shard begin here.
         digest: of the states that it was made of; the states of a job have the same.
         rests: by number, which is that of their rank modulo the number of ranks.
+        names: of operators that keep those of the pipe before it changed, by number.
     """
 
     first: int
     base: int
     digest: str
     rests: Mapping[int, Rest] = field(repr=False)
+    names: Mapping[int, str] = field(default_factory=dict, repr=False)
 
     @property
     def plain(self) -> dict[str, Json]:
         """The redivision as JSON."""
         rests: Json = {str(number): rest.plain for number, rest in self.rests.items()}
-        return {"first": self.first, "base": self.base, "digest": self.digest, "items": rests}
+        plain = {"first": self.first, "base": self.base, "digest": self.digest, "items": rests}
+        return {**plain, "names": {str(n): name for n, name in self.names.items()}} if self.names else plain
 
     @staticmethod
     def of(plain: Json) -> Redivision:
@@ -262,7 +267,8 @@ class Redivision:
         values = cast("dict[str, Json]", plain)
         rests = cast("dict[str, Json]", values["items"])
         first, base, digest = cast("int", values["first"]), cast("int", values["base"]), cast("str", values["digest"])
-        return Redivision(first, base, digest, {int(number): Rest.of(rest) for number, rest in rests.items()})
+        names = {int(number): name for number, name in cast("dict[str, str]", values.get("names", {})).items()}
+        return Redivision(first, base, digest, {int(n): Rest.of(rest) for n, rest in rests.items()}, names)
 
     def of_rank(self, rank: int, world_size: int) -> Redivision:
         """The redivision with the rests of one rank only; an indexed pipe has one of all ranks."""

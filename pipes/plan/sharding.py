@@ -21,7 +21,7 @@ from ..core.taken import Taken
 from ..engine.run import check_cursor
 from ..engine.stage import Stage
 from .division import Division, PieceRun, SharedRead, division_of
-from .rests import Rest, Start
+from .rests import Edge, Start
 from .shards import (
     DrawsOf,
     NeighboursShard,
@@ -65,22 +65,22 @@ class Sharding:
         key = (node, shard, shuffled_later)
         return self.once(key, lambda: self._sharded(node, shard, shuffled_later=shuffled_later))
 
-    def rest(self, node: Node, rest: Rest, numbers: Mapping[Node, int]) -> Node:
-        """The graph below `node` that a rest runs, which begins on the edges below where the rest says.
+    def rest(self, node: Node, shard: int, starts: Mapping[Edge, Start], numbers: Mapping[Node, int]) -> Node:
+        """The graph below `node` that a rest of a shard runs.
 
         Args:
             node: of the graph that shards run, or of an indexed one.
-            rest: what is left of a shard.
+            shard: the shard of the first division.
+            starts: where the rows of edges begin; those below an edge are of the shard that is its origin.
             numbers: of the operators in the whole graph.
         """
-        if not any((numbers[below], place) in rest.starts for below in walk(node) for place in range(len(below.inputs))):
-            return node if self.shards == 0 else self.subgraph(node, rest.shard)
+        if not any((numbers[below], place) in starts for below in walk(node) for place in range(len(below.inputs))):
+            return node if self.shards == 0 else self.subgraph(node, shard)
         inputs: list[Node] = []
         for place, source in enumerate(node.inputs):
-            below = self.rest(source, rest, numbers)
-            start = rest.starts.get((numbers[node], place))
-            is_edge = start is not None and node.op.trait is not Trait.TRANSPARENT
-            inputs.append(self.begun(start, below) if start is not None and is_edge else below)
+            start = None if node.op.trait is Trait.TRANSPARENT else starts.get((numbers[node], place))
+            below = self.rest(source, shard if start is None else start.origin, starts, numbers)
+            inputs.append(below if start is None else self.begun(start, below))
         return self.rebuilt(node, tuple(inputs))
 
     def begun(self, start: Start, node: Node) -> Node:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import feedpipe as fp
+from feedpipe.core.taken import Taken
 from feedpipe.extensions import Context
 
 from ..support.engine import Stage, bind, resolve
@@ -91,7 +94,7 @@ def test_taken_rows_of_those_that_are_left(before: set[int], then: set[int], siz
     both = before | {left[number] for number in then}
     assert numbers_of(first.then(second)) == both
     assert numbers_of(first.runs(size)) == {number * size + place for number in before for place in range(size)}
-    assert numbers_of(first.below(length)) == {number for number in before if number < length}
+    assert numbers_of(first.between(5, 5 + length)) == {n - 5 for n in before if 5 <= n < 5 + length}
     assert Taken.of_plain(json.loads(json.dumps(first.plain))) == first
 
 
