@@ -1,4 +1,4 @@
-"""`Resume`: what has changed between a state and the pipe that goes on from it; `edited`: the state in terms of that."""
+"""`Resume`: what has changed between a state and the pipe that goes on from it; `edited`: the state of that pipe."""
 
 from __future__ import annotations
 

@@ -99,8 +99,7 @@ class Edit:
 
     @property
     def effect(self) -> str:
-        """What the rest of the pass is: the same rows in the same "groups" or others, or in another "order"; or
-        "drop"."""
+        """What the rest of the pass has: rows in "groups", or in another "order", or not those of an input ("drop")."""
         if self.dropped:
             return "drop"
         changed = [self._old.edits(number) for number in self.stepped]
@@ -332,12 +331,13 @@ class Edit:
         assert self.tail is not None, "an operator has left rows over"
         edge: Edge = (self.tail, 0)
         at = self._at_input(ROOT, rest.top, edge)
-        if at.token is None and at.position and any(len(entry.inputs) > 1 for entry in self.old):
-            raise EditError("a rank is giving out the rows that its shards have left over")
         number, inner = 0, at
         if len(rest.tail_of) > 1:
             number, inner = at.numbered()
             inner = inner.advance(at.skip)
+        # Rows at hand have no blocks, so nobody knows which inputs have ended among them.
+        if inner.token is None and inner.position and any(len(entry.inputs) > 1 for entry in self.old):
+            raise EditError("a rank is giving out the rows that its shards have left over")
         first, *others = rest.tail_of[number:]
         start = first.top.begun(inner.plain)
         return replace(first, starts={**first.starts, edge: start}), *others
