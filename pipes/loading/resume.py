@@ -12,9 +12,8 @@ from typing import Literal, TypeAlias
 from ..core.cursor import Json
 from ..core.taken import Taken
 from ..plan.edits import Edit, EditError, Passing
-from ..plan.fingerprint import entries
 from ..plan.plan import Plan
-from ..plan.rests import Redivision, Rest
+from ..plan.rests import Edge, Redivision, Rest
 from .job_state import StreamedJob, merged, position_of
 from .state import IndexedPosition, SavedState, Signature, StreamedPosition
 
@@ -31,28 +30,29 @@ class Resume:
         changes: a line for each operator that differs.
         effect: the rest of the pass has the same rows in the same order, in the same "groups" or others; or in another
             "order"; or without those of an input that is gone ("drop").
-        taken: the number of rows of each part of the pipe that goes on which were taken before, by the call that makes
-            them; None if nobody knows. Of a streamed pipe, those of the ranks whose states were loaded.
-        added: the calls of inputs that are new.
-        dropped: the calls of sources that are gone.
+        taken: of each input that goes on, the call of its source and the number of rows that were taken before; None if
+            nobody knows. Of a streamed pipe, those of the ranks whose states were loaded.
+        added: the calls of the sources of inputs that are new.
+        dropped: those of inputs that are gone.
     """
 
     changes: tuple[str, ...]
     effect: Edits
-    taken: dict[str, int | None]
+    taken: tuple[tuple[str, int | None], ...]
     added: tuple[str, ...]
     dropped: tuple[str, ...]
 
     def __str__(self) -> str:
-        parts = [", and ".join(self.changes)]
-        for call, rows in self.taken.items():
+        parts: list[str] = []
+        for call, rows in self.taken:
             if rows is None:
                 parts.append(f"`{call}` goes on with the rows that are left")
             elif len(self.taken) == 1:
                 parts.append(f"{rows:,} rows were taken, the pass goes on at row {rows:,}")
             else:
                 parts.append(f"`{call}` goes on at its row {rows:,}")
-        return ": ".join([parts[0], "; ".join(parts[1:])])
+        changes = ", and ".join(self.changes)
+        return f"{changes}: {'; '.join(parts)}" if parts else changes
 
 
 def has_changed(saved: SavedState, signature: Signature) -> bool:
@@ -85,8 +85,8 @@ def edited(
     if not first.indexed and (before := position_of(first).redivision) is not None:
         first_division = before.first
     edit = Edit(
-        entries(first.pipe),
-        entries(pipe),
+        (first.pipe, first.code),
+        (pipe, code),
         plan.root,
         lambda node: plan.stage_of(node).length,
         plan.runs_per_shard,
@@ -103,8 +103,10 @@ def edited(
             moved, rests = _indexed(states, edit, plan)
         else:
             moved, rests, is_complete = _streamed(states, edit, plan, pipe)
-    taken = _taken(edit, rests) if is_complete else dict.fromkeys(map(edit.call_at, edit.edges.values()))
-    resume = Resume(tuple(edit.changes()), edit.effect, taken, edit.calls(edit.added), edit.old_calls(edit.dropped))
+    taken = tuple(
+        (edit.source_of(edge), _taken(edge, rests) if is_complete else None) for edge in edit.edges.values() if rests
+    )
+    resume = Resume(tuple(edit.changes()), edit.effect, taken, edit.added_sources, edit.dropped_sources)
     return [replace(one, pipe=pipe, code=code) for one in moved], resume
 
 
@@ -174,11 +176,7 @@ def _renumbered(redivision: Redivision | None, edit: Edit, plan: Plan) -> Redivi
     return replace(redivision, rests=rests, names=edit.names(redivision.names, plan.numbered_names))
 
 
-def _taken(edit: Edit, rests: Sequence[Rest]) -> dict[str, int | None]:
-    """The rows of each part in common that the rests say were taken."""
-    rows: dict[str, int | None] = {}
-    for edge in edit.edges.values() if rests else ():
-        starts = [rest.starts[edge] for rest in rests if edge in rest.starts]
-        counts = [Taken.of_plain(s.cursor).count if edit.pass_.shards == 0 else s.taken for s in starts]
-        rows[edit.call_at(edge)] = sum(counts)
-    return rows
+def _taken(edge: Edge, rests: Sequence[Rest]) -> int:
+    """The rows of an edge that the rests say were taken."""
+    starts = [rest.starts[edge] for rest in rests if edge in rest.starts]
+    return sum(Taken.of_plain(s.cursor).count if s.is_indexed else s.taken for s in starts)

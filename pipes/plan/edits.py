@@ -19,7 +19,8 @@ from ..core.cursor import Cursor, Json
 from ..core.graph import Node, named, walk
 from ..core.operator import ENDED, CursorOfInput, Operator, Order, Past, TokenOfInput, Trait
 from ..core.taken import Taken
-from .fingerprint import SAVED, OperatorEntry, fact_differences
+from .fingerprint import SAVED, fact_differences, values_of
+from .fingerprint import entries as entries_of
 from .rests import NOTHING, ROOT, Edge, Rest, Share, Start
 
 
@@ -46,8 +47,8 @@ class Edit:
     """What two graphs have in common.
 
     Args:
-        old: the operators of the old graph.
-        new: those of the new one.
+        old: the fingerprint of the old graph: operators, and functions.
+        new: that of the new one.
         root: the new graph, resolved.
         lengths: the number of rows of a node.
         runs_per_shard: whether each shard runs a node on its own rows.
@@ -64,8 +65,8 @@ class Edit:
         EditError: a pass cannot go on after this change.
     """
 
-    old: Sequence[OperatorEntry]
-    new: Sequence[OperatorEntry]
+    old_fingerprint: tuple[str, str]
+    new_fingerprint: tuple[str, str]
     root: Node
     lengths: Callable[[Node], int | None]
     runs_per_shard: Callable[[Node], bool]
@@ -78,12 +79,11 @@ class Edit:
     added: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._old, self._new = _Graph(*self.old_fingerprint), _Graph(*self.new_fingerprint)
+        self.old, self.new = self._old.entries, self._new.entries
         self._names: list[str] = []
         self.nodes = [node for node in walk(self.root) if node.op.trait is not Trait.TRANSPARENT]
-        self._old, self._new = _Graph(self.old), _Graph(self.new)
-        self._free: dict[str, list[Edge]] = {}
-        for edge in self._new.edges():
-            self._free.setdefault(self._new.place(edge), []).append(edge)
+        self._free = list(self._new.edges())
         self._match(ROOT)
         if not self.edges:
             raise EditError("the pipes have no rows in common")
@@ -108,8 +108,8 @@ class Edit:
 
     def changes(self) -> list[str]:
         """A line for each operator that differs."""
-        lines = [f"`{self.old[n].call}` is gone" for n in self.dropped]
-        lines += [f"`{self.new[n].call}` is new" for n in self.added]
+        lines = [f"`{call}` is gone" for call in self.dropped_sources]
+        lines += [f"`{call}` is new" for call in self.added_sources]
         gone, come = self._old.apart_from(self.dropped), self._new.apart_from(self.added)
         common = Counter(map(self._old.own.__getitem__, gone)) & Counter(map(self._new.own.__getitem__, come))
         gone, come = _without(gone, self._old.own, common), _without(come, self._new.own, common)
@@ -123,26 +123,29 @@ class Edit:
         lines += [f"`{self.new[n].call}` is new" for n in come]
         return lines or ["inputs come in another order"]
 
-    def calls(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        """The calls of operators of the new graph."""
-        return tuple(self.new[number].call for number in numbers)
+    @property
+    def added_sources(self) -> tuple[str, ...]:
+        """The calls of the sources of inputs that only the new graph has."""
+        return tuple(self._new.source_of(number) for number in self.added)
 
-    def old_calls(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        """The calls of operators of the old graph."""
-        return tuple(self.old[number].call for number in numbers)
+    @property
+    def dropped_sources(self) -> tuple[str, ...]:
+        """The calls of the sources of inputs that only the old graph has."""
+        return tuple(self._old.source_of(number) for number in self.dropped)
 
-    def call_at(self, edge: Edge) -> str:
-        """The call that makes the rows of an edge of the new graph."""
-        return self.new[self._new.child(edge)].call
+    def source_of(self, edge: Edge) -> str:
+        """The call of the first source of the rows of an edge of the new graph."""
+        return self._new.source_of(self._new.child(edge))
 
     # What the graphs have in common
 
     def _match(self, edge: Edge) -> None:
         """Finds the rows of an edge of the old graph in the new one, or those of the inputs of its operator."""
-        if edges := self._free.get(self._old.place(edge)):
-            self.edges[edge] = edges.pop(0)
-            return
         number = self._old.child(edge)
+        if (same := self._same_rows(edge)) is not None:
+            self.edges[edge] = same
+            self._free.remove(same)
+            return
         inputs = self._old.entries[number].inputs
         if (now := self._moved_to(number)) is not None:
             self.edges[edge] = now
@@ -158,10 +161,18 @@ class Edit:
         else:
             self.dropped = [one for one in self.dropped if one not in self._old.below(number)] + [number]
 
+    def _same_rows(self, edge: Edge) -> Edge | None:
+        """The edge of the new graph with the same rows, or with rows in the same places that the old graph has not."""
+        place, content = self._old.place(edge), self._old.content(edge)
+        alike = [other for other in self._free if self._new.place(other) == place]
+        same = (other for other in alike if self._new.content(other) == content)
+        others = (other for other in alike if self._new.content(other) not in self._old.contents)
+        return next(same, next(others, None))
+
     def _moved_to(self, number: int) -> Edge | None:
         """The edge of the new graph behind the same operator with other arguments, which goes on at its place."""
         entry, past = self.old[number], self._past(number, Start(0))
-        for edge in [edge for edges in self._free.values() for edge in edges]:
+        for edge in self._free:
             now = self.new[self._new.child(edge)]
             alike = entry.kind == now.kind and self._old.of_inputs(number) == self._new.of_inputs(self._new.child(edge))
             if alike and any(cls.token_for(past, now.facts, Cursor()) is not None for cls in classes_of(entry.kind)):
@@ -188,7 +199,7 @@ class Edit:
         for number in self.above:
             node = self.nodes[number]
             if node.op.edits is None:
-                raise EditError(f"`{self.new[number].call}` depends on the rows that came before")
+                raise EditError(f"`{self.new[number].call}` must see a pass from its beginning")
             if self.pass_.shards and not self.runs_per_shard(node):
                 raise EditError(f"rows are divided among the shards after `{self.new[number].call}`")
         for number in self.stepped:
@@ -488,20 +499,20 @@ class _Graph:
         places: of all that their number and order depend on.
     """
 
-    def __init__(self, entries: Sequence[OperatorEntry]) -> None:
-        self.entries = entries
+    def __init__(self, pipe: str, code: str) -> None:
+        self.entries = entries = entries_of(pipe)
         self.dresses = [dresses(entry.kind) for entry in entries]
         self.own: list[str] = []
         self.contents: list[str] = []
         self.places: list[str] = []
-        for entry, dresses_rows in zip(entries, self.dresses, strict=True):
+        for entry, dresses_rows, values in zip(entries, self.dresses, values_of(code), strict=True):
             facts = {name: value for name, value in entry.facts.items() if name != SAVED}
             contents = [self.contents[number] for number in entry.inputs]
             places = [self.places[number] for number in entry.inputs]
             classes = classes_of(entry.kind)
             is_blind = bool(classes) and all(cls.blind for cls in classes)
             self.own.append(_digest(entry.kind, facts))
-            self.contents.append(_digest(entry.kind, facts, *contents))
+            self.contents.append(_digest(entry.kind, facts, values, *contents))
             self.places.append(
                 places[0] if dresses_rows else _digest(entry.kind, facts, *(places if is_blind else contents))
             )
@@ -520,7 +531,18 @@ class _Graph:
         """A digest of the rows of each input."""
         return [self.contents[child] for child in self.entries[number].inputs]
 
+    def source_of(self, number: int) -> str:
+        """The call of the first source of the rows of an operator."""
+        while self.entries[number].inputs:
+            number = self.entries[number].inputs[0]
+        return self.entries[number].call
+
+    def content(self, edge: Edge) -> str:
+        """A digest of all that the rows of an edge depend on."""
+        return self.contents[-1] if edge == ROOT else self.of_inputs(edge[0])[edge[1]]
+
     def place(self, edge: Edge) -> str:
+        """A digest of all that the number of rows of an edge and their order depend on."""
         return self.places[self.child(edge)]
 
     def edges(self) -> Iterator[Edge]:

@@ -273,6 +273,15 @@ def entries(pipe: str) -> list[OperatorEntry]:
     return [_entry(part) for part in parts]
 
 
+def values_of(code: str) -> list[Facts]:
+    """The values that the functions of each operator depend on, of the `code` of a fingerprint.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return [functions.values for functions in _functions(code)[1]]
+
+
 def _entry(entry: Json) -> OperatorEntry:
     if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str) and isinstance(entry[2], dict)):
         raise ValueError("an entry of a fingerprint is a call, its inputs and its facts")

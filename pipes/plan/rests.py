@@ -105,6 +105,11 @@ class Start(NamedTuple):
         return self.count(Cursor.of(self.cursor).position)
 
     @property
+    def is_indexed(self) -> bool:
+        """Whether its cursor is a plain `Taken`."""
+        return isinstance(self.cursor, list) and len(self.cursor) == 2
+
+    @property
     def weight(self) -> Fraction:
         """The part of the rows."""
         weight = Fraction(1)

@@ -314,9 +314,10 @@ class RestOfShard(Operator):
         if not start.weight:
             return
         inner = self._inner(context)
-        last = Cursor.of(start.cursor).position
-        for block in stage.input.blocks(start.after(at.token, at.skip), inner):
-            last = block.end.position
+        begin = start.after(at.token, at.skip)
+        end = begin.position
+        for block in stage.input.blocks(begin, inner):
+            end = block.end.position
             places = start.places(block.at.position, len(block)) if start.shares else range(len(block))
             if not len(places):
                 continue
@@ -326,7 +327,7 @@ class RestOfShard(Operator):
             del block, rows  # only the consumer holds them now
             yield output.pop()
         # What a shard leaves over belongs to the part that would have the next row.
-        if self.tail_name in inner.leftovers and start.owns(last):
+        if self.tail_name in inner.leftovers and start.owns(end):
             context.leftovers[self.tail_name] = inner.leftovers[self.tail_name]
 
     def _inner(self, context: Context) -> Context:
