@@ -73,6 +73,9 @@ class Loader(Generic[T_co]):
         device: where the tensors of elements are copied to, one element ahead and on a stream of its own.
         pin_memory: pin the tensors; those on their way to a CUDA device always are.
 
+    Attributes:
+        resumed: what had changed in the pipe since the state that was loaded last; None if nothing had.
+
     Raises:
         ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
         PlanError: the ranks cannot be made even as `even` says.
@@ -367,9 +370,26 @@ class Loader(Generic[T_co]):
                 the order of the ranks; it may have gone through JSON. The latter two serve any number of ranks.
             strict: False continues with another graph, seed or length if that is possible, and warns of each
                 difference.
+            edits: what may have changed in the pipe since the state was taken: "groups" allows other batches, packs and
+                functions from row to row, whose rows come in the same order; "order" also other mixtures, orders and
+                new inputs; "drop" also that an input is gone. Each input goes on where it was, and no row of the pass
+                is lost or comes twice. A `StateWarning` says what has changed, and `resumed` has it as values.
 
         Raises:
-            StateError: the state is damaged, or of another pipe, seed or version; the message names what differs.
+            StateError: the state is damaged, or of another pipe, seed or version; the message names what differs. The
+                loader stays as it is.
+
+        Example:
+            >>> import feedpipe as fp, warnings
+            >>> warnings.simplefilter("ignore", fp.errors.StateWarning)
+            >>> loader = fp.Loader(fp.from_sequence(range(7)).batch(2))
+            >>> first = next(iter(loader))
+            >>> changed = fp.Loader(fp.from_sequence(range(7)).batch(3))
+            >>> changed.load_state_dict(loader.state_dict())
+            >>> list(changed)
+            [[2, 3, 4], [5, 6]]
+            >>> print(changed.resumed)
+            `batch(2)` is now `batch(3)`: 2 rows were taken, the pass goes on at row 2
         """
         check_choice("edits", edits, EDITS)
         self._check_open()

@@ -19,11 +19,11 @@ class Taken(NamedTuple):
     """Rows of an indexed input that are taken: all before some row, and perhaps some after it.
 
     Attributes:
-        count: how many are taken, those of `beyond` included.
+        total: how many are taken, those of `beyond` included.
         beyond: those that are taken although one before them is not.
     """
 
-    count: int = 0
+    total: int = 0
     beyond: tuple[range, ...] = ()
 
     @staticmethod
@@ -39,7 +39,7 @@ class Taken(NamedTuple):
     @property
     def first(self) -> int:
         """The first row that is left."""
-        return self.count - sum(map(len, self.beyond))
+        return self.total - sum(map(len, self.beyond))
 
     def left(self) -> tuple[Numbers, int]:
         """The rows that are left before the last of `beyond`, and the first row behind it."""
@@ -54,10 +54,10 @@ class Taken(NamedTuple):
         """These, and the first `count` of the rows that are left."""
         left, _ = self.left()
         if count >= len(left):
-            return Taken(self.count + count)
+            return Taken(self.total + count)
         first = int(left[count])
         later = (rows[bisect_left(rows, first) :] for rows in self.beyond)
-        return Taken(self.count + count, tuple(rows for rows in later if rows))
+        return Taken(self.total + count, tuple(rows for rows in later if rows))
 
     def rows_left(self, numbers: range) -> list[range]:
         """The rows with these numbers among those that are left."""
@@ -70,8 +70,8 @@ class Taken(NamedTuple):
     def then(self, later: Taken) -> Taken:
         """These, and `later` of the rows that are left."""
         if not self.beyond:  # the rows that are left are neighbours
-            moved = tuple(range(r.start + self.count, r.stop + self.count, r.step) for r in later.beyond)
-            return Taken(self.count + later.count, moved)
+            moved = tuple(range(r.start + self.total, r.stop + self.total, r.step) for r in later.beyond)
+            return Taken(self.total + later.total, moved)
         so_far = self.after(later.first)
         return Taken.of(so_far.first, [*so_far.beyond, *(r for part in later.beyond for r in self.rows_left(part))])
 
@@ -89,7 +89,7 @@ class Taken(NamedTuple):
     @property
     def plain(self) -> Json:
         """The rows as JSON."""
-        return [self.count, [[rows.start, rows.stop, rows.step] for rows in self.beyond]]
+        return [self.total, [[rows.start, rows.stop, rows.step] for rows in self.beyond]]
 
     @staticmethod
     def of_plain(plain: Json) -> Taken:

@@ -302,8 +302,8 @@ def merged(states: Sequence[SavedState]) -> SavedState:
     if all(one.position == first.position and one.step == first.step for one in states):
         return first
     places = [one.position if isinstance(one.position, IndexedPosition) else IndexedPosition(0) for one in states]
-    last = min(places, key=lambda place: place.taken.count)
-    leads = [place.taken.count - last.taken.count for place in places]
+    last = min(places, key=lambda place: place.taken.total)
+    leads = [place.taken.total - last.taken.total for place in places]
     if max(leads) > MAX_STRAGGLING:
         raise StateError(f"one rank of this job is {max(leads) // world_size} elements behind another")
     for number, (place, lead) in enumerate(zip(places, leads, strict=True)):

@@ -179,4 +179,4 @@ def _renumbered(redivision: Redivision | None, edit: Edit, plan: Plan) -> Redivi
 def _taken(edge: Edge, rests: Sequence[Rest]) -> int:
     """The rows of an edge that the rests say were taken."""
     starts = [rest.starts[edge] for rest in rests if edge in rest.starts]
-    return sum(Taken.of_plain(s.cursor).count if s.is_indexed else s.taken for s in starts)
+    return sum(Taken.of_plain(s.cursor).total if s.is_indexed else s.taken for s in starts)

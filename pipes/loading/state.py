@@ -563,7 +563,7 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
     step = saved.step
     if saved.world_size != plan.world_size:
         step = step * saved.world_size // plan.world_size
-    taken = position.taken.count
+    taken = position.taken.total
     counts = share_of_lost([saved.skipped], plan.rank, plan.world_size)
     progress = Progress(saved.epoch, step, saved.data_pass, start=taken, beyond=beyond, skipped=counts)
     progress.redivision = redivision

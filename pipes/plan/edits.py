@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..core.context import Context, ProcessContext
 from ..core.cursor import Cursor, Json
@@ -98,7 +98,7 @@ class Edit:
         return self.edges.get(ROOT) == ROOT and not self.moved
 
     @property
-    def effect(self) -> str:
+    def effect(self) -> Literal["groups", "order", "drop"]:
         """What the rest of the pass has: rows in "groups", or in another "order", or not those of an input ("drop")."""
         if self.dropped:
             return "drop"
@@ -441,7 +441,7 @@ class Edit:
         length = self._length_of(number, before)
         if length is None or (start := before.get(edge)) is None:
             return length
-        return length - Taken.of_plain(start.cursor).count
+        return length - Taken.of_plain(start.cursor).total
 
     def _length_of(self, number: int, before: Mapping[Edge, Start]) -> int | None:
         entry = self.old[number]

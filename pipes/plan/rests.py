@@ -263,8 +263,10 @@ class Redivision:
     def plain(self) -> dict[str, Json]:
         """The redivision as JSON."""
         rests: Json = {str(number): rest.plain for number, rest in self.rests.items()}
-        plain = {"first": self.first, "base": self.base, "digest": self.digest, "items": rests}
-        return {**plain, "names": {str(n): name for n, name in self.names.items()}} if self.names else plain
+        plain: dict[str, Json] = {"first": self.first, "base": self.base, "digest": self.digest, "items": rests}
+        if self.names:
+            plain["names"] = {str(number): name for number, name in self.names.items()}
+        return plain
 
     @staticmethod
     def of(plain: Json) -> Redivision:

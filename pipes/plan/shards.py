@@ -81,7 +81,7 @@ class RemainingShard(PlacedShard):
     taken: Taken
 
     def length(self, stage: StageView) -> int:
-        return len(range(self.taken.count + self.shard, _row_count(stage), self.shards))
+        return len(range(self.taken.total + self.shard, _row_count(stage), self.shards))
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
         left, after = cast("Stage", stage.input).memo(("left", self.taken), self.taken.left)
@@ -93,7 +93,7 @@ class RemainingShard(PlacedShard):
 
 def rows_left(taken: Taken, shard: int = 0, shards: int = 1) -> PlacedShard:
     """The rows of an indexed input that are left, or each `shards`-th of them."""
-    return RemainingShard(shards, shard, taken) if taken.beyond else IndexedShard(shards, shard, taken.count)
+    return RemainingShard(shards, shard, taken) if taken.beyond else IndexedShard(shards, shard, taken.total)
 
 
 @dataclass(frozen=True)

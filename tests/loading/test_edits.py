@@ -123,7 +123,9 @@ class TestGroups:
         tokens = [token for document in documents for token in document]
         taken, state = state_after(documents.pack(7), steps)
         packs = taken + list(gone_on(documents.pack(4), state))
-        given = [int(token) for pack in packs for token, own in zip(pack["tokens"], pack["segment_ids"], strict=True) if own]
+        given = [
+            int(token) for pack in packs for token, own in zip(pack["tokens"], pack["segment_ids"], strict=True) if own
+        ]
         assert given == tokens
 
     @pytest.mark.parametrize("steps", [1, 5])

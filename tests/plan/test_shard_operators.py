@@ -76,13 +76,13 @@ def test_the_lengths_of_streamed_shards(count: int, shards: int) -> None:
 def test_what_is_left_if_some_are_taken_out_of_turn(numbers: list[int], count: int) -> None:
     first = next(number for number in range(31) if number not in numbers)
     taken = Taken.of(0, (range(number, number + 1) for number in sorted(numbers)))
-    assert taken.first == first and taken.count == len(numbers)
+    assert taken.first == first and taken.total == len(numbers)
     left, behind = taken.left()
     expected = [number for number in range(first, 80) if number not in numbers]
     assert [*left.tolist(), *range(behind, 80)] == expected
     later = taken.after(count)
     left, behind = later.left()
-    assert later.count == taken.count + count
+    assert later.total == taken.total + count
     assert [*left.tolist(), *range(behind, 80)] == expected[count:]
     assert later == taken.then(Taken(count))
 
