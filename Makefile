@@ -110,7 +110,7 @@ test-lowest: $(READY)  ## run the tests at the lowest versions of other packages
 test-python: $(READY)  ## run the tests on other Pythons of this machine, without torch and servers
 	.ci/test_python 3.14 3.13 3.12
 
-soak: $(READY)  ## run the random tests for hours: make soak PART="chains states ranks resumes failures mutants kills interrupts seeing exponents exits ray"
+soak: $(READY)  ## run the random tests for hours: make soak PART="chains states ranks resumes edits failures mutants kills interrupts seeing exponents exits ray"
 	$(BIN)/python -m tests.soak $(PART)
 
 check: $(READY)  ## format, lint, types, layers

@@ -18,16 +18,18 @@ from .core.skips import Skipped
 from .core.times import here
 from .engine.run import length_of
 from .engine.skips import NONE_LOST
-from .errors import ArgumentError, ArgumentTypeError, LoaderError
+from .errors import ArgumentError, ArgumentTypeError, LoaderError, StateWarning, warn
 from .loading.epoch import Epoch, EpochIterator, InfoIterator, check_kept
 from .loading.epochs import Epochs
 from .loading.job_state import gather, group_of_job, read_states, restore_job, shards_of_job
 from .loading.ranks import RankSource
 from .loading.replay import Info
+from .loading.resume import EDITS, Edits, Resume, edited, has_changed
 from .loading.schedule import Even, Schedule
 from .loading.state import Progress, State, compare
 from .ops.mix import Mix, fixed_weights
 from .pipe import Pipe, check_pipe, warn_in_torch_worker
+from .plan.edits import EditError
 from .plan.plan import Plan, Position
 from .services.base import Executor, ReadingService, Session, ShardEnd, Step
 from .services.inprocess import InProcess
@@ -70,6 +72,9 @@ class Loader(Generic[T_co]):
         steps: the number of elements of an epoch, on every rank; the next epoch continues where the last one stopped.
         device: where the tensors of elements are copied to, one element ahead and on a stream of its own.
         pin_memory: pin the tensors; those on their way to a CUDA device always are.
+
+    Attributes:
+        resumed: what had changed in the pipe since the state that was loaded last; None if nothing had.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
@@ -129,6 +134,7 @@ class Loader(Generic[T_co]):
         self._progress, self._skipped = Progress(), NONE_LOST  # where the next epoch begins; of the last one
         self._current: Epoch[T_co] | None = None
         self._requested_epoch: int | None = None  # by `set_epoch`
+        self.resumed: Resume | None = None
         self._closed = False
 
     def __iter__(self) -> Iterator[T_co]:
@@ -347,7 +353,11 @@ class Loader(Generic[T_co]):
         return (run.schedule or self._schedule).state(self._chosen(run.position()))
 
     def load_state_dict(
-        self, state: Mapping[str, object] | Sequence[Mapping[str, object]], *, strict: bool = True
+        self,
+        state: Mapping[str, object] | Sequence[Mapping[str, object]],
+        *,
+        strict: bool = True,
+        edits: Edits = "groups",
     ) -> None:
         """Make the next `iter(loader)` continue where `state` was taken.
 
@@ -360,21 +370,47 @@ class Loader(Generic[T_co]):
                 the order of the ranks; it may have gone through JSON. The latter two serve any number of ranks.
             strict: False continues with another graph, seed or length if that is possible, and warns of each
                 difference.
+            edits: what may have changed in the pipe since the state was taken: "groups" allows other batches, packs and
+                functions from row to row, whose rows come in the same order; "order" also other mixtures, orders and
+                new inputs; "drop" also that an input is gone. Each input goes on where it was, and no row of the pass
+                is lost or comes twice. A `StateWarning` says what has changed, and `resumed` has it as values.
 
         Raises:
-            StateError: the state is damaged, or of another pipe, seed or version; the message names what differs.
+            StateError: the state is damaged, or of another pipe, seed or version; the message names what differs. The
+                loader stays as it is.
+
+        Example:
+            >>> import feedpipe as fp, warnings
+            >>> warnings.simplefilter("ignore", fp.errors.StateWarning)
+            >>> loader = fp.Loader(fp.from_sequence(range(7)).batch(2))
+            >>> first = next(iter(loader))
+            >>> changed = fp.Loader(fp.from_sequence(range(7)).batch(3))
+            >>> changed.load_state_dict(loader.state_dict())
+            >>> list(changed)
+            [[2, 3, 4], [5, 6]]
+            >>> print(changed.resumed)
+            `batch(2)` is now `batch(3)`: 2 rows were taken, the pass goes on at row 2
         """
+        check_choice("edits", edits, EDITS)
         self._check_open()
         states = read_states(state)
         schedule = self._epochs.restore(states[0].pipe, lambda: self._schedule)
-        compare(states[0], schedule.signature, strict=strict, advises=self._is_users)
+        reason, resumed = None, None
+        if strict and has_changed(states[0], schedule.signature):
+            try:
+                states, resumed = edited(states, schedule.plan, schedule.signature, edits)
+            except EditError as error:
+                reason = str(error)
+        compare(states[0], schedule.signature, strict=strict, advises=self._is_users, reason=reason)
         schedule = self._epochs.resume(schedule, shards_of_job(states, schedule.plan))
         progress = schedule.after_end(restore_job(states, schedule))
         # Nothing has changed up to here: a state that is refused ends no epoch.
         self._end_current("a state was loaded")
         self._epochs.use(schedule)
         self._progress, self._skipped = progress, progress.skipped
-        self._requested_epoch = None
+        self._requested_epoch, self.resumed = None, resumed
+        if resumed is not None:
+            warn(str(resumed), StateWarning)
 
     def close(self) -> None:
         """End the current epoch and all threads and processes of the loader. A closed loader stays closed."""

@@ -109,40 +109,56 @@ def names(root: Node) -> dict[Node, str]:
     a graph has several. So adding a `map` changes no shuffle. An operator below an input that the user has named counts
     from there, and the one that reads named inputs counts as a source: no name depends on what a branch beside has.
     """
-    by_node: dict[Node, str] = {}
-    counts: dict[Node, dict[str, int]] = {}  # of each kind on the way to a node
-    sources: dict[Node, int] = {}  # the number of the first source
-    branches = _branches(root)
+    nodes = list(walk(root))
+    places = {node: place for place, node in enumerate(nodes)}
+    inputs = [[places[child] for child in node.inputs] for node in nodes]
+    ops = [node.op for node in nodes]
+    found = named([op.kind for op in ops], inputs, [op.name for op in ops], [op.input_names for op in ops])
+    return dict(zip(nodes, found, strict=True))
+
+
+def named(
+    kinds: Sequence[str],
+    inputs: Sequence[Sequence[int]],
+    own: Sequence[str | None],
+    input_names: Sequence[Sequence[str]],
+) -> list[str]:
+    """The names of operators by number, inputs first; `own` and `input_names` are those that users have given."""
+    output: list[str] = []
+    counts: list[dict[str, int]] = []  # of each kind on the way to an operator
+    sources: list[int] = []  # the number of the first source
     source_counts: dict[str, int] = {}
     uses: dict[str, int] = {}
-    for node in walk(root):
+    by_number = zip(kinds, own, branches(inputs, input_names), strict=True)
+    for number, (kind, own_name, branch) in enumerate(by_number):
         count: dict[str, int] = {}
-        inputs, branch = () if node.op.input_names else node.inputs, branches[node]
-        for child in inputs:
-            for kind, number in counts[child].items():
-                count[kind] = max(count.get(kind, 0), number)
-        count[node.op.kind] = count.get(node.op.kind, 0) + 1
-        counts[node] = count
-        if inputs:
-            sources[node] = sources[inputs[0]]
+        children = [] if input_names[number] else inputs[number]
+        for child in children:
+            for other, most in counts[child].items():
+                count[other] = max(count.get(other, 0), most)
+        count[kind] = count.get(kind, 0) + 1
+        counts.append(count)
+        if children:
+            sources.append(sources[children[0]])
         else:
-            sources[node] = source_counts.get(branch, 0)
-            source_counts[branch] = sources[node] + 1
-        suffix = f"@{sources[node]}" if sources[node] else ""
-        name = node.op.name or f"{branch}{node.op.kind}-{count[node.op.kind]}{suffix}"
+            sources.append(source_counts.get(branch, 0))
+            source_counts[branch] = sources[-1] + 1
+        suffix = f"@{sources[-1]}" if sources[-1] else ""
+        name = own_name or f"{branch}{kind}-{count[kind]}{suffix}"
         uses[name] = uses.get(name, 0) + 1
-        by_node[node] = name if uses[name] == 1 else f"{name}/{uses[name]}"
-    return by_node
+        output.append(name if uses[name] == 1 else f"{name}/{uses[name]}")
+    return output
 
 
-def _branches(root: Node) -> dict[Node, str]:
-    """The names of the inputs on the way from the root to each operator: "web/". Of several ways, the first by name."""
-    branches = {root: ""}
-    for node in reversed([*walk(root)]):
-        for place, child in enumerate(node.inputs):
-            branch = branches[node] + (f"{node.op.input_names[place]}/" if node.op.input_names else "")
-            branches[child] = min(branch, branches.get(child, branch))
-    return branches
+def branches(inputs: Sequence[Sequence[int]], input_names: Sequence[Sequence[str]]) -> list[str]:
+    """The names of the inputs on the way from the last operator to each: "web/". Of several ways, the first by name."""
+    found: dict[int, str] = {}
+    for number in reversed(range(len(inputs))):
+        own = found.setdefault(number, "")
+        for place, child in enumerate(inputs[number]):
+            branch = own + (f"{input_names[number][place]}/" if input_names[number] else "")
+            found[child] = min(branch, found.get(child, branch))
+    return [found[number] for number in range(len(inputs))]
 
 
 def find_remote(root: Node) -> Node | None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import ClassVar, NamedTuple, Protocol, TypeVar, cast
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -22,6 +22,7 @@ from .cursor import START, Cursor, Json
 from .lazy import pa
 from .rows import BlockRows, Indices
 from .skips import OnError, Skipped
+from .taken import Taken
 
 T = TypeVar("T")
 
@@ -104,6 +105,12 @@ class Operator:
     on_error = cast("OnError | None", None)
     """The policy for a row whose function fails; None takes that of the next `on_error()` in the chain."""
 
+    edits: ClassVar[Literal["groups", "order"] | None] = None
+    """A pass can go on although this operator is new in it, or another one, which then gives the rest of its input:
+    "groups" if rows keep their order, else "order". None if its rows depend on those before."""
+    blind: ClassVar[bool] = False
+    """The content of the input's rows affects neither which rows come nor their order."""
+
     def indexed(self, inputs: Sequence[bool]) -> bool:
         """Whether `rows` answers, given which inputs do: by default if it is defined and all inputs are indexed."""
         return type(self).rows is not Operator.rows and all(inputs)
@@ -165,6 +172,37 @@ class Operator:
         """Those rows of `trace` that must be read now, to make row `index`; by default all of them."""
         return self.trace(stage, index, context)
 
+    @classmethod
+    def run_length(cls, past: Past) -> int | None:
+        """The number of neighbours in the input that each row is made of, if that is fixed; None if it is not."""
+        return None
+
+    @classmethod
+    def inputs_at(cls, past: Past, at: Cursor) -> Sequence[Json] | None:
+        """The plain cursor of each input at `at`, or `ENDED`, for an operator that the pipe no longer has.
+
+        It says where the inputs go on in a pass in which the pipe has changed; None if nobody knows. It reads nothing.
+        """
+        return None
+
+    @classmethod
+    def token_for(cls, past: Past, facts: Mapping[str, Json], at: Cursor) -> Json:
+        """The token at which it goes on with other arguments, at the place of `at` in the same input.
+
+        For an operator that may stand within a row of its input. `facts` are those that it has now. None if it does not
+        go on so.
+        """
+        return None
+
+    @classmethod
+    def inputs_taken(cls, past: Past, taken: Taken) -> Sequence[Taken] | None:
+        """As `inputs_at`, for an indexed output: the rows of each input that rows of the output are made of.
+
+        Rows beyond the end of an input do not matter.
+        """
+        length = cls.run_length(past)
+        return None if length is None else [taken.runs(length)]
+
     def ahead(self) -> Ahead | None:
         """How far `begin` runs ahead of `rows`; None if it does not."""
         return None
@@ -200,6 +238,33 @@ class Operator:
         None if the call of another operator puts this one into the chain.
         """
         return call_code(self)
+
+
+ENDED: Json = "ended"
+"""In place of a plain cursor: an input of which no row is left."""
+
+
+class Past(NamedTuple):
+    """An operator that a pipe no longer has, as a state describes it.
+
+    Attributes:
+        facts: its arguments and its identity, by name, as in the fingerprint.
+        inputs: the number of its inputs.
+        name: the key of its randomness.
+        context: seed, epoch and shard of the rows; the shard is None if it was indexed.
+        lengths: of its inputs, if it was indexed; None if nobody knows one.
+    """
+
+    facts: Mapping[str, Json]
+    inputs: int
+    name: str
+    context: Context
+    lengths: Sequence[int] | None = None
+
+    def number(self, name: str) -> int | None:
+        """An argument that is a whole number; None if it is anything else."""
+        text = self.facts.get(name)
+        return int(text) if isinstance(text, str) and text.isdecimal() else None
 
 
 class Source(Operator, ABC):
@@ -271,6 +336,11 @@ class ElementForm(Operator, ABC):
 
 class TokenOfInput(Operator):
     """An operator whose token is a cursor of the only input."""
+
+    @classmethod
+    def inputs_at(cls, past: Past, at: Cursor) -> Sequence[Json] | None:
+        length = cls.run_length(past)
+        return None if length is None else [Cursor.of(at.token).advance(at.skip * length).plain]
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         yield stage.input, at.token

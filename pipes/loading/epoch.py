@@ -519,7 +519,7 @@ def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:
         return progress
     if schedule.steps is not None:
         return schedule.next_pass(_moved(progress, count))
-    left = (plan.length(plan.rank, progress.start, progress.data_pass) or 0) - progress.taken
+    left = (plan.length(plan.rank, progress.start, progress.data_pass, progress.redivision) or 0) - progress.taken
     return _moved(progress, max(0, min(count, left)))  # what is not left is padding
 
 

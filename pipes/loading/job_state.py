@@ -5,20 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from ..core.cursor import Json
+from ..core.taken import Taken
 from ..engine.skips import share_of_lost
 from ..errors import ArgumentError, LoaderError, StateError
 from ..plan.plan import Plan
 from ..plan.rests import ROOT, Redivision, Rest, Start, dealt, numbered
-from ..plan.shards import elements_left, take_left
 from .ranks import RankSource
 from .schedule import Schedule
 from .state import (
@@ -306,47 +302,27 @@ def merged(states: Sequence[SavedState]) -> SavedState:
     if all(one.position == first.position and one.step == first.step for one in states):
         return first
     places = [one.position if isinstance(one.position, IndexedPosition) else IndexedPosition(0) for one in states]
-    last = min(places, key=lambda place: place.taken)
-    leads = [place.taken - last.taken for place in places]
+    last = min(places, key=lambda place: place.taken.total)
+    leads = [place.taken.total - last.taken.total for place in places]
     if max(leads) > MAX_STRAGGLING:
         raise StateError(f"one rank of this job is {max(leads) // world_size} elements behind another")
     for number, (place, lead) in enumerate(zip(places, leads, strict=True)):
-        if lead % world_size or take_left(last.taken, last.beyond, lead) != (place.taken, place.beyond):
+        if (
+            lead % world_size
+            or last.taken.after(lead) != place.taken
+            or _name(place.redivision) != _name(last.redivision)
+        ):
             raise StateError(
                 f"state {number} of the list comes from another resume than the state that is furthest behind, so they "
                 "are not of one job; give states that were saved together"
             )
     # The rank that is furthest behind has the elements that were left; of these, each rank has taken its own.
-    left, after = elements_left(last.taken, last.beyond)
     ranges = list(last.beyond)
     for rank, lead in enumerate(leads):
-        ranges += _elements_at(range(rank, lead, world_size), left, after)
+        ranges += last.taken.rows_left(range(rank, lead, world_size))
     step = sum(one.step for one in states) // world_size
-    return replace(first, step=step, position=_from_first_left(last.consumed, ranges))
-
-
-def _elements_at(places: range, left: npt.NDArray[np.int64], after: int) -> list[range]:
-    """The elements at these places among those of `left` and all from `after` on."""
-    within = left[places.start : places.stop : places.step]
-    rest = places[len(within) :]
-    shift = after - len(left)
-    return _evenly_spaced(within) + ([range(rest.start + shift, rest.stop + shift, rest.step)] if rest else [])
-
-
-def _evenly_spaced(places: npt.NDArray[np.int64]) -> list[range]:
-    """Increasing numbers as ranges."""
-    ends = [*(np.flatnonzero(np.diff(places, 2)) + 2).tolist(), len(places)]  # after the last one of a spacing
-    runs = [places[start:end].tolist() for start, end in pairwise([0, *ends])]
-    return [range(run[0], run[-1] + 1, run[1] - run[0] if len(run) > 1 else 1) for run in runs if run]
-
-
-def _from_first_left(consumed: int, ranges: Sequence[range]) -> IndexedPosition:
-    """The position with as large a `consumed` as there is."""
-    taken = consumed + sum(map(len, ranges))
-    left, after = elements_left(taken, ranges)
-    first = int(left[0]) if len(left) else after
-    rest = (part[len(range(part.start, min(first, part.stop), part.step)) :] for part in ranges)
-    return IndexedPosition(first, tuple(part for part in rest if part))
+    taken = Taken.of(last.consumed, ranges)
+    return replace(first, step=step, position=IndexedPosition(taken.first, taken.beyond, last.redivision))
 
 
 # A streamed pipe on another number of ranks.
@@ -394,7 +370,7 @@ def _passes(states: Sequence[SavedState]) -> range:
     Raises:
         StateError: the ranks are too far apart.
     """
-    last = max(one.data_pass + len(_position(one).later) for one in states)
+    last = max(one.data_pass + len(position_of(one).later) for one in states)
     passes = range(min(one.data_pass for one in states), last + 1)
     if len(passes) > MAX_PASSES:
         raise StateError(
@@ -415,7 +391,7 @@ def _in_pass(states: Sequence[SavedState], number: int) -> list[SavedState]:
 
 
 def _position_in_pass(one: SavedState, number: int) -> StreamedPosition:
-    position = _position(one)
+    position = position_of(one)
     if number == one.data_pass:
         return position._replace(later=())
     shards = range(one.rank, one.shards, one.world_size)
@@ -426,19 +402,25 @@ def _position_in_pass(one: SavedState, number: int) -> StreamedPosition:
     return StreamedPosition({}, {}, position.later[number - one.data_pass - 1])
 
 
-def _position(one: SavedState) -> StreamedPosition:
+def position_of(one: SavedState) -> StreamedPosition:
+    """The place of a rank in a streamed pipe."""
     return one.position if isinstance(one.position, StreamedPosition) else StreamedPosition({}, {})
 
 
 class StreamedJob:
-    """The places of all ranks of a job with a streamed pipe."""
+    """The places of all ranks of a job with a streamed pipe, or of some.
+
+    Attributes:
+        first: the number of shards of the first division of the pass.
+        names: of operators that keep those that they had before the pipe changed, by number.
+    """
 
     def __init__(self, states: Sequence[SavedState]) -> None:
         first = states[0]
         self._states = states
         self._shards = first.shards
         self._data_pass = first.data_pass
-        self._positions = [_position(one) for one in states]
+        self._positions = [position_of(one) for one in states]
         redivision = self._positions[0].redivision
         for one, position in zip(states, self._positions, strict=True):
             if _name(position.redivision) != _name(redivision):
@@ -446,7 +428,8 @@ class StreamedJob:
                     f"the states of ranks {first.rank} and {one.rank} come from different resumes, so they are not of "
                     "one job; give states that were saved together"
                 )
-        self._first = first.shards if redivision is None else redivision.first
+        self.first = first.shards if redivision is None else redivision.first
+        self.names = {} if redivision is None else redivision.names
         self._base = 0 if redivision is None else redivision.base
         self._is_redivided = redivision is not None
 
@@ -467,14 +450,27 @@ class StreamedJob:
 
     def redivided(self, plan: Plan) -> Redivision:
         """The rests of all ranks."""
-        pairs = zip(self._states, self._positions, strict=True)
-        rests = [rest for one, position in pairs for rest in self._left(one, position, plan)]
-        base = self._base + self._shards + len(self._states)
-        of_ranks = dealt(rests, plan.world_size)
-        return Redivision(self._first, base, self._digest(plan), numbered(of_ranks, plan.shards))
+        left = [rest for of_rank in self.left(plan.waiting) for rest in of_rank.values()]
+        of_ranks = dealt(left, plan.world_size)
+        rests = numbered(of_ranks, plan.shards)
+        return Redivision(self.first, self.next_base, self._digest(plan), rests, self.names)
 
-    def _left(self, one: SavedState, position: StreamedPosition, plan: Plan) -> list[Rest]:
-        """What is left of the shards of a rank."""
+    @property
+    def next_base(self) -> int:
+        """The keys of the draws of the rests that follow begin here."""
+        return self._base + self._shards + self._states[0].world_size
+
+    def left(self, waiting: Callable[[Rest, Json], Rest]) -> list[dict[int, Rest]]:
+        """What is left of the shards of each rank, by number.
+
+        Args:
+            waiting: the rows that a rest leaves over, from a cursor of these on.
+        """
+        return [self._left(one, at, waiting) for one, at in zip(self._states, self._positions, strict=True)]
+
+    def _left(
+        self, one: SavedState, position: StreamedPosition, waiting_of: Callable[[Rest, Json], Rest]
+    ) -> dict[int, Rest]:
         tail = self._shards + one.rank
         if position.redivision is None:
             shards = range(one.rank, self._shards, one.world_size)
@@ -482,17 +478,17 @@ class StreamedJob:
         else:
             rests = {n: rest.left(position.cursors.get(n)) for n, rest in position.redivision.rests.items()}
         ended = {n: rest.top.cursor for n, rest in rests.items() if rest.waits} | position.ended
-        running = [rest for n, rest in rests.items() if n not in ended]
+        running = {n: rest for n, rest in rests.items() if n not in ended}
         # In the order in which a tail reads them.
-        waiting = [plan.waiting(rests[n], cursor) for n in sorted(rests) if (cursor := ended.get(n)) is not None]
+        waiting = {n: waiting_of(rests[n], cursor) for n in sorted(rests) if (cursor := ended.get(n)) is not None}
         if tail in position.ended:
             return running
         if tail not in position.cursors:
-            return running + waiting
-        begun, cursor = Rest(-1, {ROOT: Start(self._base + tail)}, tuple(waiting)), position.cursors[tail]
+            return running | waiting
+        begun, cursor = Rest(-1, {ROOT: Start(self._base + tail)}, tuple(waiting.values())), position.cursors[tail]
         if not self._is_redivided:  # its cursor is that of the groups themselves
             cursor = [cursor, 0, 0]
-        return [*running, begun.left(cursor)]
+        return running | {tail: begun.left(cursor)}
 
     def _digest(self, plan: Plan) -> str:
         """The digest of the states and the new shards: later states come from one resume if theirs is the same."""

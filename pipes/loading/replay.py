@@ -146,8 +146,8 @@ def _skipped_row(cursor: ElementCursor) -> tuple[str, int] | None:
 def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Cursor]:
     """The graph that makes the element, and the cursor at which it begins."""
     if plan.indexed:
-        return plan.unsharded, START.advance(cast("int", cursor["element"]))
-    redivision = Redivision.of(cursor["cut"]) if "cut" in cursor else None
+        return plan.indexed_pass(_redivision_of(cursor)), START.advance(cast("int", cursor["element"]))
+    redivision = _redivision_of(cursor)
     at = Cursor.of(cursor["at"])
     if shard != plan.tail_shard:
         return plan.shard_stage(shard, redivision), at
@@ -159,11 +159,16 @@ def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Curso
     return tail.stage, at
 
 
+def _redivision_of(cursor: ElementCursor) -> Redivision | None:
+    return Redivision.of(cursor["cut"]) if "cut" in cursor else None
+
+
 def lineage_at(plan: Plan, cursor: ElementCursor) -> list[Origin]:
     """The origin of each row that an element is made of; of an indexed pipe nothing is read for that."""
     if plan.indexed:
         context = Context(seed=plan.seed, epoch=cast("int", cursor["epoch"]))
-        origin = Origin.joined(plan.unsharded.origins(cast("int", cursor["element"]), context))
+        stage = plan.indexed_pass(_redivision_of(cursor))
+        origin = Origin.joined(stage.origins(cast("int", cursor["element"]), context))
     else:
         block = _block_at(plan, cursor, origins=True)
         origin = block.origins[0] if block.origins else None
@@ -173,9 +178,9 @@ def lineage_at(plan: Plan, cursor: ElementCursor) -> list[Origin]:
 def cursor_of_indexed(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
     """The cursor of the next element of an indexed pipe."""
     position = progress.position(plan)
-    stage = plan.indexed_stage(plan.rank, plan.world_size, position.start, position.beyond)
+    stage = plan.indexed_stage(plan.rank, plan.world_size, position)
     number = position.start
-    if stage is not plan.unsharded:
+    if stage is not plan.indexed_pass(position.redivision):
         number = next(stage.op.trace(stage, 0, Context()))[1]
     return {**_common(plan, fingerprint, progress), "element": number}
 
@@ -192,8 +197,6 @@ def cursor_of_streamed(plan: Plan, fingerprint: str, progress: Progress, shard: 
     }
     if shard == plan.tail_shard:
         cursor["leftovers"] = {str(s): leftover for s, leftover in progress.ended.items() if leftover is not None}
-    if progress.redivision is not None:
-        cursor["cut"] = progress.redivision.plain
     return cursor
 
 
@@ -215,7 +218,8 @@ def note_cursor(error: DataError | RowError, plan: Plan, fingerprint: str, progr
 
 
 def _common(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
-    return {"pipe": _digest(fingerprint), "seed": plan.seed, "epoch": progress.data_pass}
+    common: ElementCursor = {"pipe": _digest(fingerprint), "seed": plan.seed, "epoch": progress.data_pass}
+    return common if progress.redivision is None else {**common, "cut": progress.redivision.plain}
 
 
 def _digest(fingerprint: str) -> str:

@@ -95,7 +95,7 @@ class Schedule:
             return End(self.steps, self.steps)
         if progress.goal is not None:
             return self._end(progress, [])
-        if progress.redivision is not None:
+        if progress.redivision is not None and not self.plan.indexed:
             return self._end(progress, [])
         lengths = self._lengths(progress)
         if len(lengths) > 1:
@@ -103,7 +103,7 @@ class Schedule:
             if len(numbers) < len(lengths) and not self.communicates:
                 raise unknown_length_error(self.plan.unsharded, len(lengths))
             # The rest of an epoch that another number of ranks began need not be even.
-            if len(numbers) == len(lengths) and progress.start == 0:
+            if len(numbers) == len(lengths) and progress.start == 0 and progress.redivision is None:
                 self._check_even(numbers, warns=warns)
         return self._end(progress, lengths)
 
@@ -139,7 +139,7 @@ class Schedule:
         """
         if self.steps is not None:
             end = End(self.steps, self.steps)
-        elif progress.goal is not None or progress.redivision is not None:
+        elif progress.goal is not None or (progress.redivision is not None and not self.plan.indexed):
             end = self._end(progress, [])
         else:
             end = self._end(progress, self._lengths(progress))
@@ -178,12 +178,12 @@ class Schedule:
         """The lengths, from `progress.start` on, of all ranks that must be even; else that of this rank."""
         plan = self.plan
         ranks = [plan.rank] if plan.world_size == 1 or self.even is None else range(plan.world_size)
-        return [plan.length(rank, progress.start, progress.data_pass) for rank in ranks]
+        return [plan.length(rank, progress.start, progress.data_pass, progress.redivision) for rank in ranks]
 
     def _end(self, progress: Progress, lengths: Sequence[int | None]) -> End:
         if progress.goal is not None:
             return End(progress.goal, None if self.ends_differ else progress.goal)
-        if progress.redivision is not None:
+        if progress.redivision is not None and not self.plan.indexed:
             return End(None, None)
         numbers = [length for length in lengths if length is not None]
         if len(numbers) < len(lengths):
@@ -194,7 +194,9 @@ class Schedule:
             return End(of_rank, of_rank)
         # The state of an indexed pipe serves all ranks, and the first rank has the most elements. That of a streamed
         # pipe belongs to its rank, and says nothing about others.
-        first = self.plan.length(0, progress.start, progress.data_pass) if self.plan.indexed else None
+        first = None
+        if self.plan.indexed:
+            first = self.plan.length(0, progress.start, progress.data_pass, progress.redivision)
         return End(of_rank, None if first is None else before + first)
 
     def _at(self, progress: Progress, rank: int) -> Progress:
@@ -203,12 +205,18 @@ class Schedule:
         If `steps` sets the length of an epoch, an indexed pipe is one sequence of all passes, and the ranks take its
         elements in turn. So ranks at the same step are at the same place, even if a pass does not divide evenly.
         """
-        length = position_count(self.plan.unsharded)
+        plan, data_pass, taken = self.plan, progress.data_pass, progress.position(self.plan).start
+        length = position_count(plan.unsharded)
         if not length:
             return progress
-        taken = progress.data_pass * length + progress.position(self.plan).start
-        data_pass, index = divmod(taken + rank, length)
-        return replace(progress, data_pass=data_pass, start=index - rank, taken=0)
+        redivision = progress.redivision
+        if redivision is not None:
+            left = position_count(plan.indexed_pass(redivision))
+            if taken + rank < left:
+                return replace(progress, start=taken, taken=0)
+            data_pass, taken, redivision = data_pass + 1, taken - left, None
+        data_pass, index = divmod(data_pass * length + taken + rank, length)
+        return replace(progress, data_pass=data_pass, start=index - rank, taken=0, redivision=redivision)
 
     def _check_even(self, lengths: list[int], *, warns: bool) -> None:
         least, most, total = min(lengths), max(lengths), sum(lengths)

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from zlib import crc32
 
 from ..core.cursor import Json
+from ..core.taken import Taken
 from ..engine.run import position_count
 from ..engine.skips import NONE_LOST, LostCounts, share_of_lost
 from ..errors import StateError, StateWarning, warn
 from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.rests import Redivision
-from ..plan.shards import take_left
 
 VERSION = 2
 ALL_RANKS = -1
@@ -44,7 +44,8 @@ class Progress:
         taken: the number of elements of the pass that this rank has taken since.
         cursors: the plain cursors of the shards of a streamed pipe that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
-        redivision: of a streamed pipe, the rests of its shards if the number of ranks has changed in this pass.
+        redivision: the rests that take the place of shards, if the number of ranks or the pipe has changed in this
+            pass; of an indexed pipe the rest of the pass, if the pipe has changed.
         later: the same of the next passes, if some ranks had come to these.
         skipped: the numbers of rows of the epoch that were skipped on this rank.
         goal: the step at which the epoch ends, if the plan does not say it because the number of ranks has changed.
@@ -119,8 +120,8 @@ class Progress:
         if plan.indexed:
             taken, beyond = self.taken_by_all(plan), self.beyond
             if beyond:
-                taken, beyond = take_left(self.start, beyond, taken - self.start)
-            return Position(taken, beyond=beyond)
+                taken, beyond = Taken(self.start, beyond).after(taken - self.start)
+            return Position(taken, beyond=beyond, redivision=self.redivision)
         shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
         shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
         return Position(0, shards, redivision=self.redivision)
@@ -131,11 +132,15 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
     has_skipped = bool(progress.skipped.skipped)
     if not progress.taken and not progress.begun and (plan.indexed or not has_skipped):
         position = "null"
-    elif plan.indexed and not progress.beyond:
-        position = f'{{"consumed": {progress.taken_by_all(plan)}}}'
     elif plan.indexed:
-        place = progress.position(plan)
-        position = indexed_text(IndexedPosition(place.start - sum(map(len, place.beyond)), place.beyond))
+        if not progress.beyond:
+            position = f'{{"consumed": {progress.taken_by_all(plan)}'
+        else:
+            place = progress.position(plan).taken
+            position = indexed_text(IndexedPosition(place.first, place.beyond))[:-1]
+        if progress.redivision is not None:
+            position += f', "cut": {signature.redivision_text(progress.redivision)}'
+        position += "}"
     else:
         ended = signature.ended.text(progress.ended) if progress.ended else "{}"
         position = f'{{"cursors": {signature.cursors.text(progress.cursors)}, "ended": {ended}'
@@ -165,10 +170,12 @@ def indexed_text(position: SavedPosition) -> str:
     """The JSON text of a position in an indexed pipe."""
     if not isinstance(position, IndexedPosition):
         return "null"
-    if not position.beyond:
-        return f'{{"consumed": {position.consumed}}}'
-    beyond = [[part.start, part.stop, part.step] for part in position.beyond]
-    return json.dumps({"consumed": position.consumed, "beyond": beyond})
+    entries: dict[str, Json] = {"consumed": position.consumed}
+    if position.beyond:
+        entries["beyond"] = [[part.start, part.stop, part.step] for part in position.beyond]
+    if position.redivision is not None:
+        entries["cut"] = position.redivision.plain
+    return json.dumps(entries)
 
 
 def signature_checksum(entries: Mapping[str, Json]) -> int:
@@ -268,15 +275,17 @@ class IndexedPosition(NamedTuple):
     Attributes:
         consumed: all elements before this one are taken.
         beyond: the elements after it that are taken too, because ranks had taken different numbers of elements.
+        redivision: the rest of the pass that the elements are counted in, if the pipe has changed in this pass.
     """
 
     consumed: int
     beyond: tuple[range, ...] = ()
+    redivision: Redivision | None = None
 
     @property
-    def taken(self) -> int:
-        """The number of elements that are taken."""
-        return self.consumed + sum(map(len, self.beyond))
+    def taken(self) -> Taken:
+        """The elements that are taken."""
+        return Taken(self.consumed + sum(map(len, self.beyond)), self.beyond)
 
 
 class StreamedPosition(NamedTuple):
@@ -285,7 +294,8 @@ class StreamedPosition(NamedTuple):
     Attributes:
         cursors: the plain cursors of the shards that have begun.
         ended: the shards that have ended, each with the plain cursor of its leftover rows.
-        redivision: the rests that take the place of shards, if the number of ranks has changed in this pass.
+        redivision: the rests that take the place of shards, if the number of ranks or the pipe has changed in this
+            pass.
         padding: the number of elements that the rank has repeated because other ranks have more.
         later: the redivisions of the next passes, if the number of ranks has changed when some were in these.
     """
@@ -425,13 +435,17 @@ def _position(position: Any) -> SavedPosition:
     if position is None:
         return None
     if "consumed" in position:
-        return IndexedPosition(position["consumed"], tuple(range(*part) for part in position.get("beyond", ())))
+        beyond = tuple(range(*part) for part in position.get("beyond", ()))
+        return IndexedPosition(position["consumed"], beyond, _redivision(position))
     if "ranks" in position:
         return JobPosition(tuple(map(_rank_entry, position["ranks"])))
     cursors, ended = ({int(shard): cursor for shard, cursor in position[name].items()} for name in ("cursors", "ended"))
-    redivision = Redivision.of(position["cut"]) if "cut" in position else None
     later = tuple(map(Redivision.of, position.get("later", ())))
-    return StreamedPosition(cursors, ended, redivision, position.get("padding", 0), later)
+    return StreamedPosition(cursors, ended, _redivision(position), position.get("padding", 0), later)
+
+
+def _redivision(position: Any) -> Redivision | None:
+    return Redivision.of(position["cut"]) if "cut" in position else None
 
 
 def _rank_entry(entry: Any) -> RankEntry:
@@ -461,8 +475,10 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def compare(saved: SavedState, signature: Signature, *, strict: bool, advises: bool = True) -> None:
-    """Compares the pipe and the seed of a state with those of a loader.
+def compare(
+    saved: SavedState, signature: Signature, *, strict: bool, advises: bool = True, reason: str | None = None
+) -> None:
+    """Compares the pipe and the seed of a state with those of a loader; `reason` says why it cannot go on with others.
 
     Raises:
         StateError: they differ, and `strict` is True; else each difference is a `StateWarning`.
@@ -475,7 +491,8 @@ def compare(saved: SavedState, signature: Signature, *, strict: bool, advises: b
         lines.append(f"`seed` was {saved.seed} and is now {seed}")
     if lines and strict:
         advice = "; `strict=False` loads it in spite of that" if advises else ""
-        raise StateError(f"this state is of another loader: {'; '.join(lines)}{advice}")
+        why = "" if reason is None else f"; it does not go on, because {reason}"
+        raise StateError(f"this state is of another loader: {'; '.join(lines)}{why}{advice}")
     for line in lines:
         warn(f"the state is loaded in spite of a difference: {line}", StateWarning)
     if saved.pipe == pipe:
@@ -536,17 +553,21 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
     position = saved.position
     if not isinstance(position, IndexedPosition):
         return restore_streamed(saved, plan)
-    (consumed, beyond), length = position, position_count(plan.unsharded)
-    if not (consumed or beyond) or consumed >= length + saved.world_size:  # padding goes beyond the length
+    (consumed, beyond, redivision), length = position, position_count(plan.indexed_pass(position.redivision))
+    if (
+        not (consumed or beyond or redivision) or consumed >= length + saved.world_size
+    ):  # padding goes beyond the length
         raise damaged("position.consumed", f"must be from 1 to {length}, the length of the pipe, but is: {consumed}")
     if any(part[-1] >= length + saved.world_size for part in beyond):
         raise damaged("position.beyond", f"must have elements below {length}, the length of the pipe")
     step = saved.step
     if saved.world_size != plan.world_size:
         step = step * saved.world_size // plan.world_size
-    taken = consumed + sum(map(len, beyond))
+    taken = position.taken.total
     counts = share_of_lost([saved.skipped], plan.rank, plan.world_size)
-    return Progress(saved.epoch, step, saved.data_pass, start=taken, beyond=beyond, skipped=counts)
+    progress = Progress(saved.epoch, step, saved.data_pass, start=taken, beyond=beyond, skipped=counts)
+    progress.redivision = redivision
+    return progress
 
 
 def restore_streamed(saved: SavedState, plan: Plan) -> Progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from ..core.block import Block, group_origins, has_skipped, join_blocks, join_or
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
-from ..core.operator import Amount, Grouping, Input, Order, StageView, TokenOfInput, amount_of_inputs
+from ..core.operator import Amount, Grouping, Input, Order, Past, StageView, TokenOfInput, amount_of_inputs
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.skips import Skipped, Skips
 from ..errors import DataError, Origin
@@ -63,7 +63,7 @@ def batch(
         >>> list(fp.from_sequence(range(9)).batch({0: 2, 3: 4}))
         [[0, 1], [2, 3], [4, 5, 6, 7], [8]]
     """
-    return pipe.then(Batch(size, drop_last))
+    return pipe.then((BatchRamp if isinstance(size, Mapping) else Batch)(size, drop_last))
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,8 @@ class Batch(TokenOfInput, Grouping):
     kind: ClassVar[str] = "batch"
     seeks: ClassVar[bool] = True
     moves_skipped: ClassVar[bool] = True
+    edits: ClassVar[Literal["groups", "order"] | None] = "groups"
+    blind: ClassVar[bool] = True
 
     size: int | Mapping[int, int]
     drop_last: bool = False
@@ -108,6 +110,10 @@ class Batch(TokenOfInput, Grouping):
         if not isinstance(self.size, Mapping):
             return self
         return replace(self, size={-(-row // shards): size for row, size in self.size.items()})
+
+    @classmethod
+    def run_length(cls, past: Past) -> int | None:
+        return past.number("size")
 
     def dropping(self) -> Batch:
         return replace(self, drop_last=True)
@@ -152,20 +158,27 @@ class Batch(TokenOfInput, Grouping):
         count = 0
         size = self.bounds.between(row, row + 1)
         for block in stage.input.blocks(Cursor.of(at.token).advance(self.bounds.between(at.row, row)), context):
-            pending.append(block)
-            count += len(block)
-            if count < size:
-                continue
-            sizes, rest = self.bounds.sizes(row, count)
-            full = [*pending[:-1], block.slice(0, len(block) - rest)] if rest else pending
-            remainder = [block.slice(len(block) - rest, len(block))] if rest else []
-            batches, origins = _full_batches(full, sizes)
-            start, end = pending[0].at, remainder[0].at if remainder else block.end
-            first, row = row, row + len(batches)
-            output = [Block(batches, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
-            pending, count, size = remainder, rest, self.bounds.between(row, row + 1)
-            del block, full, remainder, batches  # only the consumer holds them now
-            yield output.pop()
+            # A batch of rows of several blocks comes by itself, so that no cursor skips rows of two blocks.
+            parts = [block]
+            if pending and count + len(block) >= self.bounds.between(row, row + 2):
+                parts = [block.slice(size - count, len(block)), block.slice(0, size - count)]
+            del block
+            while parts:
+                block = parts.pop()
+                pending.append(block)
+                count += len(block)
+                if count < size:
+                    continue
+                sizes, rest = self.bounds.sizes(row, count)
+                full = [*pending[:-1], block.slice(0, len(block) - rest)] if rest else pending
+                remainder = [block.slice(len(block) - rest, len(block))] if rest else []
+                batches, origins = _full_batches(full, sizes)
+                start, end = pending[0].at, remainder[0].at if remainder else block.end
+                first, row = row, row + len(batches)
+                output = [Block(batches, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
+                pending, count, size = remainder, rest, self.bounds.between(row, row + 1)
+                del block, full, remainder, batches  # only the consumer holds them now
+                yield output.pop()
         if not pending:
             return
         rows, origins = join_blocks(pending)
@@ -175,6 +188,13 @@ class Batch(TokenOfInput, Grouping):
         else:
             end = Cursor(end.plain, 0, row + 1)
             yield Block([rows[:]], Cursor(start.plain, 0, row), end, group_origins(origins, [range(len(rows))]))
+
+
+@dataclass(frozen=True)
+class BatchRamp(Batch):
+    """It counts the rows from the beginning of a pass."""
+
+    edits: ClassVar[Literal["groups", "order"] | None] = None
 
 
 N = TypeVar("N", int, npt.NDArray[np.int64])
@@ -215,7 +235,7 @@ class RampBounds:
         row = batch = 0
         stages: list[tuple[int, int, int]] = []  # of each: its first row, its first batch, its size
         for size, edge in zip(sizes.values(), [*list(sizes)[1:], 0], strict=True):
-            size = min(size, NEVER)
+            size = min(size, NEVER // 4)  # that of a few batches fits in 63 bits
             stages.append((row, batch, size))
             if (before_edge := min(edge, NEVER) - row) > 0:
                 count = -(-before_edge // size)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.lazy import pa, pc
-from ..core.operator import Grouping, Operator, StageView, TokenOfInput
+from ..core.operator import Grouping, Operator, Past, StageView, TokenOfInput
 from ..core.rows import BlockRows, Column, Rows, concat, take
 from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
@@ -94,6 +94,14 @@ class BatchBySize(TokenOfInput, Grouping):
                 "`drop_last` must be left out with a `window`, whose batches are all as full as they can be"
             )
 
+    @classmethod
+    def inputs_at(cls, past: Past, at: Cursor) -> list[Json] | None:
+        return None if at.skip or "window" in past.facts else [at.token]
+
+    @property
+    def edits(self) -> Literal["groups", "order"]:  # type: ignore[override]
+        return "groups" if self.window is None else "order"
+
     def lookback(self) -> int:
         return self.window or self.max_rows or 1
 
@@ -127,9 +135,10 @@ class BatchBySize(TokenOfInput, Grouping):
                 pending, start = [], cut
             if start < len(sizes):
                 pending.append(block.slice(start, len(sizes)))
-            if complete:
-                first, row = row, row + len(complete)
-                yield _batches(complete, first, pending[0].at)
+            for place, blocks in enumerate(complete, 1):  # each by itself: its cursor is then one of the input
+                following = complete[place] if place < len(complete) else pending
+                yield _batches([blocks], row, following[0].at)
+                row += 1
             if error is not None:
                 raise data_error(self, stage.failed(error, block.at.advance(len(sizes)), context))
         if pending and self.leaves_over:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -12,8 +13,9 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.lazy import pa
-from ..core.operator import Amount, Input, Operator, Order, StageView, Weights, each_row
+from ..core.operator import ENDED, Amount, Input, Operator, Order, Past, StageView, Weights, each_row
 from ..core.rows import BlockRows, Indices, gather, signature
+from ..core.taken import Taken
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -53,6 +55,20 @@ class Concat(Operator):
     kind: ClassVar[str] = "concat"
     order: ClassVar[Order] = Order.ROW_LOCAL
     moves_skipped: ClassVar[bool] = True
+    edits: ClassVar[Literal["groups", "order"] | None] = "order"
+    blind: ClassVar[bool] = True
+
+    @classmethod
+    def inputs_at(cls, past: Past, at: Cursor) -> list[Json] | None:
+        number, inner = at.numbered()
+        here: list[Json] = [inner.advance(at.skip).plain]
+        return [ENDED] * number + here + [None] * (past.inputs - number - 1)
+
+    @classmethod
+    def inputs_taken(cls, past: Past, taken: Taken) -> list[Taken] | None:
+        if past.lengths is None:
+            return None
+        return [taken.between(*part) for part in pairwise(accumulate(past.lengths, initial=0))]
 
     def length(self, stage: StageView) -> int | None:
         lengths = [source.length for source in stage.inputs]

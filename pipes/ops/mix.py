@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import math
 from abc import ABC, abstractmethod
@@ -24,14 +25,16 @@ from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.lazy import pa
-from ..core.operator import Amount, Input, Operator, Order, StageView, Trait, Weights, each_row
+from ..core.operator import ENDED, Amount, Input, Operator, Order, Past, StageView, Trait, Weights, each_row
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
+from ..core.taken import Taken, evenly_spaced
 from ..core.times import Clock
 from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, UnfitError
 from ._measured_turns import MAX_MEASURED, MeasuredOrder, MeasuredStages
 from ._schedule import NEVER, RowNumbers, WeightSchedule, check_schedule, edges_in_words, schedule_code, weights_code
 from ._shared import data_error
 from ._turns import (
+    SHUFFLED_TURNS,
     EqualTurns,
     FixedTurns,
     Ints,
@@ -238,9 +241,64 @@ class Mixture(Operator, ABC):
 
     order: ClassVar[Order] = Order.ROW_LOCAL
     moves_skipped: ClassVar[bool] = True
+    edits: ClassVar[Literal["groups", "order"] | None] = "order"
+    blind: ClassVar[bool] = True
 
     stop: str = "longest"
     columnar: bool = field(default=False, repr=False)
+
+    @classmethod
+    def past_operator(cls, past: Past) -> Mixture | None:
+        """The operator itself, or one with the same turns; None if it is not known."""
+        return None
+
+    @classmethod
+    def inputs_at(cls, past: Past, at: Cursor) -> list[Json] | None:
+        op = cls.past_operator(past)
+        if op is None:
+            return None
+        (position, *_), first, rounds, cursors = op.read_token(at.token, past.inputs)
+        ended = [cursor is None and rounds[source] > 0 for source, cursor in enumerate(cursors)]
+        counts = np.zeros(past.inputs, np.int64)
+        if at.skip:  # within a block, so no input ends
+            shard, shards = past.context.shard or 0, past.context.process.all_shards
+            stage = cast("StageView", _PastStage(past))
+            sources = op.sources(stage, np.array(rounds), first, past.context.epoch)
+            numbers = RowNumbers(shard, shards).after(at.row - position)
+            fixed = op.turns(stage, sources, past.context.epoch, numbers)
+            turns = op.random_turns(stage, fixed, past.context)
+            counts[sources] = _turns_between(turns, fixed, position, position + at.skip, len(sources))
+        return [
+            ENDED if has_ended else Cursor.of(cursor).advance(count).plain
+            for has_ended, cursor, count in zip(ended, cursors, counts.tolist(), strict=True)
+        ]
+
+    @classmethod
+    def inputs_taken(cls, past: Past, taken: Taken) -> list[Taken] | None:
+        op = cls.past_operator(past)
+        if op is None or past.lengths is None:
+            return None
+        stage, lengths, context = cast("StageView", _PastStage(past)), past.lengths, past.context
+        stop = max((rows[-1] + 1 for rows in taken.beyond), default=taken.first)
+        counts = np.zeros(past.inputs, np.int64)
+        layout = MixtureLayout(lengths)
+        for segment, end in op._segments(stage, lengths, context.epoch):
+            length = segment.stop - segment.start
+            turns = op.random_turns(stage, segment.turns, context, length)
+            layout.add(segment, turns, end)
+            inside = min(max(0, taken.first - segment.start), length)
+            if inside == length:
+                counts = segment.offsets_after()
+            elif inside:
+                counts = segment.offsets.copy()
+                counts[segment.sources] += _turns_between(turns, segment.turns, 0, inside, len(segment.sources))
+            if stop <= segment.stop:
+                break
+        beyond = np.concatenate([np.zeros(0, np.int64), *(index_array(rows) for rows in taken.beyond)])
+        places = layout.places(beyond[beyond < sum(lengths)])
+        sources = np.searchsorted(layout.bounds, places, "right") - 1
+        rows = [np.sort(places[sources == n]) - layout.bounds[n] for n in range(past.inputs)]
+        return [Taken.of(count, evenly_spaced(own)) for count, own in zip(counts.tolist(), rows, strict=True)]
 
     @property
     def leaves_out(self) -> bool:
@@ -452,6 +510,16 @@ class Mix(Mixture):
     def identity(self) -> Json:
         return {"inputs": list(self.input_names)} if self.input_names else None
 
+    @classmethod
+    def past_operator(cls, past: Past) -> Mix | None:
+        if cls is not Mix or "stop" in past.facts or "by" in past.facts:
+            return None
+        text = past.facts.get("shares")
+        if text is not None and not (isinstance(text, str) and text.startswith("(")):
+            return None  # a function or a digest
+        shares = None if text is None else ast.literal_eval(text)
+        return Mix(shares=shares, random=past.facts.get("random") == "True")
+
     def call(self) -> str:
         shares = self.shares
         codes = [] if shares is None else [f"weights={_weights_code(shares, self.input_names)}"]
@@ -555,6 +623,10 @@ class CountedMix(Mix):
 @dataclass(frozen=True)
 class RoundRobin(Mixture):
     kind: ClassVar[str] = "round_robin"
+
+    @classmethod
+    def past_operator(cls, past: Past) -> RoundRobin | None:
+        return RoundRobin() if cls is RoundRobin and "stop" not in past.facts else None
 
     def sources(self, stage: StageView, rounds: Ints, first: int, epoch: int) -> Ints:
         order = np.roll(np.arange(len(rounds)), -first)
@@ -812,6 +884,30 @@ class MixtureLayout:
                 start, end = int(self.bounds[part]), min(stop, int(self.bounds[part + 1]))
                 yield part, range(place - start, end - start)
                 place = end
+
+
+class _PastStage:
+    """The view of a mixture that a pipe no longer has: its name, and the number of its inputs."""
+
+    call_site = None
+
+    def __init__(self, past: Past) -> None:
+        self.name = past.name
+        self.inputs = range(past.inputs)
+
+    def memo(self, key: object, make: Callable[[], Any]) -> Any:
+        return make()
+
+
+def _turns_between(turns: Turns, fixed: FixedTurns, start: int, stop: int, inputs: int) -> Ints:
+    """The number of turns of each input from `start` to `stop`, which are `fixed` if they are not random."""
+    if turns is fixed:
+        return fixed.counts(stop) - fixed.counts(start)
+    first, last = -(-start // SHUFFLED_TURNS) * SHUFFLED_TURNS, stop // SHUFFLED_TURNS * SHUFFLED_TURNS
+    ends = [(start, stop)] if first >= last else [(start, first), (last, stop)]
+    counts = sum(np.bincount(turns.at(range(*part))[0], minlength=inputs) for part in ends if part[0] < part[1])
+    whole = fixed.counts(last) - fixed.counts(first) if first < last else np.zeros(inputs, np.int64)
+    return whole + counts
 
 
 # Streamed inputs: a run of a mixture.

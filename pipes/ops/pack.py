@@ -17,7 +17,7 @@ from ..core.block import Block, group_origins, join_origins
 from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
-from ..core.operator import Columns, Grouping, Input, StageView
+from ..core.operator import Columns, Grouping, Input, Past, StageView
 from ..core.rows import Array, BlockRows, Column, Rows, is_plain_number, read_only
 from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
 from ._shared import convert_until_error, data_error
@@ -102,7 +102,6 @@ def pack(
 class Pack(Grouping):
     kind: ClassVar[str] = "pack"
     columns: ClassVar[Columns] = Columns.MAKES
-
     size: int | Mapping[str, int]  # the `length`, which is a method here
     column: str | None = None
     strategy: Literal["cut", "fit"] = "cut"
@@ -137,6 +136,25 @@ class Pack(Grouping):
             if not isinstance(name, str):
                 raise ArgumentTypeError(f"`length` must have names of columns but has: {name!r}")
         return {name: check_int(f"length[{name!r}]", length, least=1) for name, length in lengths.items()}
+
+    @classmethod
+    def inputs_at(cls, past: Past, at: Cursor) -> list[Json] | None:
+        source, packed = cast("tuple[Json, int]", at.token or (None, 0))
+        is_between = "strategy" not in past.facts and not at.skip and not packed
+        return [source] if is_between else None
+
+    @classmethod
+    def token_for(cls, past: Past, facts: Mapping[str, Json], at: Cursor) -> Json:
+        length = past.number("size")
+        same = all(past.facts.get(name) == facts.get(name) for name in ("column", "strategy"))
+        if length is None or not same or "strategy" in facts:
+            return None
+        source, packed = cast("tuple[Json, int]", at.token or (None, 0))
+        return [source, packed + at.skip * length]
+
+    @property
+    def edits(self) -> Literal["groups", "order"]:  # type: ignore[override]
+        return "groups" if self.strategy == "cut" else "order"
 
     def lookback(self) -> int:
         return 1 if self.strategy == "cut" else self.window

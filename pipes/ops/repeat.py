@@ -51,6 +51,7 @@ class Repeat(SameRows):
     order: ClassVar[Order] = Order.ROW_LOCAL
     trait: ClassVar[Trait | None] = Trait.REPEATS
     moves_skipped: ClassVar[bool] = True
+    blind: ClassVar[bool] = True
 
     times: int | None = None
 

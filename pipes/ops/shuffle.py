@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +96,8 @@ class Shuffle(Rearranged):
 
     kind: ClassVar[str] = "shuffle"
     order: ClassVar[Order] = Order.REORDERS
+    edits: ClassVar[Literal["groups", "order"] | None] = "order"
+    blind: ClassVar[bool] = True
 
     window: int | None = None
     seed: int | None = None

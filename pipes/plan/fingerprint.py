@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..core.checks import digest, is_plain, shown_value
@@ -39,16 +39,16 @@ class Fingerprint:
     """
 
     def __init__(self, root: Node) -> None:
-        entries: list[OperatorEntry] = []
+        operators: list[OperatorEntry] = []
         functions: list[FunctionEntry] = []
         number = numbers(root)
         for node in walk(root):
             if node.op.trait is Trait.TRANSPARENT:
                 continue
             facts, function_entry = _facts(node.op, is_source=not node.inputs)
-            entries.append(OperatorEntry(_call(node), [number[child] for child in node.inputs], facts))
+            operators.append(OperatorEntry(_call(node), [number[child] for child in node.inputs], facts))
             functions.append(function_entry)
-        self.pipe = json.dumps(entries)
+        self.pipe = json.dumps(operators)
         self.code = json.dumps([_python(), functions])
 
 
@@ -71,6 +71,12 @@ class OperatorEntry(NamedTuple):
         """The name of the chain function. The rest of the call is for messages: facts have what must stay the same."""
         return self.call.partition("(")[0]
 
+    @property
+    def input_names(self) -> Sequence[str]:
+        """The user's names for its inputs."""
+        names = self.facts.get("inputs")
+        return cast("list[str]", names) if isinstance(names, list) else ()
+
 
 class FunctionEntry(NamedTuple):
     """The functions of one operator, which may change with a warning.
@@ -90,18 +96,25 @@ def differences(saved: str, now: str) -> list[str]:
     Raises:
         ValueError: one of them is no fingerprint.
     """
-    old_entries, new_entries = _entries(saved), _entries(now)
+    old_entries, new_entries = entries(saved), entries(now)
     lines: list[str] = []
     if len(old_entries) != len(new_entries):
         lines.append(f"the pipe had {len(old_entries)} operators and now has {len(new_entries)}")
     for old, new in zip(old_entries, new_entries, strict=False):
-        old_facts, new_facts = _comparable(old.facts, new.facts)
-        if (old.kind, old_facts) != (new.kind, new_facts):
-            calls = [f"`{old.call}` is now `{new.call}`"] if old.call != new.call else []
-            lines.extend(calls or _changes(old_facts, new_facts, new.call))
+        if changes := fact_differences(old, new):
+            lines.extend(changes)
         elif old.inputs != new.inputs:
             lines.append(f"`{new.call}` has other inputs")
     return lines
+
+
+def fact_differences(old: OperatorEntry, new: OperatorEntry) -> list[str]:
+    """The differences between two operators, a line each."""
+    old_facts, new_facts = _comparable(old.facts, new.facts)
+    if (old.kind, old_facts) == (new.kind, new_facts):
+        return []
+    calls = [f"`{old.call}` is now `{new.call}`"] if old.call != new.call else []
+    return calls or list(_changes(old_facts, new_facts, new.call))
 
 
 def _comparable(old: Facts, new: Facts) -> tuple[Facts, Facts]:
@@ -123,11 +136,11 @@ def saved_operators(saved: str, root: Node) -> dict[Node, Operator]:
         ValueError: `saved` is no fingerprint.
     """
     nodes = [node for node in walk(root) if node.op.trait is not Trait.TRANSPARENT]
-    entries = _entries(saved)
-    if len(nodes) != len(entries):
+    saved_entries = entries(saved)
+    if len(nodes) != len(saved_entries):
         return {}
     operators: dict[Node, Operator] = {}
-    for node, entry in zip(nodes, entries, strict=True):
+    for node, entry in zip(nodes, saved_entries, strict=True):
         text = entry.facts.get(SAVED)
         if not isinstance(text, str) or not isinstance(node.op, UnitSource) or entry.kind != node.op.kind:
             continue
@@ -151,7 +164,7 @@ def code_differences(saved: str, now: str, pipe: str) -> list[str]:
         return []
     (old_python, old_entries), (new_python, new_entries) = _functions(saved), _functions(now)
     lines: list[str] = []
-    for old, new, entry in zip(old_entries, new_entries, _entries(pipe), strict=False):
+    for old, new, entry in zip(old_entries, new_entries, entries(pipe), strict=False):
         lines.extend(_changes(old.values, new.values, entry.call))
         if old_python == new_python:  # else the same function has other code
             names = sorted(name for name in {*old.code, *new.code} if old.code.get(name) != new.code.get(name))
@@ -254,11 +267,25 @@ def _shown(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _entries(text: str) -> list[OperatorEntry]:
-    entries = json.loads(text)
-    if not isinstance(entries, list):
+def entries(pipe: str) -> list[OperatorEntry]:
+    """The entries of the `pipe` of a fingerprint.
+
+    Raises:
+        ValueError: it is none.
+    """
+    parts = json.loads(pipe)
+    if not isinstance(parts, list):
         raise ValueError("a fingerprint is a list")
-    return [_entry(entry) for entry in entries]
+    return [_entry(part) for part in parts]
+
+
+def values_of(code: str) -> list[Facts]:
+    """The values that the functions of each operator depend on, of the `code` of a fingerprint.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return [functions.values for functions in _functions(code)[1]]
 
 
 def _entry(entry: Json) -> OperatorEntry:

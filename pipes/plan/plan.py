@@ -16,6 +16,7 @@ from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, find_remote, names, numbers, sent, walk, with_inputs
 from ..core.operator import Amount, Grouping, Operator, Order, StageView, Trait
 from ..core.rows import BlockRows
+from ..core.taken import Taken
 from ..engine.run import position_count
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
@@ -25,7 +26,7 @@ from .division import SharedRead
 from .lengths import Lengths, varies
 from .rests import ROOT, Edge, Redivision, Rest, Start
 from .sharding import Sharding, reorders
-from .shards import IndexedShard, RemainingShard, RestOfShard
+from .shards import RestOfShard, rows_left
 
 
 class ShardState(NamedTuple):
@@ -49,13 +50,19 @@ class Position(NamedTuple):
         beyond: of an indexed pipe, those of them that are taken although one before them is not.
         shards: of a streamed pipe, the states of its shards; a shard without one has not begun. The groups made of
             leftover rows count as one more shard, `Plan.tail_shard`.
-        redivision: the rests that take the place of shards, if the number of ranks has changed in this pass.
+        redivision: the rests that take the place of shards, if the number of ranks or the pipe has changed in this
+            pass. Of an indexed pipe it has one, of all ranks.
     """
 
     start: int = 0
     shards: Mapping[int, ShardState] = MappingProxyType({})
     beyond: tuple[range, ...] = ()
     redivision: Redivision | None = None
+
+    @property
+    def taken(self) -> Taken:
+        """Of an indexed pipe, the elements that all ranks together have taken."""
+        return Taken(self.start, self.beyond)
 
     def of(self, shard: int) -> ShardState:
         if shard in self.shards or self.redivision is None or shard not in self.redivision.rests:
@@ -111,6 +118,7 @@ class Plan:
         self._main = root
         if self._tail is not None:
             self._main = self._with_tail(cast("Grouping", self._tail.op).dropping(), self._tail.inputs, self.names)
+        self._numbers = {**numbers(root), **numbers(self._main)}
         self._redivision: tuple[Redivision, Sharding] | None = None  # the last one, and its rules
 
     @property
@@ -141,7 +149,7 @@ class Plan:
         """The runs that are left for worker `worker` of `workers` of this rank, without the tail."""
         if self.indexed:
             part, parts = self.rank + self.world_size * worker, self.world_size * workers
-            return [ShardRun(worker, self.indexed_stage(part, parts, position.start, position.beyond), START)]
+            return [ShardRun(worker, self.indexed_stage(part, parts, position), START)]
         running = self.running(position, worker, workers)
         return [ShardRun(shard, self.shard_stage(shard, position.redivision), at) for shard, at in running.items()]
 
@@ -178,20 +186,38 @@ class Plan:
             stage = bind(root, names, dict(self._stages))
         return ShardRun(self.tail_shard, stage, state.at)
 
+    def runs_per_shard(self, node: Node) -> bool:
+        """Whether each shard runs `node` on its own rows."""
+        return self._sharding.runs_per_shard(node)
+
+    @property
+    def numbered_names(self) -> dict[int, str]:
+        """The names of operators by number."""
+        return {n: self.names[node] for node, n in numbers(self.root).items() if node.op.trait is not Trait.TRANSPARENT}
+
+    @property
+    def tail_number(self) -> int | None:
+        """The number of the operator that leaves rows over."""
+        return None if self._tail is None else self._numbers[self._tail]
+
     def waiting(self, rest: Rest, cursor: Json) -> Rest:
         """The rows that a rest leaves over, from a cursor of these on."""
         return rest if rest.waits else rest.waiting(self._tail_edge, cursor)
 
-    def indexed_stage(self, part: int, parts: int, start: int = 0, beyond: tuple[range, ...] = ()) -> Stage:
-        """Part `part` of `parts` of an indexed pipe: each `parts`-th element from `start + part` on.
+    def indexed_stage(self, part: int, parts: int, position: Position) -> Stage:
+        """Part `part` of `parts` of an indexed pipe: each `parts`-th of the elements that are left."""
+        stage = self.indexed_pass(position.redivision)
+        if parts == 1 and position.start == 0:
+            return stage
+        node = Node(rows_left(position.taken, part, parts), (stage.node,))
+        return bind(node, {**self.names, stage.node: stage.name}, {**self._stages, stage.node: stage})
 
-        If some elements are taken out of turn, each `parts`-th of those that are left.
-        """
-        if parts == 1 and start == 0:
+    def indexed_pass(self, redivision: Redivision | None) -> Stage:
+        """All elements of a pass over an indexed pipe, or of the rest of a pass in which the pipe has changed."""
+        if redivision is None:
             return self.unsharded
-        op = RemainingShard(parts, part, start, beyond) if beyond else IndexedShard(parts, part, start)
-        node = Node(op, (self.root,))
-        return bind(node, self.names, dict(self._stages))
+        (rest,) = redivision.rests.values()
+        return self._rest_stage(redivision, rest)
 
     def shard_stage(self, shard: int, redivision: Redivision | None = None) -> Stage:
         """The graph of one shard, bound."""
@@ -208,11 +234,16 @@ class Plan:
         """The graph of a rest, bound. Its stages are freed with the redivision."""
         sharding = self._sharding_of(redivision)
         start = rest.starts[ROOT]
+        if self.indexed:
+            root = sharding.once(
+                (ROOT,), lambda: sharding.begun(start, sharding.rest(self.root, -1, rest.starts, self._numbers))
+            )
+            return bind(root, sharding.names, cast("dict[Node, Stage]", sharding.stages))
         if rest.tail_of:
             node = self._tail_node(rest.tail_of, sharding, sharding.names)
             op = RestOfShard(start, redivision.first)
         else:
-            node = sharding.subgraph(self._main, rest.shard)
+            node = sharding.rest(self._main, rest.shard, rest.starts, self._numbers)
             together = {number: one.shard for number, one in redivision.rests.items() if one.runs}
             op = RestOfShard(start, redivision.first, together, self.tail_name)
         root = Node(op, (node,))
@@ -222,15 +253,23 @@ class Plan:
     def _sharding_of(self, redivision: Redivision) -> Sharding:
         """The first division of a pass."""
         if self._redivision is None or self._redivision[0] is not redivision:
-            self._redivision = redivision, Sharding(redivision.first, dict(self._stages), dict(self.names))
+            names, stages = dict(self.names), dict(self._stages)
+            if redivision.names:  # the graph as it is bound has others
+                names |= {node: name for node, n in self._numbers.items() if (name := redivision.names.get(n))}
+                stages = {}
+                bind(self.root, names, stages)
+            self._redivision = redivision, Sharding(redivision.first, stages, names)
         return self._redivision[1]
 
-    def length(self, rank: int, start: int = 0, data_pass: int = 0) -> int | None:
-        """The number of elements of `rank` in a pass over the data, from `start` on; None if it is not known."""
+    def length(self, rank: int, start: int = 0, data_pass: int = 0, redivision: Redivision | None = None) -> int | None:
+        """The number of elements of `rank` in a pass over the data, from `start` on; None if it is not known.
+
+        `redivision` is that of an indexed pipe, if the pipe has changed in the pass.
+        """
         if self.unsharded.may_skip and (not self.indexed or self.unsharded.loses_elements):
             return None
         if self.indexed:
-            return len(range(start + rank, position_count(self.unsharded), self.world_size))
+            return len(range(start + rank, position_count(self.indexed_pass(redivision)), self.world_size))
         data_pass = data_pass if self.varies else 0
         if self._lengths is None or self._lengths[0] != data_pass:
             self._lengths = data_pass, self._rank_lengths(data_pass)
@@ -256,6 +295,8 @@ class Plan:
 
     def _lengths_of_rests(self, redivision: Redivision, data_pass: int) -> list[int] | None:
         """The number of elements of the rests of each rank; None if it is not known."""
+        if any(rest.is_edited for rest in redivision.rests.values()):
+            return None
         lengths = Lengths(self._sharding_of(redivision), self.seed, data_pass)
         rows = lengths.of_shards(self._main)
         tail = self._behind_tail()
@@ -272,7 +313,7 @@ class Plan:
                 continue
             if rest.runs:
                 totals[rank] += top.count(int(rows[rest.shard])) - top.taken
-            if not any(share.first for share in top.shares):
+            if top.owns(int(rows[rest.shard])):
                 left[rank].append(rest.shard)
         before = before_tail.tolist()
         shards = [*left, *(shards for _, shards, _ in begun)]
@@ -315,7 +356,7 @@ class Plan:
         Of an indexed pipe, by elements; of shards, by the weights of their units. It reads nothing.
         """
         if self.indexed:
-            return Amount(position.start, position_count(self.unsharded)).fraction
+            return Amount(position.start, position_count(self.indexed_pass(position.redivision))).fraction
         amounts: list[Amount] = []
         for shard in self.shards_of_rank(position.redivision):
             stage, state = self.shard_stage(shard, position.redivision), position.of(shard)
@@ -453,7 +494,10 @@ class Plan:
         assert self._tail is not None, "only an operator with a tail leaves rows over"
         (source,) = self._tail.inputs
         parts = tuple(
-            Node(RestOfShard(rest.top, sharding.shards, at_hand=rows), (sharding.subgraph(source, rest.shard),))
+            Node(
+                RestOfShard(rest.top, sharding.shards, at_hand=rows),
+                (sharding.rest(source, rest.shard, rest.starts, self._numbers),),
+            )
             for rest, rows in zip(waiting, at_hand or [None] * len(waiting), strict=True)
         )
         names.update(sharding.names)

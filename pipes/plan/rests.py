@@ -13,6 +13,8 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple, TypeAlias, cast
 
+import numpy as np
+
 from ..core.context import RowShare
 from ..core.cursor import Cursor, Json
 from ..core.rows import Indices, index_array
@@ -25,20 +27,77 @@ Edge: TypeAlias = tuple[int, int]
 """An input of an operator: the number of the operator in its graph, inputs first, and that of the input."""
 ROOT: Edge = (-1, 0)
 """The edge behind the last operator."""
+NOTHING = RowShare(0, 0, 1)
+"""The part of rows of which none is left."""
+
+
+class Share(NamedTuple):
+    """A part of rows, by runs of neighbours.
+
+    Attributes:
+        part: the runs that belong to it, by number.
+        run: the rows of a run.
+        first: the row with which the first run begins; all before it are taken.
+    """
+
+    part: RowShare
+    run: int = 1
+    first: int = 0
+
+    def count(self, rows: int) -> int:
+        """The number of its rows among those from `first` to `rows`."""
+        runs, rest = divmod(max(0, rows - self.first), self.run)
+        count = self.part.count(runs)
+        return count * self.run + (rest if rest and self.part.count(runs + 1) > count else 0)
+
+    def position(self, index: int) -> int:
+        """The position among all rows of row `index` of it."""
+        runs, rest = divmod(index, self.run)
+        return self.first + self.part.position(runs) * self.run + rest
+
+    def places(self, start: int, count: int) -> Indices:
+        """Its places among `count` rows from row `start` on."""
+        start -= self.first
+        if self.run == 1:
+            return self.part.places(start, count)
+        runs = np.arange(start, start + count) // self.run
+        begin = start // self.run
+        own = index_array(self.part.places(begin, -(-(start + count) // self.run) - begin)) + begin
+        return np.flatnonzero(np.isin(runs, own))
+
+    def of_runs(self, length: int) -> Share:
+        """The same part, if each row is a run of rows."""
+        return Share(self.part, self.run * length, self.first * length)
+
+    def after(self, rows: int) -> Share:
+        """The same part of the rows that are left of more, of which some are taken."""
+        return self._replace(first=self.first + rows)
+
+    @property
+    def plain(self) -> Json:
+        """The share as JSON."""
+        where = [self.run, self.first] if self.run > 1 or self.first else []
+        return [*self.part[:3], *where]
+
+    @staticmethod
+    def of(plain: Json) -> Share:
+        """The share that `plain` was made of."""
+        first, stop, slots, *where = cast("list[int]", plain)
+        return Share(share_of_rows(first, stop, slots), *where)
 
 
 class Start(NamedTuple):
     """Where a rest begins in the rows of an edge.
 
     Attributes:
-        origin: the key of the draws below, in place of the number of a shard.
-        cursor: of the rows, the first one that is left; None if none is taken.
+        origin: the key of the draws below, in place of the number of a shard; -1 if there are no shards.
+        cursor: of the rows, the first one that is left; None if none is taken. Of an indexed pipe, a plain `Taken`.
         shares: the part of the rows that belongs to the rest, the part of that, and so on; none if it is all.
     """
 
     origin: int
     cursor: Json = None
-    shares: tuple[RowShare, ...] = ()
+    shares: tuple[Share, ...] = ()
 
     @property
     def taken(self) -> int:
@@ -46,11 +105,16 @@ class Start(NamedTuple):
         return self.count(Cursor.of(self.cursor).position)
 
     @property
+    def is_indexed(self) -> bool:
+        """Whether its cursor is a plain `Taken`."""
+        return isinstance(self.cursor, list) and len(self.cursor) == 2
+
+    @property
     def weight(self) -> Fraction:
         """The part of the rows."""
         weight = Fraction(1)
-        for share in self.shares:
-            weight *= Fraction(share.stop - share.first, share.slots)
+        for part, _, _ in self.shares:
+            weight *= Fraction(part.stop - part.first, part.slots)
         return weight
 
     def count(self, rows: int) -> int:
@@ -68,6 +132,10 @@ class Start(NamedTuple):
             first = share.count(first)
         return places
 
+    def owns(self, row: int) -> bool:
+        """Whether a row belongs to the rest."""
+        return self.count(row + 1) > self.count(row)
+
     def after(self, token: Json, skip: int) -> Cursor:
         """The cursor `skip` rows of the rest after `token`, which is a cursor of the rows; None is the beginning."""
         at = Cursor.of(self.cursor if token is None else token)
@@ -79,18 +147,23 @@ class Start(NamedTuple):
             last = share.position(last)
         return at.advance(last + 1 - at.position)
 
+    def begun(self, cursor: Json) -> Start:
+        """Where the rest begins at a cursor of `RestOfShard`."""
+        token, skip, _ = Cursor.of(cursor)
+        return self._replace(cursor=self.after(token, skip).plain)
+
     @property
     def plain(self) -> Json:
         """The start as JSON."""
-        shares: Json = [list(share[:3]) for share in self.shares]
+        shares: Json = [share.plain for share in self.shares]
         return [self.origin, self.cursor, shares] if shares else [self.origin, self.cursor]
 
     @staticmethod
     def of(plain: Sequence[Json]) -> Start:
         """The start that `plain` was made of."""
         origin, cursor, *shares = plain
-        parts = cast("list[tuple[int, int, int]]", shares[0]) if shares else []
-        return Start(cast("int", origin), cursor, tuple(share_of_rows(*part) for part in parts))
+        parts = cast("list[Json]", shares[0]) if shares else []
+        return Start(cast("int", origin), cursor, tuple(map(Share.of, parts)))
 
 
 @dataclass(frozen=True)
@@ -124,25 +197,30 @@ class Rest:
         return ROOT not in self.starts
 
     @property
+    def is_edited(self) -> bool:
+        """Whether it begins on edges within the graph, because the pipe has changed."""
+        return len(self.starts) > 1 or any(rest.is_edited for rest in self.tail_of)
+
+    @property
     def runs(self) -> bool:
         """Whether a shard is left to run."""
         return not self.waits and not self.tail_of
 
     def left(self, cursor: Json) -> Rest:
         """What is left of it at a cursor of `RestOfShard`."""
-        if cursor is None:
-            return self
-        token, skip, _ = Cursor.of(cursor)
-        return replace(self, starts={**self.starts, ROOT: self.top._replace(cursor=self.top.after(token, skip).plain)})
+        return self if cursor is None else replace(self, starts={**self.starts, ROOT: self.top.begun(cursor)})
 
     def waiting(self, edge: Edge, cursor: Json) -> Rest:
         """The rows that it leaves over at an edge, from a cursor of these on."""
-        below = {other: start for other, start in self.starts.items() if other != ROOT}
-        return Rest(self.shard, {edge: Start(self.top.origin, cursor), **below})
+        below = {other: start for other, start in self.starts.items() if other not in (ROOT, edge)}
+        start = self.starts.get(edge)
+        if start is None:
+            return Rest(self.shard, {edge: Start(self.top.origin, cursor), **below})
+        return Rest(self.shard, {edge: start.begun(cursor), **below})
 
     def part(self, share: RowShare) -> Rest:
         """A part of it."""
-        return replace(self, starts={**self.starts, ROOT: self.top._replace(shares=(*self.top.shares, share))})
+        return replace(self, starts={**self.starts, ROOT: self.top._replace(shares=(*self.top.shares, Share(share)))})
 
     @property
     def plain(self) -> list[Json]:
@@ -165,25 +243,30 @@ class Rest:
 
 @dataclass(frozen=True)
 class Redivision:
-    """The rests that the ranks run after their number has changed.
+    """The rests that the ranks run after their number or the pipe has changed.
 
     Attributes:
-        first: the number of shards of the first division of the pass.
+        first: the number of shards of the first division of the pass; 0 if the pipe is indexed.
         base: the keys of the draws of rests that have no shard begin here.
         digest: of the states that it was made of; the states of a job have the same.
         rests: by number, which is that of their rank modulo the number of ranks.
+        names: of operators that keep those of the pipe before it changed, by number.
     """
 
     first: int
     base: int
     digest: str
     rests: Mapping[int, Rest] = field(repr=False)
+    names: Mapping[int, str] = field(default_factory=dict, repr=False)
 
     @property
     def plain(self) -> dict[str, Json]:
         """The redivision as JSON."""
         rests: Json = {str(number): rest.plain for number, rest in self.rests.items()}
-        return {"first": self.first, "base": self.base, "digest": self.digest, "items": rests}
+        plain: dict[str, Json] = {"first": self.first, "base": self.base, "digest": self.digest, "items": rests}
+        if self.names:
+            plain["names"] = {str(number): name for number, name in self.names.items()}
+        return plain
 
     @staticmethod
     def of(plain: Json) -> Redivision:
@@ -191,10 +274,13 @@ class Redivision:
         values = cast("dict[str, Json]", plain)
         rests = cast("dict[str, Json]", values["items"])
         first, base, digest = cast("int", values["first"]), cast("int", values["base"]), cast("str", values["digest"])
-        return Redivision(first, base, digest, {int(number): Rest.of(rest) for number, rest in rests.items()})
+        names = {int(number): name for number, name in cast("dict[str, str]", values.get("names", {})).items()}
+        return Redivision(first, base, digest, {int(n): Rest.of(rest) for n, rest in rests.items()}, names)
 
     def of_rank(self, rank: int, world_size: int) -> Redivision:
-        """The redivision with the rests of one rank only."""
+        """The redivision with the rests of one rank only; an indexed pipe has one of all ranks."""
+        if not self.first:
+            return self
         own = {number: rest for number, rest in self.rests.items() if number % world_size == rank}
         return replace(self, rests=own)
 
@@ -230,7 +316,7 @@ def dealt(rests: Sequence[Rest], ranks: int) -> list[list[Rest]]:
     return lists
 
 
-def _place(rest: Rest) -> tuple[int, int, tuple[RowShare, ...]]:
+def _place(rest: Rest) -> tuple[int, int, tuple[Share, ...]]:
     return rest.shard, rest.top.origin, rest.top.shares
 
 

@@ -17,10 +17,20 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node, find_remote, walk, with_inputs
 from ..core.operator import Amount, Input, Operator, Order, StageView, Trait
+from ..core.taken import Taken
 from ..engine.run import check_cursor
 from ..engine.stage import Stage
 from .division import Division, PieceRun, SharedRead, division_of
-from .shards import NeighboursShard, PermutedShard, StreamedShard, shared_rows
+from .rests import Edge, Start
+from .shards import (
+    DrawsOf,
+    NeighboursShard,
+    PermutedShard,
+    RestOfShard,
+    StreamedShard,
+    rows_left,
+    shared_rows,
+)
 
 NEAR_FOR_ROWS, NEAR = 64, 10
 """A cut nearer to the border of a unit than 1/64 of a share goes to the border if lengths are known: ranks then differ
@@ -53,7 +63,38 @@ class Sharding:
         units may then come in any order.
         """
         key = (node, shard, shuffled_later)
-        return self._once(key, lambda: self._sharded(node, shard, shuffled_later=shuffled_later))
+        return self.once(key, lambda: self._sharded(node, shard, shuffled_later=shuffled_later))
+
+    def rest(self, node: Node, shard: int, starts: Mapping[Edge, Start], numbers: Mapping[Node, int]) -> Node:
+        """The graph below `node` that a rest of a shard runs.
+
+        Args:
+            node: of the graph that shards run, or of an indexed one.
+            shard: the shard of the first division.
+            starts: where the rows of edges begin; those below an edge are of the shard that is its origin.
+            numbers: of the operators in the whole graph.
+        """
+        if not any((numbers[below], place) in starts for below in walk(node) for place in range(len(below.inputs))):
+            return node if self.shards == 0 else self.subgraph(node, shard)
+        inputs: list[Node] = []
+        for place, source in enumerate(node.inputs):
+            start = None if node.op.trait is Trait.TRANSPARENT else starts.get((numbers[node], place))
+            below = self.rest(source, shard if start is None else start.origin, starts, numbers)
+            inputs.append(below if start is None else self.begun(start, below))
+        return self.rebuilt(node, tuple(inputs))
+
+    def begun(self, start: Start, node: Node) -> Node:
+        """The rows of `node` from a start on."""
+        name = f"rest of {self.names[node]}"
+        ops: list[Operator] = [RestOfShard(start, self.shards, None)]
+        if self.shards == 0:
+            ops = [DrawsOf(start.origin)] if start.origin >= 0 else []
+            if start.cursor is not None or not ops:
+                ops.append(rows_left(Taken.of_plain(start.cursor)))
+        for op in ops:
+            node = Node(op, (node,), node.call_site)
+            self.names[node] = name
+        return node
 
     def runs_per_shard(self, node: Node) -> bool:
         """Whether each shard runs `node` on its own rows."""
@@ -80,7 +121,8 @@ class Sharding:
             stack += [child for child in node.inputs if not whole or child.has_user_boundary]
         return points
 
-    def _once(self, key: tuple[object, ...], make: Callable[[], Node]) -> Node:
+    def once(self, key: tuple[object, ...], make: Callable[[], Node]) -> Node:
+        """The node of this key, made when it is first asked for."""
         if key not in self._nodes:
             self._nodes[key] = make()
         return self._nodes[key]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeVar, cast
 
@@ -16,6 +15,7 @@ from ..core.context import Context, RowShare, RowsRequest
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Amount, Input, Operator, Order, StageView, amount_of_inputs
 from ..core.rows import BlockRows, Indices, concat, index_array, take
+from ..core.taken import Taken
 from ..engine.seeds import Permutation
 from ..engine.sharing import SharedRuns
 from ..engine.stage import Stage
@@ -74,56 +74,45 @@ class IndexedShard(PlacedShard):
 
 @dataclass(frozen=True)
 class RemainingShard(PlacedShard):
-    """Each `shards`-th of the elements of an indexed input that are left, if some are taken out of turn.
-
-    Attributes:
-        taken, beyond: as `elements_left` describes them.
-    """
+    """Each `shards`-th of the rows of an indexed input that are left, if some are taken out of turn."""
 
     shards: int
     shard: int
-    taken: int
-    beyond: tuple[range, ...]
+    taken: Taken
 
     def length(self, stage: StageView) -> int:
-        return len(range(self.taken + self.shard, _row_count(stage), self.shards))
+        return len(range(self.taken.total + self.shard, _row_count(stage), self.shards))
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        left, after = cast("Stage", stage.input).memo(
-            ("left", self.taken, self.beyond), lambda: elements_left(self.taken, self.beyond)
-        )
+        left, after = cast("Stage", stage.input).memo(("left", self.taken), self.taken.left)
         numbers = self.shard + index_array(indices) * self.shards
         if not len(left):
             return numbers + after
         return np.where(numbers < len(left), left[np.minimum(numbers, len(left) - 1)], numbers - len(left) + after)
 
 
-def elements_left(taken: int, beyond: Sequence[range]) -> tuple[npt.NDArray[np.int64], int]:
-    """The elements of an indexed pipe that are left if some are taken out of turn.
-
-    Args:
-        taken: the number of elements that are taken, these included.
-        beyond: the elements that are taken although one before them is not.
-
-    Returns:
-        The elements that are left before the last of `beyond`, and the first element behind it.
-    """
-    first = taken - sum(map(len, beyond))
-    stop = max((elements[-1] + 1 for elements in beyond), default=first)
-    left = np.ones(stop - first, np.bool_)
-    for elements in beyond:
-        left[elements.start - first : elements.stop - first : elements.step] = False
-    return np.flatnonzero(left) + first, stop
+def rows_left(taken: Taken, shard: int = 0, shards: int = 1) -> PlacedShard:
+    """The rows of an indexed input that are left, or each `shards`-th of them."""
+    return RemainingShard(shards, shard, taken) if taken.beyond else IndexedShard(shards, shard, taken.total)
 
 
-def take_left(taken: int, beyond: Sequence[range], count: int) -> tuple[int, tuple[range, ...]]:
-    """`taken` and `beyond` after `count` more elements, in order."""
-    left, _ = elements_left(taken, beyond)
-    if count >= len(left):
-        return taken + count, ()
-    first = int(left[count])
-    later = (elements[bisect_left(elements, first) :] for elements in beyond)
-    return taken + count, tuple(elements for elements in later if elements)
+@dataclass(frozen=True)
+class DrawsOf(PlacedShard):
+    """The rows of an indexed input; random draws are those of a shard."""
+
+    shard: int
+
+    def length(self, stage: StageView) -> int:
+        return _row_count(stage)
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        return indices
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, index, replace(context, shard=self.shard)
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return stage.input.rows(indices, replace(context, shard=self.shard))
 
 
 @dataclass(frozen=True)
@@ -292,7 +281,8 @@ class RestOfShard(Operator):
     Attributes:
         start: where they begin.
         shards: the number of shards of the first division.
-        together: the shard to which each rest of the rank belongs, by number of the rest; empty if it has none.
+        together: the shard to which each rest of the rank belongs, by number of the rest; empty if it has none; None
+            if an edge behind has said so.
         tail_name: the name of the operator that leaves rows over, if the edge is behind it.
         at_hand: the rows themselves, if this process still has them; else they are read again.
     """
@@ -304,7 +294,7 @@ class RestOfShard(Operator):
 
     start: Start = field(repr=False, compare=False)
     shards: int
-    together: Mapping[int, int] = field(default_factory=dict, repr=False, compare=False)
+    together: Mapping[int, int] | None = field(default_factory=dict, repr=False, compare=False)
     tail_name: str | None = None
     at_hand: BlockRows | None = field(default=None, repr=False, compare=False)
 
@@ -321,8 +311,13 @@ class RestOfShard(Operator):
                 rows = take(self.at_hand, range(row, len(self.at_hand)))
                 yield Block(rows, START.advance(row), START.advance(len(self.at_hand)))
             return
+        if not start.weight:
+            return
         inner = self._inner(context)
-        for block in stage.input.blocks(start.after(at.token, at.skip), inner):
+        begin = start.after(at.token, at.skip)
+        end = begin.position
+        for block in stage.input.blocks(begin, inner):
+            end = block.end.position
             places = start.places(block.at.position, len(block)) if start.shares else range(len(block))
             if not len(places):
                 continue
@@ -331,12 +326,14 @@ class RestOfShard(Operator):
             output = [Block(rows, here, Cursor(block.end.plain, 0, row), origins)]
             del block, rows  # only the consumer holds them now
             yield output.pop()
-        # What a shard leaves over belongs to one part of it.
-        if self.tail_name in inner.leftovers and not any(share.first for share in start.shares):
+        # What a shard leaves over belongs to the part that would have the next row.
+        if self.tail_name in inner.leftovers and start.owns(end):
             context.leftovers[self.tail_name] = inner.leftovers[self.tail_name]
 
     def _inner(self, context: Context) -> Context:
         """The context below the edge."""
+        if self.together is None:
+            return replace(context, shard=self.start.origin, leftovers={})
         process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards)
         if self.together:
             own = {self.together[number] for number in context.process.shards if number in self.together}

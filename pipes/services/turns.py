@@ -22,7 +22,6 @@ from ..core.times import Clock, Times
 from ..engine.run import empty_block
 from ..errors import FeedpipeError, StateError, raise_interrupt
 from ..plan.plan import Plan, Position, ShardRun, ShardState
-from ..plan.shards import elements_left
 from .base import ShardEnd, Step
 
 
@@ -248,7 +247,7 @@ class Assignment(NamedTuple):
         """Describe the element that the worker produces next."""
         if plan.indexed:
             element = plan.rank + plan.world_size * (self.worker + self.delivered * self.workers)
-            left, after = elements_left(self.position.start, self.position.beyond)
+            left, after = self.position.taken.left()
             place = left[element] if element < len(left) else after + element - len(left)
             return f"element {place} of the epoch"
         if self.in_tail:

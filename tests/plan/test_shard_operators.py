@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import feedpipe as fp
+from feedpipe.core.taken import Taken
 from feedpipe.extensions import Context
 
 from ..support.engine import Stage, bind, resolve
@@ -18,8 +21,6 @@ from ..support.plan import (
     PlacedShard,
     RemainingShard,
     StreamedShard,
-    elements_left,
-    take_left,
 )
 
 counts = st.integers(0, 400)
@@ -40,10 +41,10 @@ def test_positions_in_any_order_give_the_same_rows(count: int, shards: int, kind
     beyond = (range(5, 9), range(12, 20, 3))
     makers = [
         lambda shard: IndexedShard(shards, shard, 3),
-        lambda shard: RemainingShard(shards, shard, 9, beyond),
+        lambda shard: RemainingShard(shards, shard, Taken(9, beyond)),
         lambda shard: NeighboursShard(shards, shard),
         lambda shard: PermutedShard(shards, shard),
-        lambda shard: RemainingShard(shards, shard, 4, (range(4),)),
+        lambda shard: RemainingShard(shards, shard, Taken(4, (range(4),))),
     ]
     rows: list[int] = []
     for stage in shards_of(max(count, 20), [makers[kind](shard) for shard in range(shards)]):
@@ -74,15 +75,31 @@ def test_the_lengths_of_streamed_shards(count: int, shards: int) -> None:
 @given(st.lists(st.sampled_from(range(30)), unique=True), st.integers(0, 30))
 def test_what_is_left_if_some_are_taken_out_of_turn(numbers: list[int], count: int) -> None:
     first = next(number for number in range(31) if number not in numbers)
-    beyond = tuple(range(number, number + 1) for number in sorted(numbers) if number > first)
-    taken = first + len(beyond)
-    left, behind = elements_left(taken, beyond)
+    taken = Taken.of(0, (range(number, number + 1) for number in sorted(numbers)))
+    assert taken.first == first and taken.total == len(numbers)
+    left, behind = taken.left()
     expected = [number for number in range(first, 80) if number not in numbers]
     assert [*left.tolist(), *range(behind, 80)] == expected
-    later, still_beyond = take_left(taken, beyond, count)
-    left, behind = elements_left(later, still_beyond)
-    assert later == taken + count
+    later = taken.after(count)
+    left, behind = later.left()
+    assert later.total == taken.total + count
     assert [*left.tolist(), *range(behind, 80)] == expected[count:]
+    assert later == taken.then(Taken(count))
+
+
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)), st.integers(1, 4), st.integers(0, 60))
+def test_taken_rows_of_those_that_are_left(before: set[int], then: set[int], size: int, length: int) -> None:
+    first, second = (Taken.of(0, (range(n, n + 1) for n in sorted(numbers))) for numbers in (before, then))
+    left = [number for number in range(100) if number not in before]
+    both = before | {left[number] for number in then}
+    assert numbers_of(first.then(second)) == both
+    assert numbers_of(first.runs(size)) == {number * size + place for number in before for place in range(size)}
+    assert numbers_of(first.between(5, 5 + length)) == {n - 5 for n in before if 5 <= n < 5 + length}
+    assert Taken.of_plain(json.loads(json.dumps(first.plain))) == first
+
+
+def numbers_of(taken: Taken) -> set[int]:
+    return {*range(taken.first), *(number for rows in taken.beyond for number in rows)}
 
 
 @pytest.mark.parametrize(("rows", "size"), [(3, 1), (2047, 1), (2048, 2), (2**20, 1024), (2**22, 1024)])

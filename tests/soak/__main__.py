@@ -1,7 +1,7 @@
 """`python -m tests.soak [PART ...]`: each part prints its result, and if it failed, the command that repeats it.
 
-The parts: random chains with resumes, damaged states, plans of up to 1,024 ranks, resumes on other numbers of ranks,
-rows that fail and caches that are cut off, mutants of the code that divides rows, killed workers, Ctrl-C at random
+The parts: random chains with resumes, damaged states, plans of up to 1,024 ranks, resumes on other numbers of ranks and
+by pipes that have changed, rows that fail and caches that are cut off, mutants of the code that divides rows, killed workers, Ctrl-C at random
 moments, loops that something holds back and what their reports say, exponents of costs, ranks that end with
 connections to PostgreSQL, killed actors and nodes of Ray, and all of `check_service` in actors, in the environment of
 `make test-clients`.
@@ -27,6 +27,10 @@ PARTS = {
             *("pytest", "-q", "tests/loading/test_elastic.py", "tests/loading/test_even_after_redivision.py"),
             *("tests/loading/test_agreement.py", "--hypothesis-seed={seed}"),
         ],
+    ),
+    "edits": (
+        100,
+        ["pytest", "-q", "tests/loading/test_edits.py", "-k", "each_row or workers", "--hypothesis-seed={seed}"],
     ),
     "failures": (
         50,

@@ -68,11 +68,8 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             f"context)[{place}]), context.unsharded())": "it takes one place"
             for stop, place in ((2, 0), (1, -1))
         },
-        "elements_left: stop = max((elements[-1] + 2 for elements in beyond), default=first)": (
-            "an element behind all that are taken may be on either side"
-        ),
-        "RemainingShard.places: left, behind = cast('Stage', stage.input).memo(('right', self.taken, self.beyond), "
-        "lambda: elements_left(self.taken, self.beyond))": "it is a name",
+        "RemainingShard.places: left, after = cast('Stage', stage.input).memo(('right', self.taken), "
+        "self.taken.left)": "it is a name",
         **{
             f"NeighboursShard.places: if isinstance(indices, range) and indices.step == {step} and "
             f"(indices.start {after} in_rounds):": _ONE_WAY

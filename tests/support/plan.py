@@ -29,5 +29,3 @@ from feedpipe.plan.shards import PermutedShard as PermutedShard
 from feedpipe.plan.shards import PlacedShard as PlacedShard
 from feedpipe.plan.shards import RemainingShard as RemainingShard
 from feedpipe.plan.shards import StreamedShard as StreamedShard
-from feedpipe.plan.shards import elements_left as elements_left
-from feedpipe.plan.shards import take_left as take_left

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError, StateError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError, StateError, StateWarning
 
 from ...support.examples import examples
 
@@ -90,6 +91,32 @@ def test_a_state_goes_on_if_the_dict_has_another_order() -> None:
     assert sorted(first + [row for batch in resumed for row in batch]) == sorted([*WEB, *CODE])
     with pytest.raises(StateError, match=r'`inputs` in `mix\(\)` was \["code", "web"\] and is now \["code", "wiki"\]'):
         fp.Loader(fp.mix({"code": CODE.shuffle(), "wiki": streamed(WEB)}).batch(4), seed=1).load_state_dict(state)
+
+
+@pytest.mark.parametrize("kind", ["shuffle", "window"])
+def test_each_input_goes_on_if_another_one_comes_in(kind: str) -> None:
+    """In the rest of the pass, and in the next one, the inputs that stay have the rows that they would have had."""
+
+    def of(pipe: fp.Pipe[int]) -> fp.Pipe[int]:
+        return pipe.shuffle() if kind == "shuffle" else streamed(pipe).shuffle(window=6)
+
+    old = fp.mix({"web": of(WEB), "code": of(CODE)}, weights={"web": 2, "code": 1})
+    weights = {"web": 1, "code": 2, "books": 1}
+    new = fp.mix({"web": of(WEB), "books": of(BOOKS), "code": of(CODE)}, weights=weights)
+    shards = None if old.indexed else 1
+    whole, loader = (fp.Loader(old.batch(4), seed=3, shards=shards) for _ in range(2))
+    expected = [[row for batch in whole for row in batch] for _ in range(2)]
+    taken = [row for batch in islice(loader, 3) for row in batch]
+    resumed = fp.Loader(new.batch(2), seed=3, shards=shards)
+    with pytest.warns(
+        StateWarning, match="`books` is new, .*: `code` goes on at its row 4; `web` goes on at its row 8"
+    ):
+        resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())), edits="order")
+    first, second = ([row for batch in resumed for row in batch] for _ in range(2))
+    for rows, of_old in ((taken + first, expected[0]), (second, expected[1])):
+        assert sorted(rows) == sorted([*WEB, *CODE, *BOOKS])
+        for source in (0, 1):
+            assert [row for row in rows if row // 100 == source] == [row for row in of_old if row // 100 == source]
 
 
 def test_names_are_in_what_a_user_reads(capsys: Any, caplog: Any) -> None:

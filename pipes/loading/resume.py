@@ -1,0 +1,182 @@
+"""`Resume`: what has changed between a state and the pipe that goes on from it; `edited`: the state of that pipe."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from ..core.cursor import Json
+from ..core.taken import Taken
+from ..plan.edits import Edit, EditError, Passing
+from ..plan.plan import Plan
+from ..plan.rests import Edge, Redivision, Rest
+from .job_state import StreamedJob, merged, position_of
+from .state import IndexedPosition, SavedState, Signature, StreamedPosition
+
+Edits: TypeAlias = Literal["groups", "order", "drop"]
+"""The changes of a pipe that a state is loaded in spite of; each takes in those before it."""
+EDITS: tuple[Edits, ...] = ("groups", "order", "drop")
+
+
+@dataclass(frozen=True)
+class Resume:
+    """What has changed between a state and the pipe that goes on from it, in the middle of a pass.
+
+    Attributes:
+        changes: a line for each operator that differs.
+        effect: the rest of the pass has the same rows in the same order, in the same "groups" or others; or in another
+            "order"; or without those of an input that is gone ("drop").
+        taken: of each input that goes on, the call of its source and the number of rows that were taken before; None if
+            nobody knows. Of a streamed pipe, those of the ranks whose states were loaded.
+        added: the calls of the sources of inputs that are new.
+        dropped: those of inputs that are gone.
+    """
+
+    changes: tuple[str, ...]
+    effect: Edits
+    taken: tuple[tuple[str, int | None], ...]
+    added: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        for call, rows in self.taken:
+            if rows is None:
+                parts.append(f"`{call}` goes on with the rows that are left")
+            elif len(self.taken) == 1:
+                parts.append(f"{rows:,} rows were taken, the pass goes on at row {rows:,}")
+            else:
+                parts.append(f"`{call}` goes on at its row {rows:,}")
+        changes = ", and ".join(self.changes)
+        return f"{changes}: {'; '.join(parts)}" if parts else changes
+
+
+def has_changed(saved: SavedState, signature: Signature) -> bool:
+    """Whether a state is of another pipe and the same seed."""
+    return saved.pipe != signature.entries["pipe"] and saved.seed == signature.entries["seed"]
+
+
+def edited(
+    states: Sequence[SavedState], plan: Plan, signature: Signature, accepted: Edits
+) -> tuple[list[SavedState], Resume]:
+    """States of another pipe as states of this one.
+
+    Args:
+        states: of one rank or of all ranks.
+        plan: of the pipe that goes on.
+        signature: its entries of states.
+        accepted: the changes that may be.
+
+    Returns:
+        The states, and what has changed.
+
+    Raises:
+        EditError: the pass cannot go on after the change, or not without another `edits`.
+    """
+    first = states[0]
+    pipe, code = str(signature.entries["pipe"]), str(signature.entries["code"])
+    if first.indexed != plan.indexed:
+        raise EditError("only one of both pipes is indexed")
+    first_division = first.shards
+    if not first.indexed and (before := position_of(first).redivision) is not None:
+        first_division = before.first
+    edit = Edit(
+        (first.pipe, first.code),
+        (pipe, code),
+        plan.root,
+        lambda node: plan.stage_of(node).length,
+        plan.runs_per_shard,
+        Passing(first.seed, first.data_pass, first_division),
+    )
+    if EDITS.index(edit.effect) > EDITS.index(accepted):
+        what = "it would leave out the rest of an input" if edit.effect == "drop" else "it changes the order of rows"
+        raise EditError(f'{what}; if this is meant, give `edits="{edit.effect}"`')
+    rests: list[Rest] = []
+    moved = list(states)
+    is_complete = True
+    if any(one.position is not None for one in states):
+        if first.indexed:
+            moved, rests = _indexed(states, edit, plan)
+        else:
+            moved, rests, is_complete = _streamed(states, edit, plan, pipe)
+    taken = tuple(
+        (edit.source_of(edge), _taken(edge, rests) if is_complete else None) for edge in edit.edges.values() if rests
+    )
+    resume = Resume(tuple(edit.changes()), edit.effect, taken, edit.added_sources, edit.dropped_sources)
+    return [replace(one, pipe=pipe, code=code) for one in moved], resume
+
+
+def _indexed(states: Sequence[SavedState], edit: Edit, plan: Plan) -> tuple[list[SavedState], list[Rest]]:
+    one = merged(states)
+    position = one.position
+    assert isinstance(position, IndexedPosition), "some of the pass is taken"
+    before = position.redivision
+    if edit.is_same:
+        return [replace(one, position=position._replace(redivision=_renumbered(before, edit, plan)))], []
+    rest = Rest(0, {}) if before is None else before.rests[0]
+    base, kept = (0, {}) if before is None else (before.base + 1, before.names)
+    rest = edit.indexed(rest, position.taken, base, kept)
+    digest = hashlib.blake2b(json.dumps(rest.plain).encode(), digest_size=8).hexdigest()
+    redivision = Redivision(0, base, digest, {0: rest}, edit.names(kept, plan.numbered_names))
+    return [replace(one, position=IndexedPosition(0, (), redivision))], [rest]
+
+
+def _streamed(
+    states: Sequence[SavedState], edit: Edit, plan: Plan, pipe: str
+) -> tuple[list[SavedState], list[Rest], bool]:
+    """The states, what is left, and whether that is of all shards of their ranks."""
+    positions = [position_of(one) for one in states]
+    if len({one.data_pass for one in states}) > 1 or any(position.later for position in positions):
+        raise EditError("the ranks are in different passes over the data")
+    if edit.is_same:
+        places = [at._replace(redivision=_renumbered(at.redivision, edit, plan)) for at in positions]
+        return [replace(one, position=at) for one, at in zip(states, places, strict=True)], [], True
+    edit.check_tails(plan.tail_number)
+    job, tail = StreamedJob(states), edit.tail
+    names = edit.names(job.names, plan.numbered_names)
+
+    def waiting(rest: Rest, cursor: Json) -> Rest:
+        return rest if rest.waits or tail is None else rest.waiting((tail, 0), cursor)
+
+    all_rests: list[Rest] = []
+    moved: list[SavedState] = []
+    is_complete = True
+    for one, of_rank in zip(states, job.left(waiting), strict=True):
+        free = (n for n in range(one.rank, sys.maxsize, one.world_size) if n not in (*of_rank, one.shards + one.rank))
+        parts = {n: rest for n, rest in of_rank.items() if not rest.tail_of}
+        parts |= {next(free): part for rest in of_rank.values() if rest.tail_of for part in edit.at_tail(rest)}
+        rests = {n: edit.streamed(rest, job.next_base + n, job.names) for n, rest in sorted(parts.items())}
+        own = range(one.rank, job.first, one.world_size)
+        is_complete &= len(rests) >= len(own)
+        if edit.added:
+            for _ in range(len(rests), len(own)):
+                number = next(free)
+                rests[number] = edit.nothing_left(one.rank, job.next_base + number)
+            shards = [*own, *[None] * len(rests)]
+            rests = {n: edit.with_added(rest, shard) for (n, rest), shard in zip(rests.items(), shards, strict=False)}
+        all_rests += rests.values()
+        before = position_of(one).redivision
+        content = f"{before and before.digest} {one.pipe} {pipe}"
+        digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+        redivision = Redivision(job.first, job.next_base, digest, rests, names)
+        position = StreamedPosition({}, {}, redivision, position_of(one).padding)
+        moved.append(replace(one, position=position, goal=None))
+    return moved, all_rests, is_complete
+
+
+def _renumbered(redivision: Redivision | None, edit: Edit, plan: Plan) -> Redivision | None:
+    """A redivision in terms of a pipe that differs only in the operators that dress rows."""
+    if redivision is None:
+        return None
+    rests = {number: edit.renumbered(rest) for number, rest in redivision.rests.items()}
+    return replace(redivision, rests=rests, names=edit.names(redivision.names, plan.numbered_names))
+
+
+def _taken(edge: Edge, rests: Sequence[Rest]) -> int:
+    """The rows of an edge that the rests say were taken."""
+    starts = [rest.starts[edge] for rest in rests if edge in rest.starts]
+    return sum(Taken.of_plain(s.cursor).total if s.is_indexed else s.taken for s in starts)

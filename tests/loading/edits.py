@@ -1,0 +1,323 @@
+"""Random chains that are edited in the middle of a pass, and the jobs that go on with them, for tests of edits."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import feedpipe as fp
+from feedpipe.errors import StateError
+
+from ..support.loading import State
+
+Pipe = fp.Pipe[Any]
+Step = tuple[Any, ...]
+Row = tuple[str, Any]
+
+
+def same(row: Row) -> Row:
+    return row
+
+
+def kept(row: Row) -> bool:
+    return row[1] % 3 != 1
+
+
+def several(row: Row) -> list[Row]:
+    return [(row[0], (row[1], copy)) for copy in range(row[1] % 3)]
+
+
+def listed(rows: list[Row]) -> list[Row]:
+    return list(rows)
+
+
+def copied(rows: list[Row]) -> list[Row]:
+    return [*rows]
+
+
+INDEXED = ("plain", "shuffle", "map")
+STREAMED = ("filter", "window", "flat", "iterable")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of rows that are all different: its name and a number."""
+
+    name: str
+    rows: int
+    kind: str
+
+    def made(self, chance: random.Random) -> Pipe:
+        pipe: Pipe = fp.from_sequence([(self.name, number) for number in range(self.rows)])
+        match self.kind:
+            case "shuffle":
+                return pipe.shuffle()
+            case "map":
+                return pipe.map(same).shuffle()
+            case "filter":
+                return pipe.filter(kept)
+            case "window":
+                return pipe.filter(kept).shuffle(window=5)
+            case "flat":
+                return pipe.flat_map(several)
+            case "iterable":
+                return fp.from_iterable([(self.name, number) for number in range(self.rows)])
+            case _:
+                return pipe
+
+    def all_rows(self) -> set[Row]:
+        return {*self.made(random.Random(0))}
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Sources, the way in which they are joined, and what is done with the rows then."""
+
+    sources: tuple[Source, ...]
+    join: str = "mix"
+    weights: Any = None
+    is_random: bool = False
+    steps: tuple[Step, ...] = ()
+
+    def pipe(self) -> Pipe:
+        first, *others = (source.made(random.Random(0)) for source in self.sources)
+        if not others and self.join != "mix":
+            pipe = first
+        elif self.join == "mix":
+            pipe = first.mix(*others, weights=self.weights, random=self.is_random)
+        else:
+            pipe = first.concat(*others) if self.join == "concat" else first.round_robin(*others)
+        for name, *arguments in self.steps:
+            pipe = getattr(pipe, name)(*arguments)
+        return pipe
+
+
+@dataclass
+class Edits:
+    """Random edits of chains.
+
+    Attributes:
+        chance: the source of all choices.
+        kinds: the edits to choose from.
+        is_indexed: the chains are indexed.
+    """
+
+    chance: random.Random
+    kinds: tuple[str, ...]
+    is_indexed: bool
+    fresh: Iterator[str] = field(default_factory=lambda: iter("nopqrstuvwxyz"))
+
+    def chain(self) -> Chain:
+        chance = self.chance
+        many = {*self.kinds} & {"weights", "add", "drop", "order", "join"}
+        count = chance.choice([1, 2, 2, 3, 4]) if many or chance.random() < 0.2 else 1
+        sources = [self.source(name) for name in "abcd"[:count]]
+        if not self.is_indexed and all(source.kind in INDEXED for source in sources):
+            sources[0] = replace(sources[0], kind=chance.choice(STREAMED))
+        join = chance.choice(["mix", "mix", "round_robin", "concat"]) if count > 1 else "none"
+        steps = self.steps(is_batched=chance.random() < 0.9)
+        return Chain(tuple(sources), join, self.weights(count), chance.random() < 0.3, steps)
+
+    def source(self, name: str) -> Source:
+        kinds = INDEXED if self.is_indexed else STREAMED + INDEXED
+        return Source(name, self.chance.choice([1, 5, 17, 40, 101]), self.chance.choice(kinds))
+
+    def weights(self, count: int) -> Any:
+        chance = self.chance
+        whole = [chance.choice([0, 1, 2]) for _ in range(count)]
+        choices = [None, [chance.choice([1, 2, 3, 0.5, 7]) for _ in range(count)], whole if any(whole) else None]
+        return chance.choice(choices)
+
+    def steps(self, *, is_batched: bool) -> tuple[Step, ...]:
+        chance = self.chance
+        steps: list[Step] = [("map", same)] if chance.random() < 0.2 else []
+        if is_batched:
+            steps.append(("batch", chance.choice([1, 2, 3, 4, 5, 7, 11])))
+            if chance.random() < 0.3:
+                steps.append(("map", chance.choice([listed, copied])))
+        if chance.random() < 0.2:
+            steps.append(("prefetch", 2))
+        return tuple(steps)
+
+    def edited(self, chain: Chain) -> Chain:
+        """Another chain, after one or two edits."""
+        for _ in range(self.chance.choice([1, 1, 2])):
+            kind = self.chance.choice(self.kinds)
+            chain = getattr(self, f"_{kind}")(chain)
+        return chain
+
+    def _batch(self, chain: Chain) -> Chain:
+        return replace(chain, steps=self.steps(is_batched=True))
+
+    def _rows(self, chain: Chain) -> Chain:
+        return replace(chain, steps=self.steps(is_batched=False))
+
+    def _dress(self, chain: Chain) -> Chain:
+        steps = [step for step in chain.steps if step[-1] not in (listed, copied)]
+        if any(step[0] == "batch" for step in steps):
+            steps.append(("map", self.chance.choice([listed, copied])))
+        return replace(chain, steps=tuple(steps))
+
+    def _weights(self, chain: Chain) -> Chain:
+        return replace(chain, weights=self.weights(len(chain.sources)))
+
+    def _random(self, chain: Chain) -> Chain:
+        return replace(chain, is_random=not chain.is_random)
+
+    def _add(self, chain: Chain) -> Chain:
+        sources = [*chain.sources]
+        if len(sources) < 5:
+            sources.insert(self.chance.randint(0, len(sources)), self.source(next(self.fresh)))
+        join = "mix" if chain.join == "none" else chain.join
+        return replace(chain, sources=tuple(sources), join=join, weights=self.weights(len(sources)))
+
+    def _drop(self, chain: Chain) -> Chain:
+        sources = [*chain.sources]
+        if len(sources) > 1:
+            sources.pop(self.chance.randrange(len(sources)))
+        if not self.is_indexed and all(source.kind in INDEXED for source in sources):
+            return chain
+        return replace(chain, sources=tuple(sources), weights=self.weights(len(sources)))
+
+    def _order(self, chain: Chain) -> Chain:
+        sources = self.chance.sample(chain.sources, len(chain.sources))
+        return replace(chain, sources=tuple(sources))
+
+    def _join(self, chain: Chain) -> Chain:
+        join = self.chance.choice(["mix", "round_robin", "concat"]) if len(chain.sources) > 1 else chain.join
+        return replace(chain, join=join)
+
+
+def rows_of(element: Any) -> list[Row]:
+    return element if isinstance(element, list) else [element]
+
+
+class EditedJob:
+    """The loaders of all ranks of a job whose chain may have changed."""
+
+    def __init__(self, chain: Chain, ranks: int, states: Any = None, edits: str = "groups", **options: Any) -> None:
+        self.loaders = [
+            fp.Loader(chain.pipe(), rank=rank, world_size=ranks, even=None, seed=5, **options) for rank in range(ranks)
+        ]
+        if states is not None:
+            state_of: Callable[[int], Any] = states if callable(states) else lambda _: states
+            for rank, loader in enumerate(self.loaders):
+                loader.load_state_dict(state_of(rank), edits=edits)
+
+    def take(self, steps: list[int]) -> tuple[list[Row], list[State]]:
+        """Rows of some elements of each rank in the first epoch, and the states after them."""
+        rows: list[Row] = []
+        states: list[State] = []
+        for loader, count in zip(self.loaders, steps, strict=True):
+            states.append(loader.state_dict())
+            if loader.epoch:
+                continue
+            for element, info in islice(loader.with_info(), count):
+                if info.epoch:  # the only rank has come to the end before
+                    break
+                rows += rows_of(element)
+                states[-1] = info.state_dict()
+        return rows, json.loads(json.dumps(states))
+
+    def rest(self) -> list[Any]:
+        """The elements that are left of the first epoch."""
+        elements: list[Any] = []
+        for loader in self.loaders:
+            if loader.epoch:
+                continue
+            for element, info in loader.with_info():
+                if info.epoch:
+                    break
+                elements.append(element)
+        return elements
+
+    def close(self) -> None:
+        for loader in self.loaders:
+            loader.close()
+
+
+@dataclass
+class Pass:
+    """A pass that lives through edits: the rows that it gave, those that it should give, and why edits were refused."""
+
+    rows: Counter[Row] = field(default_factory=Counter)
+    wanted: set[Row] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
+    refused: list[str] = field(default_factory=list)
+    edits: int = 0
+    log: list[object] = field(default_factory=list)
+
+    def check(self) -> None:
+        doubled = {row: count for row, count in self.rows.items() if count > 1}
+        wanted = {row for row in self.wanted if row[0] not in self.dropped}
+        log = "\n".join(map(str, self.log))
+        assert not doubled, f"doubled: {sorted(doubled, key=repr)[:5]}\n{log}"
+        assert not wanted - self.rows.keys(), f"lost: {sorted(wanted - self.rows.keys(), key=repr)[:5]}\n{log}"
+        assert self.rows.keys() <= self.wanted, log
+
+
+def edited_pass(seed: int, kinds: tuple[str, ...], *, ranks_change: bool, **options: Any) -> Pass:
+    """Runs a pass through one to three edits, and checks that each row of it comes once."""
+    chance = random.Random(seed)
+    edits = Edits(chance, kinds, chance.random() < 0.5)
+    chain, result = edits.chain(), Pass()
+    ranks = chance.choice([1, 1, 2, 3, 4])
+    if not edits.is_indexed and chance.random() < 0.5:
+        options = {**options, "shards": ranks * chance.choice([1, 2, 3])}
+    job = EditedJob(chain, ranks, **options)
+    result.log.append(("begins", chain, ranks, options))
+    result.wanted |= {row for source in chain.sources for row in source.all_rows()}
+    for _ in range(chance.choice([1, 1, 2, 3])):
+        steps = chance.choice([0, 1, 2, 3, 5, 9, 20])
+        uneven = chance.random() < 0.3
+        rows, states = job.take([steps + (chance.choice([0, 0, 1, 2]) if uneven else 0) for _ in range(ranks)])
+        result.rows.update(rows)
+        result.log.append(("takes", len(rows), [state["position"] for state in states]))
+        if any(state["epoch"] for state in states):
+            if not all(state["epoch"] for state in states):
+                job.close()
+                job = EditedJob(chain, ranks, states.__getitem__)
+            break
+        now = edits.edited(chain)
+        before, ranks_before = ranks, ranks
+        if ranks_change and chance.random() < 0.5:
+            ranks = chance.choice([1, 2, 3, 4, 6])
+        begun = all(state["position"] != "null" for state in states)
+        at_one_place = not edits.is_indexed or len({str(state["position"]) for state in states}) == 1
+        own = ranks == before and begun and at_one_place and chance.random() < 0.5
+        options.pop("shards", None)
+        result.log.append(("edit", now, ranks, "own" if own else "all"))
+        job.close()
+        try:
+            job = EditedJob(now, ranks, states.__getitem__ if own else states, "drop", **options)
+        except StateError as error:
+            result.refused.append(str(error).partition("it does not go on, because ")[2] or str(error))
+            result.log.append(("refused", str(error)))
+            job, ranks = EditedJob(chain, ranks_before, states, **options), ranks_before
+            continue
+        resumed = job.loaders[0].resumed
+        result.log.append(("resumed", resumed))
+        result.edits += resumed is not None
+        names = {source.name for source in now.sources}
+        result.dropped |= {source.name for source in chain.sources} - names
+        result.wanted |= {row for source in now.sources for row in source.all_rows()}
+        chain = now
+        if chance.random() < 0.3:  # a state of an edited pass is a state like any other
+            _, again = job.take([0] * ranks)
+            twin = EditedJob(chain, ranks, again.__getitem__ if begun else again, **options)
+            rest = twin.rest()
+            twin.close()
+            assert rest == job.rest(), result.log
+            job.close()
+            result.rows.update(row for element in rest for row in rows_of(element))
+            result.check()
+            return result
+    result.rows.update(row for element in job.rest() for row in rows_of(element))
+    job.close()
+    result.check()
+    return result

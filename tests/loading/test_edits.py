@@ -1,0 +1,268 @@
+"""A pass goes on after the pipe has changed: each row comes once, or the state is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import feedpipe as fp
+from feedpipe.errors import StateError, StateWarning
+
+from ..soak import SOAK
+from ..support.examples import examples
+from .edits import Pass, edited_pass
+
+
+def quiet(function: Callable[..., None]) -> Callable[..., None]:
+    for warning in ("StateWarning", "PlanWarning"):
+        function = pytest.mark.filterwarnings(f"ignore::feedpipe.errors.{warning}")(function)
+    return function
+
+
+GROUPS = ("batch", "rows", "dress")
+ORDER = (*GROUPS, "weights", "random", "add", "order", "join")
+
+KNOWN_REASONS = ("giving out the rows that its shards have left over", "shards were cut after")
+
+
+def is_odd(number: int) -> bool:
+    return number % 2 == 1
+
+
+def is_third(number: int) -> bool:
+    return number % 3 == 0
+
+
+def numbers(rows: int) -> fp.Pipe[Any]:
+    return fp.from_sequence(range(rows))
+
+
+def streamed(rows: int) -> fp.Pipe[Any]:
+    return numbers(2 * rows).filter(is_odd)
+
+
+def check_refusals(result: Pass) -> None:
+    assert all(any(reason in why for reason in KNOWN_REASONS) for why in result.refused), result.refused
+
+
+@quiet
+@settings(max_examples=examples(24 * SOAK), deadline=None)
+@given(seed=st.integers(0, 10**9), ranks_change=st.booleans())
+def test_each_row_comes_once_after_its_groups_have_changed(seed: int, ranks_change: bool) -> None:
+    result = edited_pass(seed, GROUPS, ranks_change=ranks_change)
+    assert not result.refused
+
+
+@quiet
+@settings(max_examples=examples(24 * SOAK), deadline=None)
+@given(seed=st.integers(0, 10**9), ranks_change=st.booleans())
+def test_each_row_comes_once_after_inputs_or_weights_have_changed(seed: int, ranks_change: bool) -> None:
+    check_refusals(edited_pass(seed, (*ORDER, "drop"), ranks_change=ranks_change))
+
+
+@quiet
+@pytest.mark.slow
+@settings(max_examples=examples(4 * SOAK), deadline=None)
+@given(seed=st.integers(0, 10**9))
+def test_workers_change_nothing(seed: int) -> None:
+    check_refusals(edited_pass(seed, ORDER, ranks_change=True, service=fp.MultiProcess(2)))
+
+
+def state_after(pipe: fp.Pipe[Any], count: int, **options: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The elements of a few steps, and the state after them, which has gone through JSON."""
+    loader = fp.Loader(pipe, **options)
+    taken = list(islice(loader, count))
+    return taken, json.loads(json.dumps(loader.state_dict()))
+
+
+def gone_on(pipe: fp.Pipe[Any], state: Any, edits: Any = "groups", **options: Any) -> fp.Loader[Any]:
+    loader = fp.Loader(pipe, **options)
+    with pytest.warns(StateWarning):
+        loader.load_state_dict(state, edits=edits)
+    return loader
+
+
+class TestGroups:
+    @pytest.mark.parametrize("source", [numbers, streamed])
+    def test_another_size_of_batches(self, source: Callable[[int], fp.Pipe[Any]]) -> None:
+        taken, state = state_after(source(50).batch(4), 3)
+        loader = fp.Loader(source(50).batch(8))
+        with pytest.warns(StateWarning) as seen:
+            loader.load_state_dict(state)
+        (warning,) = seen
+        message = "`batch(4)` is now `batch(8)`: 12 rows were taken, the pass goes on at row 12"
+        assert str(warning.message) == message
+        assert loader.resumed is not None and loader.resumed.effect == "groups"
+        assert [rows for _, rows in loader.resumed.taken] == [12] and loader.resumed.changes == (
+            message.partition(":")[0],
+        )
+        rest = list(loader)
+        assert [row for batch in taken + rest for row in batch] == list(source(50))
+        assert [*map(len, rest)] == [8, 8, 8, 8, 6]
+        assert list(loader) == list(source(50).batch(8)), "the next pass is that of the new pipe alone"
+
+    def test_other_functions_only_dress_rows(self) -> None:
+        taken, state = state_after(numbers(12).shuffle().map(str).batch(4), 1)
+        loader = gone_on(numbers(12).map(int).shuffle().map(float).batch(4).map(list), state)
+        assert loader.resumed is not None and loader.resumed.taken == ()
+        rest = [row for batch in loader for row in batch]
+        assert sorted([*map(int, taken[0]), *map(int, rest)]) == [*range(12)]
+        assert all(type(row) is float for row in rest)
+
+    @pytest.mark.parametrize("steps", [1, 2, 3, 4])
+    def test_another_length_of_packs(self, steps: int) -> None:
+        documents = fp.from_sequence([[10 * n + place for place in range(n % 5 + 1)] for n in range(20)])
+        tokens = [token for document in documents for token in document]
+        taken, state = state_after(documents.pack(7), steps)
+        packs = taken + list(gone_on(documents.pack(4), state))
+        given = [
+            int(token) for pack in packs for token, own in zip(pack["tokens"], pack["segment_ids"], strict=True) if own
+        ]
+        assert given == tokens
+
+    @pytest.mark.parametrize("steps", [1, 5])
+    def test_another_limit_of_batches_by_size(self, steps: int) -> None:
+        words = fp.from_sequence(["x" * (n % 4 + 1) for n in range(30)]).shuffle()
+        taken, state = state_after(words.batch_by_size(9, len), steps)
+        rest = list(gone_on(words.batch_by_size(5, len), state))
+        assert Counter(row for batch in taken + rest for row in batch) == Counter(words)
+        assert all(sum(map(len, batch)) <= 5 for batch in rest)
+
+    def test_an_epoch_of_steps_goes_on_in_the_next_pass(self) -> None:
+        taken, state = state_after(numbers(20).batch(4), 3, steps=100)
+        loader = gone_on(numbers(20).batch(3), state, steps=7)
+        elements = [*islice(loader, 4)]
+        assert [row for batch in taken + elements[:3] for row in batch] == [*range(20)]
+        assert elements[3] == [0, 1, 2]
+        again = fp.Loader(numbers(20).batch(3), steps=7)
+        again.load_state_dict(loader.state_dict())
+        assert again.resumed is None and next(iter(again)) == [3, 4, 5]
+
+    @pytest.mark.parametrize("source", [numbers, streamed])
+    def test_an_element_of_the_rest_is_made_again(self, source: Callable[[int], fp.Pipe[Any]]) -> None:
+        _, state = state_after(source(40).batch(4), 3)
+        pipe = source(40).batch(7)
+        loader = gone_on(pipe, state)
+        cursors = [(element, info.cursor) for element, info in loader.with_info()]
+        assert all(fp.replay(pipe, json.loads(json.dumps(cursor))) == element for element, cursor in cursors)
+
+    def test_ranks_of_an_indexed_pipe_have_equal_steps(self) -> None:
+        states = [state_after(numbers(103).batch(4), 5, rank=rank, world_size=2)[1] for rank in range(2)]
+        loaders = [gone_on(numbers(103).batch(9), states, rank=rank, world_size=3) for rank in range(3)]
+        assert len({len(list(loader)) for loader in loaders}) == 1
+
+
+class TestOrder:
+    def test_each_input_goes_on_where_it_was(self) -> None:
+        def pipe(*weights: int) -> fp.Pipe[Any]:
+            return numbers(300).shuffle().mix(numbers(300).map(str), weights=weights).batch(10)
+
+        taken, state = state_after(pipe(1, 1), 10)
+        with pytest.raises(StateError, match='changes the order of rows; if this is meant, give `edits="order"`'):
+            fp.Loader(pipe(3, 1)).load_state_dict(state)
+        loader = gone_on(pipe(3, 1), state, "order")
+        assert loader.resumed is not None and loader.resumed.taken == (("from_sequence(range(0, 300))", 50),) * 2
+        rest = [row for batch in loader for row in batch]
+        first = [type(row) is int for row in rest[:200]]
+        assert all(abs(sum(first[start : start + 40]) - 30) <= 2 for start in range(160)), "the new weights"
+        rows = [row for batch in taken for row in batch] + rest
+        assert sorted(rows, key=repr) == sorted([*range(300), *map(str, range(300))], key=repr)
+        assert [row for row in rows if type(row) is str] == [*map(str, range(300))]
+
+    def test_an_input_is_new(self) -> None:
+        taken, state = state_after(streamed(50).batch(5), 4, seed=1)
+        pipe = streamed(50).mix(numbers(30).map(str), weights=[1, 2]).batch(5)
+        loader = gone_on(pipe, state, "order", seed=1)
+        assert loader.resumed is not None and loader.resumed.added == ("from_sequence(range(0, 30))",)
+        rows = [row for batch in taken + list(loader) for row in batch]
+        assert sorted(rows, key=repr) == sorted([*streamed(50), *map(str, range(30))], key=repr)
+
+    def test_an_input_is_gone(self) -> None:
+        one, other = numbers(50).shuffle(), numbers(50).map(str).shuffle()
+        taken, state = state_after(other.mix(one).batch(5), 4)
+        with pytest.raises(StateError, match='leave out the rest of an input; if this is meant, give `edits="drop"`'):
+            fp.Loader(one.batch(5)).load_state_dict(state, edits="order")
+        loader = gone_on(one.batch(5), state, "drop")
+        assert loader.resumed is not None and loader.resumed.dropped == ("from_sequence(range(0, 50))",)
+        rows = [row for batch in taken + list(loader) for row in batch]
+        assert sorted(row for row in rows if type(row) is int) == [*range(50)], "its order is that of the old pipe"
+
+    def test_several_edits_in_a_pass(self) -> None:
+        a, b, c = (numbers(60).map(lambda row, name=name: (name, row)).shuffle() for name in "abc")
+        pipes = [a.batch(4), a.mix(b).batch(6), a.mix(b, c, weights=[2, 1, 1]).batch(5), c.round_robin(a, b).batch(7)]
+        rows: list[Any] = []
+        state: Any = None
+        for pipe in pipes:
+            loader = fp.Loader(pipe) if state is None else gone_on(pipe, state, "order")
+            elements = iter(loader)
+            rows += [row for batch in islice(elements, 3) for row in batch]
+            state = loader.state_dict()
+        rows += [row for batch in elements for row in batch]
+        assert sorted(rows) == sorted((name, row) for name in "abc" for row in range(60))
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("now", "reason"),
+        [
+            (lambda: numbers(60).shuffle(seed=1).filter(is_odd).batch(8), "divided among the shards after"),
+            (lambda: numbers(60).shuffle().filter(is_third).batch(8), "must see a pass from its beginning"),
+            (lambda: numbers(60).shuffle().filter(is_odd).enumerate().batch(8), "must see a pass from its beginning"),
+            (lambda: numbers(60).shuffle().batch(8), "only one of both pipes is indexed"),
+            (lambda: numbers(61).shuffle().filter(is_odd).batch(8), "no rows in common"),
+        ],
+    )
+    def test_what_has_no_exact_rest_is_refused(self, now: Callable[[], fp.Pipe[Any]], reason: str) -> None:
+        pipe = numbers(60).shuffle().filter(is_odd).batch(4)
+        whole = list(fp.Loader(pipe))
+        taken, state = state_after(pipe, 2)
+        with pytest.raises(StateError, match=reason):
+            fp.Loader(now()).load_state_dict(state, edits="drop")
+        loader = fp.Loader(pipe)
+        loader.load_state_dict(state)
+        assert taken + list(loader) == whole, "the state still fits the old pipe"
+
+    def test_a_shuffle_of_all_rows_cannot_change(self) -> None:
+        _, state = state_after(numbers(60).shuffle().batch(4), 2)
+        with pytest.raises(StateError, match=r"`shuffle\(\)`.* does not say what it has read"):
+            fp.Loader(numbers(60).shuffle(seed=3).batch(4)).load_state_dict(state, edits="order")
+
+    def test_an_unknown_kind_of_edits(self) -> None:
+        with pytest.raises(fp.errors.ArgumentError, match="`edits`"):
+            fp.Loader(numbers(3)).load_state_dict({}, edits="all")  # type: ignore[arg-type]
+
+
+def test_loading_calls_no_function() -> None:
+    calls: list[int] = []
+
+    def noted(row: int) -> int:
+        calls.append(row)
+        return row
+
+    def pipe(size: int) -> fp.Pipe[Any]:
+        return numbers(100).map(noted).filter(is_odd).batch(size)
+
+    _, state = state_after(pipe(4), 3)
+    calls.clear()
+    gone_on(pipe(8), state)
+    assert not calls
+
+
+def test_a_state_of_an_edited_pass_costs_little() -> None:
+    chance = random.Random(0)
+    data = [chance.random() for _ in range(1000)]
+    pipe = fp.from_sequence(data).shuffle()
+    _, state = state_after(pipe.batch(4), 20)
+    loader = gone_on(pipe.batch(8), state)
+    plain = fp.Loader(pipe.batch(8))
+    for one in (loader, plain):
+        next(iter(one))
+    assert len(json.dumps(loader.state_dict())) - len(json.dumps(plain.state_dict())) <= 150
