@@ -140,8 +140,12 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: b
             lambda p, n=size: p.slice(1, None, n),
             lambda p: p.concat(fp.from_sequence(range(1000, 1007))),
             lambda p, n=size: p.batch(n).unbatch(),
+            lambda p, n=size: p.batch({0: n, 4: 2, 9: n + 1}).unbatch(),
             lambda p, n=size: p.mix(fp.from_sequence(range(1000, 1009)), weights=[n, 3]),
             lambda p, n=size: p.mix(streamed(p).take(n), weights=[2, 1], random=True),
+            lambda p, n=size: fp.mix(
+                {"one": p, "more": fp.from_sequence(range(1000, 1009))}, by=lambda row: weight(row) % n
+            ),
             lambda p: p.round_robin(p, fp.from_sequence(range(1000, 1007))),
             lambda p: p.repeat(2),
             lambda p: p.dispatch(),

@@ -39,6 +39,7 @@ class Sources:
             self.interleaved,
             self.in_proportion,
             self.by_schedule,
+            self.by_size,
             self.in_turn,
             self.joined,
             self.part,
@@ -130,6 +131,13 @@ class Sources:
     def by_schedule(self) -> Chain:
         return self.filtered().map(str).mix(self._other(), weights={0: [2, 1], self._chance.choice([3, 40]): [1, 3]})
 
+    def by_size(self) -> Chain:
+        pipes = {"text": self.filtered().map(str), "other": self._other()}
+        weights = self._chance.choice(
+            [{"text": 2, "other": 1}, {0: {"text": 1, "other": 0}, 30: {"text": 1, "other": 3}}]
+        )
+        return fp.mix(pipes, weights=weights, by=lambda row: len(str(row)))
+
     def in_turn(self) -> Chain:
         return self.filtered().map(str).round_robin(self._other())
 
@@ -191,7 +199,7 @@ def random_chain(sources: Sources, chance: random.Random) -> Chain:
     if chance.random() < 0.2:
         pipe = pipe.repeat(chance.choice([1, 2, 3]))
     if chance.random() < 0.5:
-        pipe = pipe.batch(chance.choice([1, 2, 3, 7]))
+        pipe = pipe.batch(chance.choice([1, 2, 3, 7, {0: 3, 40: 2, 90: 5}]))
         if chance.random() < 0.3:
             pipe = pipe.map(list)
         if chance.random() < 0.2:
