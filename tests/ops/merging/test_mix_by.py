@@ -164,7 +164,7 @@ class TestRuns:
         check_operator(PIPES[kind](stop=stop), samples=6)
 
     def test_all_begins_again_until_each_has_ended(self) -> None:
-        rows = check_operator(PIPES["plain"](stop="all"), samples=6)
+        rows: list[Any] = check_operator(PIPES["plain"](stop="all"), samples=6)
         assert {row[:2] for row in rows} == {(s, n) for s, own in enumerate(LENGTHS) for n in range(len(own))}
         with pytest.raises(DataError, match=r"input 3 of `mix\(stop=\"all\"\)` cannot end, because its weight is 0"):
             list(mixed([[5] * 90, [5] * 90, [5] * 90], {0: [1, 1, 1], 20: [1, 1, 0]}, stop="all"))

@@ -88,7 +88,7 @@ def test_a_state_goes_on_if_the_dict_has_another_order() -> None:
     state = json.loads(json.dumps(loader.state_dict()))
     resumed = fp.Loader(fp.mix({"code": CODE.shuffle(), "web": streamed(WEB)}).batch(4), seed=1)
     resumed.load_state_dict(state)
-    assert sorted(first + [row for batch in resumed for row in batch]) == sorted([*WEB, *CODE])
+    assert sorted([*first, *(row for batch in resumed for row in batch)]) == sorted([*WEB, *CODE])
     with pytest.raises(StateError, match=r'`inputs` in `mix\(\)` was \["code", "web"\] and is now \["code", "wiki"\]'):
         fp.Loader(fp.mix({"code": CODE.shuffle(), "wiki": streamed(WEB)}).batch(4), seed=1).load_state_dict(state)
 
