@@ -98,7 +98,7 @@ class Operator:
     trait: ClassVar[Trait | None] = None
     name: str | None = None
     """The user's own name for it: the key of its randomness, instead of its kind and count."""
-    input_names: tuple[str, ...] = ()
+    input_names = cast("tuple[str, ...]", ())
     """The user's own names for its inputs: keys of the randomness below them, instead of their number."""
     buffer: int = 0
     """The number of elements that a thread makes ahead."""
