@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
 import feedpipe as fp
@@ -96,11 +95,6 @@ def test_operators_of_other_packages_are_printed_as_code_that_runs(pipe, code):
     assert repr(again) == repr(pipe) and list(again) == list(pipe)
 
 
-def test_further_inputs_stand_behind_the_operator():
-    pipe = counted(1).then(Joined("a", notes=["b"]), counted(2))
-    assert ".then(Joined('a', notes=['b']), fp.Pipe.source(CountFrom(3, count=2)))" in repr(pipe)
-
-
 def test_a_kind_that_is_also_a_method_is_no_method():
     """`Joined` says that it is a `zip`; the method `zip` would make another operator."""
     assert ".then(Joined('a'))" in repr(fp.from_sequence([1]).then(Joined("a")))
@@ -113,18 +107,6 @@ def test_a_subclass_of_an_operator_of_ours_is_another_operator():
         """Like `take`, but not what `take()` makes."""
 
     assert repr(fp.from_sequence([1]).then(First(1))) == "fp.from_sequence([1]).then(First(1))"
-
-
-def test_an_array_is_compared_with_a_default_that_is_none():
-    pipe = fp.from_sequence([1]).then(Joined("a", np.arange(3)))
-    assert repr(pipe) == "fp.from_sequence([1]).then(Joined('a', weights=<ndarray 3>))"
-
-
-def test_explain_shows_the_same_calls(capsys):
-    counted().then(EverySecond(1)).explain()
-    printed = capsys.readouterr().out
-    assert "\n  Pipe.source(CountFrom(3, count=9)) " in printed
-    assert "\n  .then(EverySecond(first=1)) " in printed
 
 
 def test_errors_show_the_same_calls():
