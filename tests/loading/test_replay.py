@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, DataError, LoaderError, Origin, RowError, StateError, StateWarning
+from feedpipe.errors import ArgumentTypeError, DataError, Origin, RowError, StateError, StateWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")  # small files are cut, to be even
 
@@ -73,10 +73,6 @@ class TestEveryElementComesAgain:
         for batch, info in fp.Loader(pipe, seed=3, **arguments).with_info():
             assert info.lineage() == [Origin("from_arrays", number + 1) for number in numbers(batch)]
 
-    def test_leftover_rows_of_a_rank(self, folder):
-        pipe = stream(folder).shuffle(window=10).batch(16)
-        assert check(pipe, folder, shards=6, rank=1, world_size=2, even=None) == 10
-
     @pytest.mark.parametrize(
         "pipe",
         [
@@ -132,27 +128,12 @@ class TestLineage:
         _, info = next(fp.Loader(pipe).with_info())
         assert [origin.row for origin in info.lineage()] == [1, 1, 2, 2]
 
-    def test_of_a_streamed_zip(self, folder):
-        pipe = stream(folder).zip(streamed(range(400)))
-        _, info = next(fp.Loader(pipe).with_info())
-        assert info.lineage() == [origin_of(folder, 0), Origin("from_sequence", 1)]
-
     def test_of_an_indexed_pipe_runs_nothing(self):
         calls: list[int] = []
         loader = fp.Loader(fp.from_sequence(range(8)).map(calls.append).batch(4))
         _, info = next(loader.with_info())
         before = len(calls)
         assert [origin.row for origin in info.lineage()] == [1, 2, 3, 4] and len(calls) == before
-
-    def test_a_row_behind_unbatch_has_its_own(self):
-        pipe = streamed(range(9)).batch(4).unbatch()
-        assert [info.lineage()[0].row for _, info in fp.Loader(pipe).with_info()] == list(range(1, 10))
-
-    def test_padding_has_none(self):
-        loader = fp.Loader(fp.from_sequence(range(3)), rank=1, world_size=2, even="pad")
-        *_, (_, info) = loader.with_info()
-        with pytest.raises(LoaderError, match="padding has no cursor"):
-            info.lineage()
 
 
 def inverse(row: dict[str, Any]) -> float:

@@ -31,10 +31,3 @@ def later_faults(start_method):
 @pytest.mark.parametrize("start_method", ["forkserver", "fork"])
 def test_freed_memory_is_kept(start_method):
     assert later_faults(start_method) < PARTS * SIZE // os.sysconf("SC_PAGESIZE")
-
-
-@pytest.mark.slow
-def test_the_users_own_settings_stay(monkeypatch):
-    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "0")
-    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "65536")
-    assert later_faults("forkserver") > PARTS * SIZE // os.sysconf("SC_PAGESIZE")
