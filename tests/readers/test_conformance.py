@@ -8,10 +8,12 @@ import fsspec
 import pytest
 
 import feedpipe as fp
+from feedpipe.testing import check_operator
 
 from ..servers.s3 import S3
 from ..storage.remote_store import RemoteStore
 from ..support.core import walk
+from ..support.sources import read_files
 from .cases import CASES
 from .checks import READERS, Place, all_files, check_resume, check_rows, check_shuffled, check_workers
 
@@ -73,6 +75,11 @@ def test_every_reader_has_a_case(here: Place) -> None:
 @PLACED_READERS
 def test_rows(name: str, there: Place) -> None:
     check_rows(name, there)
+
+
+@pytest.mark.parametrize("name", [name.removeprefix("read_") for name in vars(read_files) if name.startswith("read_")])
+def test_law(name: str, here: Place) -> None:
+    check_operator(here.read(name), samples=3)
 
 
 @PLACED_READERS

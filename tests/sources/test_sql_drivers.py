@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import pickle
 import sqlite3
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from feedpipe.extensions import KeyRange, SqlQuery
 from feedpipe.testing import check_operator
 
 from ..support.databases import Database
-from .sql_files import read_sqlite, rows
+from .sql_files import rows
 
 
 class TestSecrets:
@@ -60,9 +59,6 @@ class TestSecrets:
 
 
 class TestFunctionsAndDrivers:
-    def test_a_function_that_returns_a_uri(self, uri: str) -> None:
-        assert len(read_sqlite(lambda: uri)) == 100  # type: ignore[arg-type]
-
     def test_a_function_that_returns_a_connection(self, uri: str) -> None:
         def connect() -> sqlite3.Connection:
             return sqlite3.connect(uri.removeprefix("sqlite://"), check_same_thread=False)
@@ -70,11 +66,6 @@ class TestFunctionsAndDrivers:
         pipe = fp.read_sql("SELECT * FROM points", connect, partition_on="id", partitions=3)
         assert check_operator(pipe) == rows(100)
         assert "connect" in repr(pipe)
-
-    def test_a_driver_of_the_user(self) -> None:
-        pipe = fp.read_sql("squares", "squares://100", partition_on="n", driver=Squares())
-        assert check_operator(pipe) == [{"n": n, "square": n * n} for n in range(100)]
-        pickle.loads(pickle.dumps(pipe))
 
     def test_a_connection_that_is_lost(self) -> None:
         Squares.losses = itertools.chain([False, True], itertools.repeat(False))
@@ -117,13 +108,6 @@ class TestTheNextRange:
         assert SlowRanges.second_has_begun.wait(20)
         rows_of_slow_ranges.close()
         assert SlowRanges.events == ["cancel", "close"]
-
-    def test_begins_in_its_turn_without_threads(self) -> None:
-        SlowRanges.reset()
-        pipe = fp.read_sql("squares", "squares://30", partition_on="n", driver=SlowRanges())
-        for elements in iter(pipe), iter(fp.Loader(pipe, fp.InProcess(debug=True), shards=1)):
-            assert len(list(itertools.islice(elements, 10))) == 10
-            assert not SlowRanges.second_has_begun.is_set()
 
 
 class Squares:

@@ -12,7 +12,7 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import SourceError
 
-from ..support.storage import Output, folder_of, join_path, open_output
+from ..support.storage import Output, open_output
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -26,14 +26,6 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
         stream.write(b"three")
     assert Path(path).read_bytes() == b"three"
     assert os.listdir(tmp_path) == ["a.txt"]
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SourceError])
-def test_an_error_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
-    with pytest.raises(error, match="on the way"), open_output(str(tmp_path / "a.txt")) as stream:
-        stream.write(b"one")
-        raise error("on the way")
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("writer", [fp.write_parquet, fp.write_tar])
@@ -58,30 +50,3 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: An
     with pytest.raises(SourceError, match=r"part-00000\.\w+ cannot be written: No space left on device"):
         writer(pipe, tmp_path)
     assert os.listdir(tmp_path) == []
-
-
-def test_a_missing_folder(tmp_path: Path) -> None:
-    path = str(tmp_path / "none" / "a.txt")
-    with pytest.raises(SourceError, match="none/a.txt cannot be written: No such file or directory"), open_output(path):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("folder", "path"),
-    [
-        ("out", "out/m"),
-        ("/", "/m"),
-        (".", "./m"),
-        ("s3://bucket/out", "s3://bucket/out/m"),
-        ("s3://bucket/out?region=r", "s3://bucket/out/m?region=r"),
-    ],
-)
-def test_names_in_folders(folder: str, path: str) -> None:
-    assert join_path(folder, "m") == path
-    assert folder_of(path) == folder
-
-
-def test_names_on_a_given_file_system() -> None:
-    assert join_path("a?b=c", "m", object()) == "a?b=c/m"
-    assert folder_of("a?b=c/m", object()) == "a?b=c"
-    assert folder_of("m") == "."

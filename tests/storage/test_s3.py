@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import itertools
 import pickle
-import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -67,20 +65,6 @@ def test_listings_of_many_pages(s3: S3) -> None:
     assert list(fp.read_lines("s3://many/**/last.txt")) == ["last"]
 
 
-def test_paths_are_looked_up_at_the_same_time(s3: S3) -> None:
-    s3.put("some", {f"{i}.txt": b"" for i in range(4)})
-    together = threading.Barrier(2)  # breaks if requests come one after another
-
-    def before(request: Request) -> None:
-        if request.method == "HEAD":
-            together.wait(30)
-
-    with Proxy(s3.endpoint, before=before) as proxy:
-        paths = [f"some/{i}.txt" for i in range(4)]
-        assert list(fp.list_files(paths, filesystem=s3.filesystem(proxy.endpoint))) == paths
-        assert proxy.counts["HEAD"] == 4
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [
@@ -136,14 +120,6 @@ def test_a_recursive_listing_makes_a_request_for_a_thousand_files(s3: S3, reques
     assert list(fp.list_files("s3://folders/tree", pattern="*.parquet", recursive=True)) == names
     assert list(fp.list_files("s3://folders/tree/0?/**/*1.parquet")) == [name for name in names if "/01/" in name]
     assert list(fp.list_files("s3://folders/tree/**/_hidden/*")) == ["s3://folders/tree/_hidden/a.parquet"]
-
-
-def test_a_file_that_is_read_once_is_looked_up_once(requests: Requests) -> None:
-    assert requests(fp.read_bytes) == {"HEAD": 1 + 100, "LIST": 2, "GET": 100}
-
-
-def test_a_parquet_file_is_looked_up_once(requests: Requests) -> None:
-    assert requests(fp.read_parquet) == {"HEAD": 1 + 100, "LIST": 2, "GET": 200}
 
 
 def parquet_bytes(first: int, rows: int = 100, **options: Any) -> bytes:
@@ -253,26 +229,6 @@ def test_unknown_options(s3: S3) -> None:
         SourceError, match="'s3://data' cannot be opened: Unexpected query parameter in S3 URI: 'regoin'"
     ):
         list(fp.read_csv("s3://data/a.csv?regoin=eu-west-1"))
-
-
-def test_options_are_no_part_of_names(s3: S3) -> None:
-    s3.put("years", {f"year={year}/a.csv.gz": b"" for year in (2023, 2024)})
-    options = "?region=us-east-1&scheme=http"
-    assert list(fp.list_files(f"s3://years/year=202?/*{options}")) == [
-        f"s3://years/year=2023/a.csv.gz{options}",
-        f"s3://years/year=2024/a.csv.gz{options}",
-    ]
-    assert list(fp.list_files("s3://years/year?20*/a*")) == [f"s3://years/year={y}/a.csv.gz" for y in (2023, 2024)]
-
-
-def test_the_state_does_not_know_the_options(s3: S3) -> None:
-    s3.put("state", dict.fromkeys(("a.txt", "b.txt"), b"1\n2\n3\n"))
-    paths = ["s3://state/a.txt", "s3://state/b.txt"]
-    loader = fp.Loader(fp.read_lines(paths))
-    assert list(itertools.islice(loader, 4)) == ["1", "2", "3", "1"]
-    resumed = fp.Loader(fp.read_lines([f"{path}?scheme=http" for path in paths]))
-    resumed.load_state_dict(loader.state_dict())
-    assert list(resumed) == ["2", "3"]
 
 
 def test_handles_are_small_and_hold_no_secret(s3: S3) -> None:
