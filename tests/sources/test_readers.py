@@ -53,9 +53,8 @@ def test_the_words_of_other_libraries_are_known() -> None:
 @pytest.mark.parametrize("name", READERS)
 def test_a_reader_is_shown_as_the_chain_that_it_is(name: str) -> None:
     pipe = getattr(fp, name)("data/*")
-    assert f".open_files().{name.replace('read', 'parse')}(" in repr(pipe) and repr(
-        eval(repr(pipe), {"fp": fp})
-    ) == repr(pipe)
+    assert f".open_files().{name.replace('read', 'parse')}(" in repr(pipe)
+    assert repr(eval(repr(pipe), {"fp": fp})) == repr(pipe)
 
 
 def test_options_of_csv_arrive(tmp_path: Path) -> None:

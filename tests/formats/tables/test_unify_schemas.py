@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, DataError
+from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
 from ...support.engine import bind, resolve
@@ -39,7 +39,6 @@ VALUES = {
 }
 KINDS = st.sampled_from(list(VALUES))
 SCHEMAS = st.lists(st.dictionaries(st.sampled_from("abc"), KINDS), min_size=3, max_size=3)
-ALIKE = (pa.int64(), pa.int8(), pa.float64(), pa.null(), pa.timestamp("s"), pa.timestamp("us"))
 
 
 def table(types, rows=3):
@@ -133,13 +132,6 @@ def test_types_with_nothing_in_common(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_a_value_that_does_not_fit_after_all(tmp_path, form):
-    paths = write(tmp_path, [pa.table({"a": [0.5]}), pa.table({"a": [1, 2**53 + 1]})], form)
-    with pytest.raises(DataError, match=r"1\.\w+, column 'a': values of type int64 cannot become double"):
-        list(read_all(form, paths))
-
-
-@pytest.mark.parametrize("form", ["parquet", "arrow"])
 def test_errors_without_unify_schemas_name_it(tmp_path, form):
     read = fp.read_parquet if form == "parquet" else fp.read_arrow
     for other, repair in (
@@ -198,31 +190,6 @@ def test_parts_of_structs(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
-def test_a_name_with_a_dot_beside_its_prefix(tmp_path, form):
-    if form == "csv":
-        paths, read = write_text(tmp_path, a_csv="a,a.b,c\n1,2,3\n"), fp.read_csv
-    else:
-        paths = write(tmp_path, [pa.table({"a": [1], "a.b": [2], "c": [3]})], form)
-        read = fp.read_parquet if form == "parquet" else fp.read_arrow
-    assert list(read(paths, columns=["a", "a.b"])) == [{"a": 1, "a.b": 2}]
-
-
-@pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_parts_of_structs_that_are_never_null(tmp_path, form):
-    kinds = [pa.struct([pa.field(name, pa.int8(), nullable=False)]) for name in "xy"]
-    tables = [pa.table({"s": pa.array([{name: 1}], kind)}) for name, kind in zip("xy", kinds, strict=True)]
-    rows = list(read_all(form, write(tmp_path, tables, form)))
-    assert rows == [{"s": {"x": 1, "y": None}}, {"s": {"x": None, "y": 1}}]
-
-
-@pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_a_name_that_is_taken(tmp_path, form):
-    paths = write(tmp_path, [table({}), table({"a": pa.int8()})], form)
-    with pytest.raises(DataError, match="one of the files has a column 'a' already; `row_column` needs another name"):
-        read_all(form, paths, row_column="a").head(1)
-
-
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])
 def test_folders(tmp_path, form):
     for folder, row in ("", {"x": 1}), ("year=2024", {"x": 2}), ("year=2025/month=may", {"x": 3}):
@@ -266,30 +233,6 @@ def test_csv(tmp_path):
         {"x": None, "y": 7, "z": None, "row": 0},
     ]
     assert list(fp.read_csv(paths, unify_schemas=True, columns=["z"])) == [{"z": None}] * 2 + [{"z": "q"}, {"z": None}]
-
-
-def test_csv_without_names(tmp_path):
-    paths = write_text(tmp_path, a_csv="1,2\n", b_csv="3\n4\n", c_csv="")
-    assert list(fp.read_csv(paths, header=False, unify_schemas=True)) == [
-        {"f0": 1, "f1": 2},
-        {"f0": 3, "f1": None},
-        {"f0": 4, "f1": None},
-    ]
-
-
-def test_csv_of_types_with_nothing_in_common(tmp_path):
-    paths = write_text(tmp_path, a_csv="x\n1\n", b_csv="x\nq\n")
-    message = (
-        r"b\.csv, column 'x': its type is string, and int64 in .*a\.csv, and no type holds.*`schema=` gives it a type"
-    )
-    with pytest.raises(DataError, match=message):
-        list(fp.read_csv(paths, unify_schemas=True))
-    assert list(fp.read_csv(paths, unify_schemas=True, schema={"x": "string"})) == [{"x": "1"}, {"x": "q"}]
-    with pytest.raises(DataError, match="no file has a column 'y', which `columns` names"):
-        list(fp.read_csv(paths, unify_schemas=True, columns=["y"]))
-    (tmp_path / "b.csv").write_text("x\n" + "2\n" * 2**19 + "q\n")
-    with pytest.raises(DataError, match="'q' is not int64; its type was inferred from the first rows of all files"):
-        list(fp.read_csv(paths, unify_schemas=True).batch(10_000))
 
 
 def test_jsonl(tmp_path):
@@ -369,9 +312,3 @@ def test_a_state_is_checked_against_names_and_types(tmp_path, form):
     )
     with pytest.raises(fp.errors.StateError):
         other.load_state_dict(state)
-
-
-@pytest.mark.parametrize("read", [fp.read_parquet, fp.read_arrow, fp.read_csv, fp.read_jsonl])
-def test_unify_schemas_is_true_or_false(read):
-    with pytest.raises(ArgumentTypeError, match="`unify_schemas` must be True or False but got: .yes."):
-        read("x", unify_schemas="yes")

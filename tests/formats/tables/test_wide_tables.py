@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
-from feedpipe.extensions import Rows
-
-from ...support.core import concat, signature, take
 
 
 def comparisons(columns: int, folder: Path) -> int:
@@ -41,24 +36,6 @@ def comparisons(columns: int, folder: Path) -> int:
 def test_names_are_looked_up_and_not_searched(tmp_path: Path) -> None:
     few, many = comparisons(20, tmp_path), comparisons(200, tmp_path)
     assert many <= 10 * few + 100
-
-
-def test_types_of_parts_are_computed_once() -> None:
-    table = Rows({f"c{k}": np.arange(100) for k in range(50)})
-    parts = [table[:40], table[40:], take(table, np.array([3, 1]))]
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call" and frame.f_code.co_name == "_type_of"
-
-    sys.setprofile(count)
-    try:
-        joined = concat([*parts, concat(parts)])  # type: ignore[list-item]
-    finally:
-        sys.setprofile(None)
-    assert calls <= 50
-    assert isinstance(joined, Rows) and signature(joined) == signature(table) and len(joined) == 204
 
 
 @pytest.mark.parametrize("columns", [1, 300])
