@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.testing import check_operator
 
 from ...support.examples import examples
-from .collating import Runs, as_sent, collated, here_and_sent, table
+from .collating import Runs, as_sent, collated, here_and_sent
 from .test_collate import CASES, Stackable
-from .test_collate_nulls import NULLS
 
 PROMOTED = {"ints and floats", "arrays of two dtypes", "tensors of two dtypes"}
 """Cases in which dtypes differ, which torch and NumPy promote by other rules."""
@@ -52,21 +50,6 @@ def assert_like(ours: Any, tensors: Any, *, dtypes: bool = True) -> None:
 def test_gives_what_tensors_hold(name: str, run: Runs) -> None:
     rows = CASES[name]
     assert_like(collated(rows, run, format="numpy"), collated(rows, run), dtypes=name not in PROMOTED)
-
-
-@here_and_sent
-@pytest.mark.parametrize(("column", "expected"), NULLS.values(), ids=NULLS.keys())
-def test_columns_with_nulls(column: pa.Array, expected: torch.Tensor, run: Runs) -> None:
-    (batch,) = run(table({"x": column}, nulls="nan", format="numpy"))
-    assert_like(batch["x"], expected)
-
-
-@here_and_sent
-def test_columns_windows_and_byte_orders(run: Runs) -> None:
-    arrays = fp.from_arrays({"x": np.arange(24.0).reshape(12, 2), "y": np.arange(12, dtype=">i4")})
-    for pipe in (arrays.batch(5), arrays.shuffle().batch(5), arrays.sliding(3).batch(4)):
-        for ours, theirs in zip(run(pipe.collate(format="numpy")), run(pipe.collate()), strict=True):
-            assert_like(ours, theirs)
 
 
 columns = st.dictionaries(
@@ -101,17 +84,6 @@ def test_arrays_can_be_written_to_and_share_no_memory() -> None:
     assert source.sum() == 66
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_loaders_give_the_same_elements(workers: int) -> None:
-    rows = fp.from_arrays({"x": np.arange(40.0).reshape(20, 2), "y": np.arange(20)}).shuffle()
-    images = fp.from_sequence([np.full((2, 3), i) for i in range(9)])
-    for pipe in (rows.batch(6), images.batch(4)):
-        with fp.Loader(pipe.collate(format="numpy"), seed=2, workers=workers) as loader:
-            ours = list(loader)
-        for batch, theirs in zip(ours, fp.Loader(pipe.collate(), seed=2), strict=True):
-            assert_like(batch, theirs)
-
-
 WRONG: dict[str, tuple[list[Any], str]] = {
     "shapes": ([np.ones(1), np.ones(2)], r"shapes .* differ at row 2 of the batch; .* or give `.collate` a function$"),
     "null": ([1, None], "null at row 2 of the batch, and an array of numbers has no null"),
@@ -138,13 +110,6 @@ def test_values_that_do_not_fit(rows: list[Any], message: str, run: Runs) -> Non
     assert re.search(message, first_line), first_line
 
 
-def test_a_column_without_an_array() -> None:
-    with pytest.raises(
-        DataError, match=r"a column of type timestamp\[us\] cannot become an array of numbers; make num"
-    ):
-        list(table({"x": pa.array([0], pa.timestamp("us"))}, format="numpy"))
-
-
 def test_the_argument_is_checked() -> None:
     pipe: Any = fp.from_sequence([1]).batch(1)
     with pytest.raises(ArgumentError, match="`format` must be one of 'torch', 'numpy' but got: 'jax'"):
@@ -152,10 +117,6 @@ def test_the_argument_is_checked() -> None:
     with pytest.raises(ArgumentError, match="`format` must be left out if `function` is given but got: 'numpy'"):
         pipe.collate(list, format="numpy")
     assert repr(pipe.collate(format="numpy")).endswith(".batch(1).collate(format='numpy')")
-
-
-def test_keeps_the_law_of_cursors() -> None:
-    check_operator(fp.from_arrays({"x": np.arange(46).reshape(23, 2)}).shuffle().batch(5).collate(format="numpy"))
 
 
 WITHOUT_TORCH = """

@@ -53,17 +53,6 @@ def test_a_column_says_how_to_cast_it_or_leave_it_out(column: Any, expected: Any
         assert batch["when it's"].dtype == expected.dtype and torch.equal(batch["when it's"], expected)
 
 
-def test_a_cast_keeps_nulls() -> None:
-    batches = fp.from_table(pa.table({"x": pa.array([3, None], pa.timestamp("s"))})).batch(2)
-    with pytest.raises(DataError, match=r"a column of type timestamp\[s\] cannot become a tensor") as caught:
-        list(batches.collate(nulls="nan"))
-    repaired = _repaired(batches, str(caught.value))
-    with pytest.raises(DataError, match="null at row 2"):
-        list(repaired.collate())
-    (batch,) = repaired.collate(nulls="nan")
-    assert batch["x"][0] == 3 and batch["x"][1].isnan()
-
-
 def _repaired(batches: Any, message: str) -> Any:
     """`batches` with the repair that the error offers as code."""
     (call,) = re.findall(r"with `(\.map_columns\(.*\))`\n", message)
@@ -93,13 +82,3 @@ def test_values_say_how_to_make_numbers_of_them(values: list[Any], what: str) ->
     numbers = rows.filter(lambda row: row["x"] is not None).map(lambda row: eval(code, {"value": row["x"]}))
     (batch,) = numbers.batch(2).collate()
     assert len(batch) == sum(value is not None for value in values)
-
-
-def test_a_worker_raises_the_same_error() -> None:
-    batches = fp.from_table(pa.table({"x": pa.array([HALF, HALF])})).batch(2)
-    with fp.Loader(batches.collate(), workers=1) as loader, pytest.raises(DataError) as caught:
-        list(loader)
-    assert "field `x`: a column of type decimal128(1, 1) cannot become a tensor; make numbers of it" in str(
-        caught.value
-    )
-    assert __file__ in str(caught.value)

@@ -43,18 +43,6 @@ def test_without_it_each_worker_reads_all():
         list(fp.Loader(fp.from_iterable(numbers), workers=2))
 
 
-def test_workers_give_the_order_of_the_plan():
-    pipe = fp.from_iterable(numbers).dispatch().filter(lambda x: x % 3).shuffle(window=50).batch(4)
-    with fp.Loader(pipe, workers=2) as loader:
-        assert list(loader) == list(fp.Loader(pipe))
-
-
-def test_operators_on_positions_among_all_rows_run_before_sharding():
-    pipe = fp.from_iterable(numbers).dispatch().filter(lambda x: x % 2).enumerate().take(100)
-    with fp.Loader(pipe, workers=2) as loader:
-        assert sorted(loader) == [(i, 2 * i + 1) for i in range(100)]
-
-
 def test_resume_with_other_workers():
     pipe = fp.from_iterable(numbers).dispatch().shuffle(window=100).batch(8)
     with fp.Loader(pipe, workers=2) as loader:
@@ -69,12 +57,6 @@ def test_resume_with_other_workers():
             assert list(loader) == whole
             loader.load_state_dict(state)
             assert list(loader) == rest, later
-
-
-def test_rounds_of_a_repeat():
-    pipe = fp.from_iterable(lambda: iter(range(20))).dispatch().map(lambda x: x + 1).repeat(3)
-    with fp.Loader(pipe, workers=2) as loader:
-        assert sorted(loader) == sorted(list(range(1, 21)) * 3)
 
 
 def test_errors_before_it_have_the_same_message():

@@ -159,10 +159,3 @@ def test_arguments() -> None:
         wrong(fp.from_sequence([1]), facter=2)
     with pytest.raises(ArgumentTypeError, match="the first argument must be a pipe but got: "):
         wrong([1, 2])
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-def test_workers() -> None:
-    pipe = differences(fp.from_sequence(range(100)).filter(lambda x: x % 3))
-    with fp.Loader(pipe, workers=2, shards=2) as loader:
-        assert sorted(loader) == sorted(pipe)
