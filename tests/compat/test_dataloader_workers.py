@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 from torch.utils.data import Dataset, get_worker_info
 
 from feedpipe.compat import DataLoader
-from feedpipe.errors import ArgumentTypeError, LoaderError, WorkerError, WorkerWarning
+from feedpipe.errors import ArgumentTypeError, LoaderError, WorkerError
 
 from ..support.core import end_dropped
 from .torch_datasets import Squares, forked
@@ -184,21 +183,6 @@ def test_new_workers_see_the_dataset_as_it_is(persistent: bool) -> None:
     assert (first[0][1] == second[0][1]) == persistent
 
 
-def test_a_newer_iterator_of_kept_workers_ends_the_older() -> None:
-    loader = DataLoader(Squares(), persistent_workers=True, **forked(1))
-    older = iter(loader)
-    next(older)
-    assert len(list(loader)) == 20
-    with pytest.raises(LoaderError, match="a newer `iter\\(loader\\)` has ended this one"):
-        next(older)
-
-
-def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
-    with pytest.warns(WorkerWarning, match="it is started again"):
-        batches = [batch.tolist() for batch in DataLoader(Once(tmp_path, die), batch_size=2, **forked(2))]
-    assert batches == [[i, i + 1] for i in range(0, 12, 2)]
-
-
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.WorkerWarning")
 def test_a_worker_that_dies_again_and_again(tmp_path: Path) -> None:
     batches = iter(DataLoader(Once(tmp_path, die, always=True), batch_size=2, **forked(2)))
@@ -241,11 +225,3 @@ def test_out_of_order(tmp_path: Path) -> None:
     assert sorted(elements) == [0, 2, 3]
     with pytest.raises(LoaderError, match="in_order=False"):
         loader.state_dict()
-
-
-def test_many_elements_are_kept_without_file_descriptors() -> None:
-    """Each tensor of torch's workers has a descriptor of its own."""
-    before = len(os.listdir("/proc/self/fd"))
-    kept = list(DataLoader(Squares(400), batch_size=None, **forked(1)))
-    assert len(os.listdir("/proc/self/fd")) - before < 20
-    assert Counter(int(row[0][0]) for row in kept) == Counter(range(400))

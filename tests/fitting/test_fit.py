@@ -19,7 +19,6 @@ from feedpipe.errors import (
     ArgumentError,
     ArgumentTypeError,
     DataError,
-    LimitError,
     MissingError,
     PlanError,
     RowError,
@@ -28,7 +27,6 @@ from feedpipe.errors import (
 
 from ..support.examples import examples
 from ..support.fitting import ColumnSummaries, SummarizeRows
-from ..support.fitting import fit as column_summaries
 from ..support.fitting import fit as fitting
 
 EVERYTHING = {
@@ -159,21 +157,6 @@ def test_stats_are_a_file(tmp_path: Path) -> None:
         fp.Stats.load(tmp_path / "none.json")
 
 
-def test_inverse_of_columns() -> None:
-    stats = fp.fit(fp.from_table(table()), EVERYTHING)
-    inverted = stats.inverse({"x": np.zeros(2), "city": [0, 1, 9], "other": "as it is"})
-    assert inverted["x"].tolist() == [stats["x"].mean] * 2 and inverted["other"] == "as it is"
-    assert inverted["city"] == [*stats["city"][:2], None]
-    with pytest.raises(ArgumentError, match="column 'label' has the statistics `counts`, which have no inverse"):
-        stats.inverse({"label": [0]})
-
-
-def test_counts_balance_classes() -> None:
-    pipe = fp.from_table(table())
-    even = pipe.resample("label", target="uniform", source=fp.fit(pipe, {"label": fp.stats.counts()})["label"])
-    assert 400 < sum(bool(row["label"]) for row in even) < 600
-
-
 def test_it_goes_on_where_it_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "CHUNK_ROWS_OF_DICTS", 8)
     read: list[int] = []
@@ -231,23 +214,6 @@ def test_bad_values() -> None:
         fp.fit(fp.from_table(pa.table({"x": [1]})).batch(1), mean)
     with pytest.raises(DataError, match=r"there is no column 'x'; there are 'y'"):
         fp.fit(fp.from_sequence([{"y": 1}]), mean)
-
-
-def test_values_of_several_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "CHUNK_ROWS_OF_DICTS", 1)
-    rows = fp.from_sequence([{"x": 1}, {"x": 2.5}, {"x": None}, {"x": 1}])
-    assert dict(fp.fit(rows, {"x": fp.stats.counts()})["x"]) == {1.0: 2, 2.5: 1}
-    with pytest.raises(DataError, match="`fit`: column 'x' has values of several types: int64, large_string"):
-        fp.fit(fp.from_sequence([{"x": 1}, {"x": "a"}]), {"x": fp.stats.counts()})
-
-
-def test_a_vocabulary_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_summaries, "MAX_BYTES", 1000)
-    rows = fp.from_sequence([{"id": str(n)} for n in range(1000)])
-    with pytest.raises(
-        LimitError, match="`fit`: the distinct values of column 'id' take more than (.|\n)*such as pref"
-    ):
-        fp.fit(rows, {"id": fp.stats.vocabulary(max_size=10)})
 
 
 def test_arguments_are_refused() -> None:

@@ -82,16 +82,6 @@ def test_the_program_is_killed_while_workers_hold_the_lock_of_the_interpreter(st
     killed(process, others, processes.ended)
 
 
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_the_program_is_killed_while_workers_are_busy(start_method, program, processes):
-    source = f"""
-for row in loader(work, '{start_method}'):
-    if row == 2000: say('on')
-"""
-    process, others = program(source, "on")
-    killed(process, others, processes.ended)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("start_method", "end"),
