@@ -77,33 +77,6 @@ def test_no_kind(pipe: fp.Pipe[int]) -> None:
 
 
 @dataclass(frozen=True)
-class Unordered(Blocks):
-    kind: ClassVar[str] = "unordered"
-
-    def length(self, stage: StageView) -> int:
-        return 3
-
-
-def test_no_order_where_there_are_inputs(pipe: fp.Pipe[int]) -> None:
-    rule = r"`Unordered` must state its `order`.*Order\.ROW_LOCAL.*Order\.GLOBAL"
-    with pytest.raises(ArgumentTypeError, match=rule + HERE):
-        pipe.then(Unordered())
-    assert len(fp.Pipe.source(Unordered())) == 3
-    with pytest.raises(ArgumentTypeError, match=rule + HERE):
-        pipe.then(Unordered())
-
-
-def test_neither_rows_nor_blocks(pipe: fp.Pipe[int]) -> None:
-    @dataclass(frozen=True)
-    class Idle(Operator):
-        kind: ClassVar[str] = "idle"
-        order: ClassVar[Order] = Order.ROW_LOCAL
-
-    with pytest.raises(ArgumentTypeError, match="`Idle` must define `rows` or `blocks`" + HERE):
-        pipe.then(Idle())
-
-
-@dataclass(frozen=True)
 class Mirrored(Operator):
     kind: ClassVar[str] = "mirrored"
     order: ClassVar[Order] = Order.GLOBAL
@@ -122,15 +95,6 @@ class Endless(Operator):
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return list(indices)
-
-
-def test_indexed_without_a_length() -> None:
-    endless: fp.Pipe[int] = fp.Pipe.source(Endless())
-    for look in (lambda: endless.head(3), lambda: endless[0], lambda: len(endless), lambda: fp.Loader(endless).peek()):
-        with pytest.raises(
-            PlanError, match=r"`Pipe\.source\(Endless\(\)\)` gives rows by position.*define `length`" + HERE
-        ):
-            look()
 
 
 def test_indexed_with_a_length_that_is_none() -> None:

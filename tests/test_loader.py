@@ -12,7 +12,6 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import (
     ArgumentError,
-    ArgumentTypeError,
     LoaderError,
 )
 from feedpipe.extensions import Cursor, Operator, Order
@@ -180,18 +179,3 @@ def test_a_loader_that_has_not_begun_can_be_pickled(on_error):
     loader = pickle.loads(pickle.dumps(loader))
     assert list(loader) == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]
     assert pickle.loads(pickle.dumps(loader)).epoch == 1
-
-
-@pytest.mark.parametrize(
-    ("service", "words"), [(4, "4; `workers=4` reads"), ("ray", "'ray'$"), (fp.InProcess, "InProcess$"), ([], r"\[\]$")]
-)
-def test_what_is_no_service(service: object, words: str) -> None:
-    words = "`service` must be a reading service, such as `fp.Threads(2)`, but got: ".replace("(2)", r"\(2\)") + words
-    with pytest.raises(ArgumentTypeError, match=f"(?m){words}"):
-        fp.Loader(numbers(), service)  # type: ignore[arg-type]
-
-
-def test_an_empty_number_of_local_ranks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "")
-    with pytest.raises(fp.ArgumentError, match="`LOCAL_WORLD_SIZE` must be a whole number but is: ''"):
-        next(iter(fp.Loader(fp.from_sequence(range(6)), workers=1)))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DistributedSampler, IterableDataset, Sampler, get_worker_info
 
 from feedpipe.compat import DataLoader
-from feedpipe.errors import LoaderError, StateError
+from feedpipe.errors import StateError
 
 Make = Callable[[], Any]
 
@@ -250,17 +250,6 @@ def test_a_state_after_the_last_batch_means_the_next_epoch(data: Any, seen: bool
     assert len(plain(resumed)) == 2
 
 
-def test_after_break_the_state_stays() -> None:
-    data: Any = list(range(10))
-    loader = DataLoader(data, 2, **forked(1))
-    for batch in loader:
-        if batch[0] == 4:
-            break
-    resumed = DataLoader(data, 2)
-    resumed.load_state_dict(loader.state_dict())
-    assert plain(resumed) == [[6, 7], [8, 9]]
-
-
 def test_states_that_do_not_fit() -> None:
     data: Any = list(range(20))
     state = DataLoader(data, 2).state_dict()
@@ -278,19 +267,6 @@ def test_states_that_do_not_fit() -> None:
         DataLoader(Stream(3), **forked(1)).load_state_dict(DataLoader(Stream(3)).state_dict())
     with pytest.raises(StateError, match="is no state of this version"):
         DataLoader(data).load_state_dict({"epoch": 3})
-
-
-def test_loading_a_state_ends_the_epoch() -> None:
-    data: Any = list(range(20))
-    loader = DataLoader(data, 2)
-    elements = iter(loader)
-    next(elements)
-    state = loader.state_dict()
-    next(elements)
-    loader.load_state_dict(state)
-    with pytest.raises(LoaderError, match="a state was loaded"):
-        next(elements)
-    assert plain(loader)[0] == [2, 3]
 
 
 class Draws(torch.utils.data.Dataset[Any]):

@@ -121,15 +121,3 @@ def test_errors_show_the_same_calls():
         len(counted().then(EverySecond()).map(inverse))
     with pytest.raises(TypeError, match=r"and `\.then\(EverySecond\(\)\)` is streamed"):
         counted().then(EverySecond())[0]
-
-
-def test_an_error_of_a_source_shows_it_without_a_dot():
-    class Broken:
-        def __len__(self):
-            return 2
-
-        def __getitem__(self, index):
-            raise ValueError("no")
-
-    with pytest.raises(fp.RowError, match=r"^`from_sequence\(<Broken of 2>\)` failed with ValueError: no"):
-        list(fp.from_sequence(Broken()))

@@ -14,7 +14,7 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import RowError
 
-from ..support.core import ProcessResources, end_dropped
+from ..support.core import end_dropped
 
 ROWS = 500
 SERVICES: dict[str, Callable[[], Any]] = {
@@ -169,27 +169,6 @@ def test_a_coroutine_that_cancels_itself_is_a_failed_row() -> None:
     assert list(pipe) == [0, 2, 4]
     with pytest.raises(RowError):
         list(fp.from_sequence(range(6)).map(cancelled, concurrency=2))
-
-
-@pytest.mark.parametrize("is_started", [True, False])
-def test_an_interrupt_while_a_thread_starts(is_started: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = threading.Thread.start
-
-    def interrupted(thread: threading.Thread) -> None:
-        if is_started:
-            start(thread)
-        try:
-            raise KeyboardInterrupt
-        finally:
-            raise RuntimeError("release unlocked lock")  # as the lock does in which `Thread.start` waits
-
-    go = threading.Event()
-    resources = ProcessResources()
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        resources.start("waits", go.wait, go.set)
-    resources.join()
-    assert go.is_set()
 
 
 def test_generators_are_closed_by_their_run_inputs_first() -> None:

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
 import feedpipe as fp
 from feedpipe.errors import Origin
 from feedpipe.extensions import (
-    START,
     BlockRows,
     Context,
     Indices,
-    Input,
     Operator,
-    Order,
     Source,
     StageView,
 )
 
-from ..support.core import Ahead, Tracing, walk
+from ..support.core import Ahead, walk
 from ..support.engine import REQUESTS, bind, resolve
 
 
@@ -56,69 +51,8 @@ class Digits(Source):
         return [int(index) for index in indices]
 
 
-@dataclass(frozen=True)
-class Backwards(Operator):
-    """Looks at its input from the end; its rows are traced there."""
-
-    kind: ClassVar[str] = "backwards"
-    order: ClassVar[Order] = Order.GLOBAL
-
-    def length(self, stage: StageView) -> int | None:
-        return stage.input.length
-
-    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        yield stage.input, (stage.input.length or 0) - 1 - index, context
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        return stage.input.rows((stage.input.length or 0) - 1 - np.asarray(indices, np.int64), context)
-
-
 def digits(**options: object) -> fp.Pipe[int]:
     return fp.Pipe.source(Digits(**options))  # type: ignore[arg-type]
-
-
-def test_a_failure_that_does_not_come_again_is_raised() -> None:
-    stops: list[int] = []
-
-    @dataclass(frozen=True)
-    class Once(Digits):
-        def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-            if len(indices) > 1 and not stops:
-                stops.append(int(indices[-1]) + 1)
-                raise ValueError("once")
-            return super().rows(stage, indices, context)
-
-    stage = bind(resolve(fp.Pipe.source(Once())))
-    got: list[object] = []
-    with pytest.raises(ValueError, match="once"):
-        for block in stage.blocks(START, Context()):
-            got += block.rows
-    assert got == [*range(stops[0])]
-
-
-def test_a_row_is_traced_to_its_origin() -> None:
-    stage = bind(resolve(digits().then(Backwards()).map(abs).slice(1, None, 2)))
-    assert stage.origin(0, Context()) == Origin("digits", 9)
-    assert [
-        row for block in stage.blocks(START, Context(tracing=Tracing(origins=True))) for row in block.origins or ()
-    ] == [Origin("digits", number) for number in (9, 7, 5, 3, 1)]
-    assert bind(resolve(digits().batch(4))).origin(1, Context()) == Origin("digits", 5)
-    assert bind(resolve(digits().concat(digits(count=3)))).origin(12, Context()) == Origin("digits", 3)
-    assert bind(resolve(digits().repeat(2))).origin(12, Context()) == Origin("digits", 3)
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_an_error_names_operator_row_and_line(streamed: bool) -> None:
-    pipe = digits().then(Backwards())
-    pipe = (pipe.filter(lambda row: True) if streamed else pipe).map(str)
-    stage = bind(resolve(pipe))
-    error = ValueError("bad")
-    row_error = stage.failed(error, START.advance(2), Context())
-    if not streamed:
-        assert str(stage.failed_at(error, 2, Context())) == str(row_error)
-    assert row_error.__cause__ is error
-    assert str(row_error).startswith("`.map(str)` failed with ValueError: bad\n  on digits, row 8\n  at ")
-    assert stage.failed(row_error, START, Context()) is row_error
 
 
 @dataclass(frozen=True)

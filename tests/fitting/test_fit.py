@@ -19,7 +19,6 @@ from feedpipe.errors import (
     ArgumentError,
     ArgumentTypeError,
     DataError,
-    MissingError,
     PlanError,
     RowError,
     StateError,
@@ -142,21 +141,6 @@ def test_arrays_have_statistics_of_each_number() -> None:
     assert np.allclose(stats["x"].inverse(tensors["x"]).numpy(), array, atol=1e-6)
 
 
-def test_stats_are_a_file(tmp_path: Path) -> None:
-    stats = fp.fit(fp.from_table(table()), EVERYTHING)
-    stats.save(tmp_path / "stats.json")
-    loaded = fp.Stats.load(tmp_path / "stats.json")
-    assert loaded == stats and all(loaded[name] == stats[name] for name in stats)
-    assert repr(loaded).startswith("Stats(x: mean_std, y: min_max, ")
-    with pytest.raises(KeyError, match=r"no statistics of a column 'citty'; did you mean 'city'\?"):
-        stats["citty"]
-    (tmp_path / "other.json").write_text("[1]")
-    with pytest.raises(DataError, match="other.json has no statistics that `save` wrote"):
-        fp.Stats.load(tmp_path / "other.json")
-    with pytest.raises(MissingError, match="there is no file .*none.json"):
-        fp.Stats.load(tmp_path / "none.json")
-
-
 def test_it_goes_on_where_it_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "CHUNK_ROWS_OF_DICTS", 8)
     read: list[int] = []
@@ -231,12 +215,3 @@ def test_arguments_are_refused() -> None:
         fp.stats.vocabulary(min_count=0)
     with pytest.raises(ArgumentError, match="`resume` must be the path of a file, and .* is a folder"):
         fp.fit(pipe, {"x": fp.stats.mean_std()}, resume="/")
-
-
-def test_pipes_without_an_end() -> None:
-    statistics = {"x": fp.stats.mean_std()}
-    rows = fp.from_sequence([{"x": 1}, {"x": 3}])
-    with pytest.raises(PlanError, match=r"`fit` must come to the end of the pipe, and `.repeat\(\)` has none; put it"):
-        fp.fit(rows.repeat().filter(lambda row: True), statistics)
-    assert fp.fit(rows.repeat().take(3), statistics).rows == 3
-    assert fp.fit(rows.repeat(2), statistics)["x"].mean == 2

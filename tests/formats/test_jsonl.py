@@ -71,11 +71,6 @@ def test_any_bytes_give_rows_or_an_error(data: bytes, size: int) -> None:
 
 
 class TestTypes:
-    def test_a_field_may_be_left_out(self) -> None:
-        assert read(b'{"a": 1, "b": 2}\n{"b": 3}\n{}\n')[0] == [
-            {"a": 1, "b": 2}, {"a": None, "b": 3}, {"a": None, "b": None},
-        ]  # fmt: skip
-
     def test_a_field_that_is_not_there(self) -> None:
         with pytest.raises(
             DataError, match=r"first-0\.jsonl have no field 'aa', which `columns` names; did you mean 'a'"
@@ -148,11 +143,3 @@ def test_a_line_that_is_nested_too_deeply_is_an_error(depth: int, kind: str) -> 
     assert not rows and "a.jsonl, line 1: objects and lists are nested" in str(error)
     rows, _, error = read(b'{"x": 1}\n' + deep[: depth // 2] + b"\n")
     assert rows == [{"x": 1}] and error is not None
-
-
-def test_a_line_that_is_not_nested_too_deeply_is_read() -> None:
-    at_most = nested(MAX_DEPTH)
-    wide = json.dumps({"x": [[[1]]] * 2 * MAX_DEPTH, "s": "{[" * MAX_DEPTH + '\\"' + "[" * MAX_DEPTH, "\\": '"['})
-    for line in (at_most, wide):
-        rows, _, error = read(f"{line}\n{line}\n".encode())
-        assert error is None and rows == [json.loads(line)] * 2

@@ -77,16 +77,6 @@ class TestEpochs:
             resumed.set_epoch(2)  # as after any `break`
             assert list(resumed) == epochs[2]
 
-    def test_set_epoch_applies_to_a_state_after_the_last_element(self, make):
-        loader, resumed = make(), make()
-        epochs = [list(loader) for _ in range(3)]
-        other = make()
-        for _ in zip(range(3), other, strict=False):  # the loop does not see the end
-            pass
-        resumed.load_state_dict(saved(other))
-        resumed.set_epoch(2)
-        assert list(resumed) == epochs[2]
-
     def test_an_epoch_that_has_given_no_element_is_not_given_up(self, make):
         loader = make()
         whole, following = list(loader), list(loader)
@@ -122,11 +112,6 @@ class TestEpochs:
             with pytest.raises(fp.RowError):
                 next(iter(loader))
             assert list(loader) == list(range(12))
-
-    def test_an_epoch_without_elements_is_over(self):
-        loader = fp.Loader(streamed(0))
-        assert [list(loader) for _ in range(3)] == [[], [], []]
-        assert loader.epoch == 3
 
     @pytest.mark.parametrize("seen", [True, False])
     def test_a_state_after_the_last_element_means_the_next_epoch(self, make, seen):

@@ -127,22 +127,3 @@ def test_it_is_none_if_the_end_is_not_known() -> None:
     source = fp.Loader(fp.from_iterable(rows))
     assert [source.progress for _ in source] == [None] * 3
     assert source.progress == 1.0
-
-
-def test_a_part_of_an_endless_pipe_counts_its_rows() -> None:
-    loader = fp.Loader(fp.from_sequence(range(3)).filter(lambda n: True).repeat().take(8))
-    assert shares_of(loader) == [*(n / 8 for n in range(9)), 1.0]
-
-
-def test_an_error_leaves_it() -> None:
-    loader = fp.Loader(fp.from_sequence(range(4)).map(lambda n: 1 // (2 - n)))
-    with pytest.raises(fp.RowError):
-        list(loader)
-    assert loader.progress == 0.5
-
-
-def test_it_counts_rows_in_row_groups_that_are_read_at_once(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"n": range(640)}), tmp_path / "a.parquet", row_group_size=10)
-    loader = fp.Loader(fp.read_parquet(tmp_path / "a.parquet").batch(8), shards=1)
-    shares = [loader.progress for _ in loader]
-    assert shares == pytest.approx([(number + 1) * 8 / 640 for number in range(80)])

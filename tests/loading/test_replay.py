@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import traceback
 from typing import Any
 
@@ -123,11 +122,6 @@ class TestEveryElementComesAgain:
 
 
 class TestLineage:
-    def test_of_several_inputs_names_all_of_them(self):
-        pipe = fp.from_sequence("abc").zip(fp.from_sequence("xyz")).batch(2)
-        _, info = next(fp.Loader(pipe).with_info())
-        assert [origin.row for origin in info.lineage()] == [1, 1, 2, 2]
-
     def test_of_an_indexed_pipe_runs_nothing(self):
         calls: list[int] = []
         loader = fp.Loader(fp.from_sequence(range(8)).map(calls.append).batch(4))
@@ -181,19 +175,3 @@ class TestErrors:
             assert numbers(fp.replay(stream(folder).batch(2), info.cursor)) == [0, 1]
         with pytest.raises(StateError, match="only one of both is indexed"):
             fp.replay(fp.from_sequence(range(3)), info.cursor)
-
-
-def test_a_replay_runs_in_the_thread_that_asks(folder: Any) -> None:
-    """So a debugger stops in the user's function."""
-    threads = []
-
-    def note(row: Any) -> Any:
-        threads.append(threading.get_ident())
-        return row
-
-    pipe = stream(folder).map(note).prefetch(4)
-    with fp.Loader(pipe) as loader:
-        _, info = next(iter(loader.with_info()))
-    threads.clear()
-    fp.replay(pipe, info.cursor)
-    assert set(threads) == {threading.get_ident()}

@@ -98,11 +98,3 @@ def test_how_even_the_ranks_are():
     (ranks,) = (line for line in lines(streamed().map(add), world_size=2) if line.startswith("ranks:"))
     assert ranks.startswith("ranks: their lengths are not known before a run, because of `.filter(")
     assert ranks.endswith("so they need a process group, `steps=` or `even=None`")
-
-
-def test_a_cut_behind_a_shuffle_that_changes():
-    source = fp.from_sequence(range(9))
-    text = "gives other rows in each epoch"
-    assert any(line.startswith(f"`take(3)`, `skip(2)`: {text}") for line in lines(source.shuffle().take(3).skip(2)))
-    for fixed in (source.shuffle(each_epoch=False).take(3), source.shuffle().load().take(3), source.take(3).shuffle()):
-        assert text not in "\n".join(lines(fixed))

@@ -232,18 +232,6 @@ class TestData:
         (line,) = changes(make(3), make(4))[0]
         assert "has changed" in line or "is now `" in line
 
-    def test_datasets_of_torch(self):
-        import torch
-        from torch.utils.data import ConcatDataset, Subset, TensorDataset
-
-        def tensors(n: int) -> Any:
-            return TensorDataset(torch.arange(100) + n, torch.zeros(100, 3))
-
-        for make in (tensors, lambda n: Subset(tensors(n), [1, 2]), lambda n: ConcatDataset([tensors(0), tensors(n)])):
-            assert changes(fp.from_dataset(make(3)), fp.from_dataset(make(3))) == ([], [])
-            (line,) = changes(fp.from_dataset(make(3)), fp.from_dataset(make(4)))[0]
-            assert "tensors` in `from_dataset(" in line and line.endswith("has changed")
-
     def test_attributes_of_a_dataset(self):
         class Squares:
             def __init__(self, power: int, folder: str) -> None:
@@ -267,13 +255,6 @@ class TestData:
 
 
 class TestCode:
-    def test_functions_that_a_function_refers_to_count(self) -> None:
-        def pipe(inner: Any) -> fp.Pipe[Any]:
-            return SOURCE.map(above(0, inner))
-
-        _, warned = changes(pipe(lambda x: [y + 1 for y in x]), pipe(lambda x: [y + 2 for y in x]))
-        assert len(warned) == 1 and warned[0].startswith("the code of `<lambda>.inner` in `map(")
-
     def test_methods_of_an_object_count(self) -> None:
         class Other(Keep):
             def fits(self, x: int) -> bool:

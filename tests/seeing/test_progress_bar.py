@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,51 +67,12 @@ def test_a_stream_has_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " 20/20 [" in lines(terminal)[-1]
 
 
-def test_an_error_ends_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
-    with pytest.raises(fp.RowError):
-        list(fp.progress(fp.Loader(fp.from_sequence(range(4)).map(lambda n: 1 // (2 - n)))))
-    assert " 2/4 [" in lines(terminal)[-1]
-
-
 def test_only_the_first_rank_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = as_terminal(monkeypatch)
     assert list(fp.progress(fp.Loader(fp.from_sequence(range(4)), rank=1, world_size=2))) == [1, 3]
     assert not lines(terminal)
     assert list(fp.progress(fp.Loader(fp.from_sequence(range(4)), rank=0, world_size=2))) == [0, 2]
     assert lines(terminal)
-
-
-def people() -> fp.Pipe[Any]:
-    return small_blocks().map(lambda n: {"n": n})
-
-
-def _load(folder: Path, *, progress: bool) -> None:
-    assert len(people().load(progress=progress)) == 20
-
-
-def _verify(folder: Path, *, progress: bool) -> None:
-    fp.verify(folder / "before" / "_manifest.jsonl", progress=progress)
-
-
-OPERATIONS: dict[str, Callable[..., object]] = {
-    "fit": lambda folder, progress: fp.fit(people(), {"n": fp.stats.mean_std()}, progress=progress),
-    "write_parquet": lambda folder, progress: fp.write_parquet(people(), folder / "new", progress=progress),
-    "load": _load,
-    "verify": _verify,
-}
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_operations_show_theirs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
-    fp.write_parquet(people(), tmp_path / "before", progress=False)
-    OPERATIONS[name](tmp_path, progress=True)
-    assert lines(terminal)[-1].startswith(f"{name}: 100%|")
-    log = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", log)
-    OPERATIONS[name](tmp_path / "log", progress=True) if name != "verify" else _verify(tmp_path, progress=True)
-    assert not log.getvalue()
 
 
 def folders_of_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowError, WorkerWarning
+from feedpipe.errors import ArgumentError, ArgumentTypeError, WorkerWarning
 
 from ..support.core import times
 from ..support.examples import examples
@@ -32,13 +32,6 @@ def fail_at_7(number: int) -> int:
     if number == 7:
         raise ValueError("no seven")
     return number
-
-
-@pytest.fixture
-def measures_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All blocks are measured, also in the threads that a loader begins in this process."""
-    monkeypatch.setattr(times, "FIRST_CREDIT_NS", 10**15)
-    monkeypatch.setattr(times, "MAX_CREDIT_NS", 10**15)
 
 
 def pipe_of(steps: list[str], counts: Counter[int] | None = None) -> fp.Pipe[object]:
@@ -112,30 +105,7 @@ def test_the_rows_of_each_operator_are_those_that_a_map_counts(steps: list[str],
     assert rows[-1] == len(elements)
 
 
-@pytest.mark.filterwarnings("ignore:.*is read again:feedpipe.errors.PlanWarning")
-@settings(max_examples=examples(30), deadline=None)
-@given(STEPS, st.sampled_from(sorted(SERVICES)))
-def test_elements_are_the_same_without_counters(steps: list[str], service: str) -> None:
-    def run() -> list[object]:
-        with fp.Loader(pipe_of(steps), SERVICES[service], seed=3) as loader:
-            return list(loader)
-
-    seen = run()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(times, "SEEING", False)
-        assert run() == seen
-
-
 class TestPlaces:
-    @pytest.mark.usefixtures("measures_all")
-    def test_after_an_error(self) -> None:
-        loader = fp.Loader(fp.from_sequence(range(10)).map(fail_at_7))
-        with pytest.raises(RowError):
-            list(loader)
-        report = loader.report()
-        assert report.steps == 6
-        assert sum(table.wall_ns for table in report.ranks[0].tables) > 0
-
     def test_peek_skip_resume_and_steps(self) -> None:
         loader = fp.Loader(fp.from_sequence(range(10)), steps=6)
         loader.peek()
@@ -201,14 +171,6 @@ class TestFile:
         assert loaded.ranks == report.ranks
         assert (str(loaded), loaded.metrics()) == (str(report), report.metrics())
 
-    @pytest.mark.parametrize(
-        "text", ["", "[]", "{}", '{"feedpipe_report": 99}', '{"feedpipe_report": 1, "ranks": [3]}']
-    )
-    def test_a_file_that_holds_no_report(self, tmp_path: Path, text: str) -> None:
-        (tmp_path / "x.json").write_text(text)
-        with pytest.raises(DataError, match="holds no report"):
-            Report.load(tmp_path / "x.json")
-
 
 def test_metrics_are_flat_numbers() -> None:
     loader = fp.Loader(fp.from_sequence(range(100)).map(odd))
@@ -225,22 +187,6 @@ def test_wrong_numbers() -> None:
         report.forecast(workers=-1)
     with pytest.raises(ArgumentTypeError, match="`concurrency`"):
         report.forecast(concurrency="two")  # type: ignore[arg-type]
-
-
-def test_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builtins.open", refuse(open))
-    loader = fp.Loader(fp.from_sequence(range(100)), fp.Threads(1))
-    assert len(list(loader)) == 100
-    assert all(thread.cpu is None and thread.delayed is None for thread in loader.report().threads)
-
-
-def refuse(opened):
-    def refusing(path: object, *arguments: object, **options: object) -> object:
-        if str(path).startswith("/proc"):
-            raise FileNotFoundError(path)
-        return opened(path, *arguments, **options)
-
-    return refusing
 
 
 def test_counting_is_off_on_request(monkeypatch: pytest.MonkeyPatch) -> None:

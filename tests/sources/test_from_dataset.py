@@ -103,15 +103,6 @@ def test_the_error_of_an_item_comes_after_the_items_before_it(data: Any) -> None
     assert __file__ in str(caught.value)
 
 
-def test_a_dataset_that_gives_too_few_items() -> None:
-    class Few(ManySquares):
-        def __getitems__(self, indices: list[int]) -> list[int]:
-            return []
-
-    with pytest.raises(RowError, match="asked for 1 items and gave 0"):
-        list(fp.from_dataset(Few()))
-
-
 def test_iterable() -> None:
     assert check_operator(fp.from_dataset(Count())) == list(range(25))
     assert check_operator(fp.from_dataset(Count(0))) == []
@@ -189,11 +180,6 @@ def test_hugging_face_streams(make: Any, own_state: bool) -> None:
     assert _keeps_state(make()) is own_state
     rows = check_operator(pipe)
     assert len(rows) == len(list(make()))
-
-
-def test_hugging_face_streams_are_shuffled_in_each_epoch() -> None:
-    pipe = fp.from_dataset(generated().shuffle(seed=3, buffer_size=5))
-    assert check_operator(pipe, epoch=0) != check_operator(pipe, epoch=1)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.feather as feather
@@ -24,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError, MissingError, SourceError, StateError
+from feedpipe.errors import ArgumentError, DataError, MissingError, SourceError
 from feedpipe.testing import check_operator
 
 from ..support.core import walk
@@ -113,19 +112,6 @@ def test_formats_with_footers(here: Path, ending: str) -> None:
     assert list(pipe) == list(without)
     assert identities(pipe) == identities(without)
     assert fp.index("data", "f.index").units == {"arrow": 1 + 2 + 3 + 3, "orc": 4}[ending]
-
-
-@pytest.mark.parametrize("reader", [fp.read_lines, fp.read_bytes])
-def test_files_as_a_whole(here: Path, reader: Any) -> None:
-    for number in range(5):
-        (here / "data" / f"{number}.txt").write_text("line\n" * number)
-    pipe = reader("data", manifest="f.index")
-    order = (lambda p: p.map(lambda row: row["bytes"]).shuffle()) if pipe.indexed else (lambda p: p)
-    assert list(order(pipe)) == list(order(reader("data")))
-    made = fp.index("data", "f.index")
-    assert repr(made) == "Index('f.index', version 1: 5 files, 50 bytes)"
-    assert (made.rows, made.units, made.bytes) == (None, 5, 50)
-    assert identities(fp.list_files("data")) == identities(fp.list_files("data", manifest="f.index"))
 
 
 def test_no_file_is_opened_but_for_its_rows(here: Path) -> None:
@@ -308,28 +294,6 @@ def test_filters_on_bounds_leave_out_no_row(
         assert identities(pipes[0]) == identities(pipes[1])
 
 
-def test_only_footers_that_may_match_are_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "BLOCK_FILES", 4)
-    write_some([10] * 12)  # x from 1000 k to 1000 k + 9
-    fp.index("data", "f.index", recursive=True, statistics=["x"])
-    read_blocks: list[int] = []
-    read_block = Index._read_block
-
-    def counted(index: Index, number: int) -> Any:
-        read_blocks.append(number)
-        return read_block(index, number)
-
-    monkeypatch.setattr(Index, "_read_block", counted)
-    for path in here.glob("data/*/*.parquet"):
-        if path.name != "part-006.parquet":
-            path.unlink()
-    pipe = read("f.index", filter=(pc.field("x") > 6004) & (pc.field("x") < 7000))
-    assert values(pipe) == list(range(6005, 6010))
-    assert set(read_blocks) == {1}
-    assert list(read("f.index", filter=pc.field("x") < 0)) == []
-    assert values(read("f.index", filter=(pc.field("day") == 2) & (pc.field("x") < 7000))) == list(range(6000, 6010))
-
-
 def test_folders_leave_out_files(here: Path) -> None:
     write_some([10] * 12)
     fp.index("data", "f.index", recursive=True)  # without statistics
@@ -421,20 +385,6 @@ def test_a_version_that_was_removed(here: Path) -> None:
     fp.index("data", "f.index", recursive=True)
     (here / "f.index/v1.parquet").unlink()
     with pytest.raises(MissingError, match="has no version 1; the versions there are: 2"):
-        fp.Loader(read("f.index").batch(4)).load_state_dict(state)
-
-
-def test_an_index_that_was_made_again(here: Path) -> None:
-    write_some([8] * 4)
-    fp.index("data", "f.index", recursive=True)
-    loader = fp.Loader(read("f.index").batch(4))
-    next(iter(loader))
-    state = loader.state_dict()
-    write("day=0/part-000.parquet", 2)
-    for path in (here / "f.index").iterdir():
-        path.unlink()
-    fp.index("data", "f.index", recursive=True)
-    with pytest.raises(StateError, match=r"version 1 of f\.index has the digest \w+, and the state was made with"):
         fp.Loader(read("f.index").batch(4)).load_state_dict(state)
 
 
@@ -540,22 +490,6 @@ def test_schemas_of_all_files(here: Path) -> None:
     pipe = fp.read_parquet("data", columns=["x"], manifest="f.index")
     assert list(pipe) == [{"x": number} for number in (1, 2, 3)]
     assert pipe.schema == fp.read_parquet("data", columns=["x"]).schema
-
-
-def test_an_index_in_memory(tmp_path: Path) -> None:
-    memory = fsspec.filesystem("memory", skip_instance_cache=True)
-    memory.store = {}
-    for number in range(4):
-        with memory.open(f"/data/{number}.parquet", "wb") as stream:
-            pq.write_table(pa.table({"x": [number]}), stream)
-    made = fp.index("/data", "/all.index", filesystem=memory)
-    assert made.files == 4
-    pipe = fp.read_parquet("/data", filesystem=memory, manifest="/all.index")
-    assert values(pipe) == [0, 1, 2, 3]
-    with memory.open("/data/4.parquet", "wb") as stream:
-        pq.write_table(pa.table({"x": [4]}), stream)
-    assert fp.index("/data", "/all.index", filesystem=memory).number == 2
-    assert versions("/all.index", memory) == [1, 2]
 
 
 def test_the_law_of_cursors(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

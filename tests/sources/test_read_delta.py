@@ -287,20 +287,6 @@ def test_features_that_are_refused(tmp_path: Path, changes: dict[str, Any], mess
     assert "test_read_delta.py" in str(caught.value)
 
 
-def test_a_log_with_checkpoints(tmp_path: Path) -> None:
-    uri = str(tmp_path)
-    for number in range(4):
-        write_deltalake(uri, pa.table({"id": [number]}), mode="append")
-    DeltaTable(uri).create_checkpoint()
-    write_deltalake(uri, pa.table({"id": [4]}), mode="append")
-    for number in range(3):
-        (tmp_path / "_delta_log" / f"{number:020}.json").unlink()
-    assert [row["id"] for row in by_id(fp.read_delta(uri))] == [0, 1, 2, 3, 4]
-    assert [row["id"] for row in by_id(fp.read_delta(uri, version=3))] == [0, 1, 2, 3]
-    with pytest.raises(SourceError, match="has no version 1: its log does not go back so far any more"):
-        len(fp.read_delta(uri, version=1))
-
-
 def test_on_s3(uri: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {f"t/{p.relative_to(uri)}": p.read_bytes() for p in Path(uri).rglob("*") if p.is_file()}
     s3.put("delta", files)

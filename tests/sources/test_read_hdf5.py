@@ -102,26 +102,6 @@ def test_a_forked_process_opens_a_file_that_was_open_itself(tmp_path: Path, monk
     assert ([row["x"].tolist() for row in pipe], len(opened)) == (X.tolist(), 0)
 
 
-def test_a_state_belongs_to_the_same_files(tmp_path: Path) -> None:
-    loader = fp.Loader(fp.read_hdf5(write(tmp_path / "a.h5"), NAMES))
-    next(iter(loader))
-    state = loader.state_dict()
-    write(tmp_path / "b.h5", None, 0, 20).replace(tmp_path / "a.h5")  # HDF5 refuses to write a file that is open
-    with pytest.raises(fp.FeedpipeError, match="read_hdf5"):
-        fp.Loader(fp.read_hdf5(tmp_path / "a.h5", NAMES)).load_state_dict(state)
-
-
-def test_a_damaged_chunk(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.h5", {"chunks": (5, 2, 2), "fletcher32": True})
-    data = bytearray(path.read_bytes())
-    data[data.index(X[12:14].tobytes())] ^= 1
-    path.write_bytes(data)
-    pipe = fp.read_hdf5(path, NAMES)
-    with pytest.raises(DataError, match=r"a\.h5, dataset 'train/x': rows 11 to 15 cannot be read: (.|\n)*read_hdf5"):
-        list(pipe)
-    assert pipe[9]["y"] == 9
-
-
 def test_broken_files(tmp_path: Path) -> None:
     import h5py
 

@@ -43,24 +43,6 @@ def test_law_and_rows(root):
         assert list(row) == ["image", "label", "label_name", "path"]
 
 
-def test_without_labels_and_in_grey(root):
-    (root / "_cache" / "7.png").unlink()
-    PIL.Image.fromarray(pixels(9)).save(root / "in the root.png")
-    rows = check_operator(fp.read_images(root, label=None, mode="L"))
-    assert list(rows[0]) == ["image", "path"]
-    assert rows[0]["image"].shape == (3, 4, 1)
-    assert len(rows) == 7
-    assert repr(fp.read_images("a", label=None, mode="L")) == "fp.read_images('a', label=None, mode='L')"
-    assert repr(fp.read_images("a")) == "fp.read_images('a')"
-
-
-def test_relative_roots_and_urls(root, monkeypatch):
-    monkeypatch.chdir(root)
-    names = [row["label_name"] for row in fp.read_images(root)]
-    for written in (".", "./", "../train", f"file://{root}", f"{root}//"):
-        assert [row["label_name"] for row in fp.read_images(written)] == names, written
-
-
 def test_a_state_belongs_to_the_same_files(root, tmp_path):
     loader = fp.Loader(fp.read_images(root).batch(2))
     next(iter(loader))

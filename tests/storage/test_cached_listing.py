@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 import feedpipe as fp
@@ -48,24 +47,6 @@ def test_an_index_of_another_call(here: Path, paths: Any, options: dict[str, Any
     with pytest.raises(ArgumentError, match=r"m\.index was made by `list_files\('data'\)`, and this is `list") as error:
         len(fp.list_files(paths, manifest="m.index", **options))
     assert "test_cached_listing.py" in str(error.value)
-
-
-def test_on_another_file_system() -> None:
-    memory = fsspec.filesystem("memory")
-    memory.pipe("/known/a.txt", b"1\n")
-    try:
-        assert list(fp.list_files("memory://known/*.txt", manifest="memory://known/_m.index")) == [
-            "memory://known/a.txt"
-        ]
-        paths = fp.list_files("/known", filesystem=memory, manifest="/known/_n.index")
-        assert list(paths) == ["/known/a.txt"]
-        memory.pipe("/known/b.txt", b"2\n")
-        assert list(fp.list_files("memory://known/*.txt", manifest="memory://known/_m.index")) == [
-            "memory://known/a.txt"
-        ]
-        assert len(fp.list_files("/known", filesystem=memory, manifest="/known/_n.index")) == 1
-    finally:
-        memory.rm("/known", recursive=True)
 
 
 def test_a_failed_listing_makes_no_index(here: Path) -> None:

@@ -65,22 +65,6 @@ def test_a_file_is_fetched_once_by_all_pipes_and_workers(cache: fp.FileCache) ->
     assert list(fp.read_lines("a", filesystem=store.filesystem, cache=cache)) == lines
 
 
-def test_an_epoch_from_the_cache_opens_no_remote_file(cache: fp.FileCache) -> None:
-    store = RemoteStore({f"{i}": content(0.1, i) for i in range(20)})
-    pipe = fp.read_bytes([f"{i}" for i in range(20)], filesystem=store.filesystem, cache=cache)
-    first = list(pipe)
-    store.open_input_file = None  # type: ignore[method-assign, assignment]
-    assert list(pipe) == first
-
-
-@pytest.mark.parametrize("blocks", [0, 0.1, 1, 1.5, 40.3])
-def test_sizes(cache: fp.FileCache, blocks: float) -> None:
-    store = RemoteStore({"a": content(blocks)})
-    for _ in range(2):
-        assert read(store, cache) == store.files["a"]
-    assert fetched(store) == len(store.files["a"])
-
-
 PARTS = st.tuples(
     st.integers(0, 10 * BLOCK_BYTES),
     st.integers(0, 3 * BLOCK_BYTES),
@@ -170,13 +154,6 @@ def test_copies_are_removed_in_the_order_of_their_last_use(cache: fp.FileCache, 
         assert read(store, small, name) == store.files[name]
         assert (fetched(store) > 0) == again, name
     assert sum(path.stat().st_blocks * 512 for path in copies(small)) <= 35 * BLOCK_BYTES
-
-
-def test_a_file_above_the_limit_is_not_kept(tmp_path: Path) -> None:
-    store = RemoteStore({"a": content(10)})
-    cache = fp.FileCache(tmp_path, limit=BLOCK_BYTES)
-    assert read(store, cache) == store.files["a"]
-    assert not copies(cache)
 
 
 def test_a_cache_that_keeps_nothing_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

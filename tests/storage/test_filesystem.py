@@ -8,29 +8,11 @@ from collections.abc import Callable
 
 import fsspec
 import pytest
-from pyarrow import fs
 
 import feedpipe as fp
 from feedpipe.errors import MissingError, SourceError
 
 from ..support.storage import RetryPolicy, filesystem, locate, split_options
-
-
-@pytest.mark.parametrize(
-    ("path", "inner"),
-    [
-        ("/data/a.csv", "/data/a.csv"),
-        ("data/a.csv", "data/a.csv"),
-        ("a:b/c", "a:b/c"),
-        ("file:///data/a%20b.csv", "/data/a b.csv"),
-        ("file:/data/a.csv", "/data/a.csv"),
-        ("file://localhost/data", "/data"),
-    ],
-)
-def test_local_paths(path: str, inner: str) -> None:
-    place = locate(path)
-    assert isinstance(place.filesystem, fs.LocalFileSystem)
-    assert (place.path, place.root) == (inner, "")
 
 
 @pytest.mark.parametrize(

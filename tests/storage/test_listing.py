@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -145,33 +143,12 @@ def test_links(tmp_path: Path) -> None:
         names(data)
 
 
-def test_names_that_are_not_utf8(tmp_path: Path) -> None:
-    (tmp_path / os.fsdecode(b"caf\xe9")).write_text("x")
-    with pytest.raises(SourceError, match=r"/caf\\udce9 has a name that is not UTF-8"):
-        names(str(tmp_path))
-
-
 @pytest.fixture
 def four_folders(tmp_path: Path) -> UnknownFileSystem:
     for name in "abcd":
         (tmp_path / "data" / name).mkdir(parents=True)
         (tmp_path / "data" / name / "x").write_text(name)
     return UnknownFileSystem(tmp_path)
-
-
-def test_remote_folders_are_listed_at_the_same_time(
-    four_folders: UnknownFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    both = threading.Barrier(2)
-    find = four_folders.find
-
-    def waiting(path: str, **options: Any) -> Any:
-        if path.rstrip("/") != "data":
-            both.wait(timeout=60)  # until another folder is listed too
-        return find(path, **options)
-
-    monkeypatch.setattr(four_folders, "find", waiting)
-    assert names("data", recursive=True, filesystem=four_folders) == [f"data/{name}/x" for name in "abcd"]
 
 
 def test_a_folder_that_cannot_be_listed_is_not_empty(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,8 @@ import pyarrow.feather
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import SourceError
 
-from ..support.storage import Budget, mapping, mapping_limit
+from ..support.storage import Budget, mapping
 from .remote_store import RemoteStore
 
 FILES = 12
@@ -45,21 +42,6 @@ def numpy_files(folder: Path) -> list[int]:
     for k in range(FILES):
         np.save(folder / f"{k:02}.npy", np.arange(5 * k, 5 * k + 5))
     return [*range(5 * FILES)]
-
-
-def test_the_limit_of_the_system_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arrow_files(tmp_path)
-    numpy_files(tmp_path)
-
-    def refuse(path: str) -> None:
-        raise OSError(f"Memory mapping file failed: {os.strerror(errno.ENOMEM)}")
-
-    monkeypatch.setattr(pa, "memory_map", refuse)
-    words = rf"mapped into memory: this process has \d+ mappings, and the system allows {mapping_limit()};.*`vm.max_map"
-    with pytest.raises(SourceError, match=rf"00\.arrow cannot be {words}(.|\n)*test_mapping\.py"):
-        list(fp.read_arrow(tmp_path, pattern="*.arrow"))
-    with pytest.raises(SourceError, match=rf"00\.npy cannot be {words}(.|\n)*test_mapping\.py"):
-        list(fp.read_numpy(tmp_path / "*.npy"))
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, FILES - 1, FILES, 100])

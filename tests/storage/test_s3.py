@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -80,15 +79,6 @@ def test_missing_files(s3: S3, path: str, message: str) -> None:
         list(fp.read_csv(path))
 
 
-def test_an_object_that_vanishes(s3: S3) -> None:
-    s3.put("vanishing", {"a.csv": b"x\n1\n"})
-    (file,) = fp.list_files("s3://vanishing/*.csv").open_files()
-    s3.filesystem().delete_file("vanishing/a.csv")
-    for look in (file.open, file.size):
-        with pytest.raises(MissingError, match="s3://vanishing/a.csv is not there: it was removed"):
-            look()
-
-
 Requests = Callable[[Callable[..., Any]], Counter[str]]
 
 
@@ -157,23 +147,6 @@ def test_a_file_that_is_written_again_after_its_listing(s3: S3, statistics: bool
         assert [row["x"] for row in pipe] == list(range(2000, 2100))
 
 
-@pytest.mark.parametrize("cached", [False, True])
-def test_a_new_pipe_reads_the_new_file_while_an_older_pipe_reads(s3: S3, tmp_path: Path, cached: bool) -> None:
-    def put(first: int) -> None:
-        file = io.BytesIO()
-        parquet.write_table(pa.table({"x": range(first, first + 3000)}), file, row_group_size=1000)
-        s3.put(BUCKET, {"replaced/a.parquet": file.getvalue()}, age=first)
-
-    cache = fp.FileCache(tmp_path / "copies") if cached else None
-    place, older = s3.filesystem(), []
-    for first in (9000, 5000, 0):
-        put(first)
-        rows = fp.read_parquet(f"{BUCKET}/replaced/*.parquet", filesystem=place, cache=cache)
-        assert [row["x"] for row in rows] == list(range(first, first + 3000))
-        older.append(iter(rows.shuffle(window=10)))
-        next(older[-1])
-
-
 def test_a_footer_that_pyarrow_does_not_know_all_of(s3: S3, tmp_path: Path) -> None:
     whole = parquet_bytes(0)
     length = int.from_bytes(whole[-8:-4], "little")
@@ -222,21 +195,6 @@ def test_a_server_that_is_not_there(s3: S3, monkeypatch: pytest.MonkeyPatch) -> 
     ) as e:
         list(fp.read_csv("s3://data/a.csv"))
     assert not isinstance(e.value, MissingError)
-
-
-def test_unknown_options(s3: S3) -> None:
-    with pytest.raises(
-        SourceError, match="'s3://data' cannot be opened: Unexpected query parameter in S3 URI: 'regoin'"
-    ):
-        list(fp.read_csv("s3://data/a.csv?regoin=eu-west-1"))
-
-
-def test_handles_are_small_and_hold_no_secret(s3: S3) -> None:
-    s3.put(BUCKET, {"a.csv": b"x\n1\n"})
-    (file,) = fp.list_files("s3://data/a.csv").open_files()
-    assert file.open().read() == b"x\n1\n"
-    assert len(pickle.dumps(file)) < 200 and b"testing" not in pickle.dumps(file)
-    assert "testing" not in repr(fp.read_csv("data/a.csv", filesystem=s3.filesystem()))
 
 
 def test_secrets_in_urls_are_not_shown(s3: S3, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,6 @@ from feedpipe.core.context import RowsRequest as RowsRequest
 from feedpipe.core.context import Tracing as Tracing
 from feedpipe.core.context import mixed as mixed
 from feedpipe.core.cursor import checked_cursor as checked_cursor
-from feedpipe.core.ending import ProcessResources as ProcessResources
 from feedpipe.core.ending import _live
 from feedpipe.core.ending import join as join
 from feedpipe.core.graph import names as names
@@ -38,10 +37,8 @@ from feedpipe.core.rows import take_joined as take_joined
 from feedpipe.core.shared_rows import shared as shared
 from feedpipe.core.times import Clock as Clock
 from feedpipe.core.times import RunTimes as RunTimes
-from feedpipe.core.times import State as State
 from feedpipe.core.times import Table as Table
 from feedpipe.core.times import measured_blocks as measured_blocks
-from feedpipe.core.times import waiting as waiting
 
 
 def end_dropped() -> None:

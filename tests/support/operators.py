@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from feedpipe.ops import _cached_rows as _cached_rows
 from feedpipe.ops._keys import digest_of as digest_of
-from feedpipe.ops._keys import digests_of_column as digests_of_column
 from feedpipe.ops._methods import MEANT as MEANT
 from feedpipe.ops._methods import OperatorMethods as OperatorMethods
 from feedpipe.ops._shared import PassThrough as PassThrough

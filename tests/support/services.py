@@ -8,10 +8,6 @@ from feedpipe.services.processes.start import ForkServer as ForkServer
 from feedpipe.services.processes.start import kept_server as kept_server
 from feedpipe.services.transport.graph_file import libraries_of as libraries_of
 from feedpipe.services.transport.graph_file import write_graph_file as write_graph_file
-from feedpipe.services.transport.memory import PAGE_BYTES as PAGE_BYTES
-from feedpipe.services.transport.memory import Arena as Arena
-from feedpipe.services.transport.memory import create_shared_memory as create_shared_memory
-from feedpipe.services.transport.memory import rounded_bytes as rounded_bytes
 from feedpipe.services.transport.module_state import CapturedGlobals as CapturedGlobals
 from feedpipe.services.transport.packing import MIN_OWN_REGION_BYTES as MIN_OWN_REGION_BYTES
 from feedpipe.services.transport.packing import PackedElement as PackedElement

@@ -24,12 +24,9 @@ from feedpipe.storage.listing import Selection as Selection
 from feedpipe.storage.listing import _part_regex as _part_regex
 from feedpipe.storage.listing import expand_braces as expand_braces
 from feedpipe.storage.manifest import Manifest as Manifest
-from feedpipe.storage.manifest import Output as Output
 from feedpipe.storage.manifest import manifest_schema as manifest_schema
-from feedpipe.storage.manifest import open_output as open_output
 from feedpipe.storage.manifest import read_manifest as read_manifest
 from feedpipe.storage.manifest import write_manifest as write_manifest
-from feedpipe.storage.mapping import mapping_limit as mapping_limit
 from feedpipe.storage.remote import FIRST_REQUEST_BYTES as FIRST_REQUEST_BYTES
 from feedpipe.storage.remote import REQUESTS_AHEAD as REQUESTS_AHEAD
 from feedpipe.storage.remote import RemoteFile as RemoteFile

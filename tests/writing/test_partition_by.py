@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 from collections import defaultdict
@@ -91,24 +90,6 @@ def test_every_row_once_and_in_order(
     found = ds.dataset(folder, partitioning=partitioning, exclude_invalid_files=False).to_table().to_pylist()
     # pyarrow reads an empty name as it writes it: as the text "".
     assert by_id(found) == [{"id": row["id"], "word": row["word"], "n": row["n"]} for row in source]
-
-
-def test_types_of_folders(tmp_path: Path) -> None:
-    table = pa.table(
-        {
-            "id": [0, 1],
-            "flag": [True, None],
-            "day": [None, datetime.date(2024, 2, 29)],
-            "word": pa.array(["x", None]).dictionary_encode(),
-            "none": pa.nulls(2),
-        }
-    )
-    fp.write_parquet(fp.from_table(table), tmp_path, partition_by=["flag", "day", "word", "none"])
-    null = "__HIVE_DEFAULT_PARTITION__"
-    assert [os.path.dirname(name) for name in files(tmp_path)[1:]] == [
-        f"flag={null}/day=2024-02-29/word={null}/none={null}",
-        f"flag=true/day={null}/word=x/none={null}",
-    ]
 
 
 def test_other_files_are_never_removed(tmp_path: Path) -> None:

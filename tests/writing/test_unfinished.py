@@ -222,24 +222,6 @@ def test_another_run(tmp_path: Path, pipe: fp.Pipe[Any], options: dict[str, Any]
     assert not list(tmp_path.glob("_unfinished*"))
 
 
-def test_a_run_that_is_complete(tmp_path: Path) -> None:
-    """The same call does nothing, unless it may overwrite; another pipe, or other code, is another run."""
-    manifest = fp.write_parquet(INDEXED, tmp_path, rows_per_file=300)
-    before = contents(tmp_path)
-    with mock.patch.object(OutputFile, "write", side_effect=AssertionError):
-        assert fp.write_parquet(INDEXED, tmp_path, rows_per_file=300) == manifest
-        with pytest.raises(AssertionError):
-            fp.write_parquet(INDEXED, tmp_path, rows_per_file=300, overwrite=True)
-    assert contents(tmp_path) == {}
-    assert fp.write_parquet(INDEXED, tmp_path, rows_per_file=300) == manifest
-    assert contents(tmp_path) == before
-    for other in (fp.from_sequence(range(ROWS)).map(tar_row), INDEXED.filter(is_odd)):
-        with pytest.raises(ArgumentError, match="holds a run: `overwrite=True` removes it"):
-            fp.write_parquet(other, tmp_path, rows_per_file=300)
-    with pytest.raises(ArgumentError, match="holds a run: `overwrite=True` removes it"):
-        fp.write_parquet(INDEXED, tmp_path, rows_per_file=200)
-
-
 def test_a_run_that_was_taken_over_ends(tmp_path: Path) -> None:
     """The second run begins when the first has written some files, and ends before the first goes on."""
     original = DatasetWriter.note_place

@@ -109,12 +109,6 @@ def test_images_lose_nothing(tmp_path: Path, kind: str, value: object) -> None:
     np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))), PIXELS)
 
 
-def test_own_encoders(tmp_path: Path) -> None:
-    encoders: dict[str, Any] = {"txt": lambda text: text.upper().encode(), "a.cls": lambda label: b"label"}
-    row = {"txt": "a", "b.txt": "b", "a.cls": 1, "cls": 1}
-    assert list(written(tmp_path, row, encoders=encoders).values()) == [b"A", b"B", b"label", b"1"]
-
-
 @pytest.mark.parametrize(
     ("key", "message"),
     [

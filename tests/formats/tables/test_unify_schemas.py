@@ -12,7 +12,7 @@ import feedpipe as fp
 from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
-from ...support.engine import bind, resolve
+from ...support.engine import resolve
 from ...support.examples import examples
 from ...support.files import read_parquet_footer
 from ...support.formats import common_type
@@ -147,18 +147,6 @@ def test_errors_without_unify_schemas_name_it(tmp_path, form):
 ALL = {"a": pa.int8(), "b": pa.int8()}
 
 
-def test_a_filter_on_a_column_that_a_file_lacks(tmp_path):
-    paths = write(tmp_path, [table({"a": pa.int8()}), table({}), table({"a": pa.int8()})], "parquet")
-    assert len(list(read_all("parquet", paths, filter=pc.field("a") > 0))) == 4
-    assert list(read_all("parquet", paths, filter=pc.field("a") > 1)) == []
-    assert len(list(read_all("parquet", paths, filter=pc.field("a").is_null()))) == 5
-    assert list(read_all("parquet", paths, filter=pc.field("a") == 1, columns=["id"])) == [
-        {"id": k} for k in [0, 2] * 2
-    ]
-    assert bind(resolve(read_all("parquet", paths, filter=pc.field("a") == 1))).input.length == 4
-    assert bind(resolve(read_all("parquet", paths, filter=pc.field("a").is_null()))).input.length == 4
-
-
 @pytest.mark.parametrize("value", [-1, 0, 1, 2])
 @pytest.mark.parametrize("kinds", [(pa.int8(), pa.int64()), (pa.int64(), pa.float64()), (pa.null(), pa.int8())])
 def test_a_filter_leaves_out_only_rows_that_do_not_match(tmp_path, kinds, value):
@@ -208,21 +196,6 @@ def test_folders(tmp_path, form):
     ]
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
-def test_a_column_of_some_files_that_is_a_folder_of_others(tmp_path, form):
-    (tmp_path / "x=7").mkdir()
-    if form == "csv":
-        (tmp_path / "a.csv").write_text("x,y\n1,2\n")
-        (tmp_path / "x=7" / "b.csv").write_text("y\n3\n")
-        read = fp.read_csv
-    else:
-        write(tmp_path, [pa.table({"x": pa.array([1], pa.int32()), "y": [2]})], form)
-        write(tmp_path / "x=7", [pa.table({"y": [3]})], form)
-        read = fp.read_parquet if form == "parquet" else fp.read_arrow
-    rows = read(str(tmp_path), recursive=True, unify_schemas=True)
-    assert sorted(rows, key=lambda row: row["x"]) == [{"x": 1, "y": 2}, {"x": 7, "y": 3}]
-
-
 def test_csv(tmp_path):
     paths = write_text(tmp_path, a_csv="x,y\n1,\n2,\n", b_csv="z,x\nq,0.5\n", c_csv="y\n", d_csv="y\n7\n")
     pipe = fp.list_files(paths).open_files().parse_csv(unify_schemas=True, row_column="row")
@@ -248,34 +221,6 @@ def test_jsonl(tmp_path):
         list(fp.list_files(paths).open_files().parse_jsonl(unify_schemas=True))
     with pytest.raises(DataError, match="the first lines of all files have no field 'y'"):
         list(fp.read_jsonl(paths, unify_schemas=True, columns=["y"], schema={"x": "string"}))
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")  # the largest file is divided row by row
-@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])
-def test_files_in_an_order_drawn_anew(tmp_path, form):
-    rows = [{"x": 1}, {"y": 2}, {"x": 3, "z": 4}]
-    for number, row in enumerate(rows):
-        if form == "csv":
-            write_text(
-                tmp_path, **{f"{number}_csv": "{}\n{}\n".format(",".join(row), ",".join(map(str, row.values())))}
-            )
-        elif form == "jsonl":
-            write_text(tmp_path, **{f"{number}_jsonl": json.dumps(row)})
-        else:
-            (tmp_path / str(number)).mkdir()
-            write(tmp_path / str(number), [pa.Table.from_pylist([row])], form)
-    files = fp.list_files(str(tmp_path), recursive=True).shuffle().open_files()
-    parse = {
-        "csv": files.parse_csv,
-        "jsonl": files.parse_jsonl,
-        "parquet": files.parse_parquet,
-        "arrow": files.parse_arrow,
-    }
-    pipe = parse[form](unify_schemas=True)
-    whole = [{"x": 1, "y": None, "z": None}, {"x": None, "y": 2, "z": None}, {"x": 3, "y": None, "z": 4}]
-    loader = fp.Loader(pipe, workers=2, shards=3)
-    for _ in range(3):
-        assert sorted(loader, key=str) == sorted(whole, key=str)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import collections
-import subprocess
-import sys
 from collections import UserDict, defaultdict, namedtuple
 from typing import Any
 
@@ -138,31 +136,6 @@ def test_columns_of_a_table(column: pa.Array, expected: Any, run: Runs) -> None:
     assert_same(run(table({"x": padded}, size=3))[1]["x"], expected)
 
 
-CODED: dict[str, tuple[pa.Array, Any]] = {
-    "text": (pa.array(["a", "b", "a"]).dictionary_encode(), torch.tensor([0, 1, 0], dtype=torch.int32)),
-    "small codes": (
-        pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.uint8()), pa.array(["b", "a"])),
-        torch.tensor([1, 0, 1], dtype=torch.uint8),
-    ),
-    "in lists": (
-        pa.array([["a", "b"], ["b", "a"], ["a", "a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
-        torch.tensor([[0, 1], [1, 0], [0, 0]], dtype=torch.int8),
-    ),
-}
-
-
-@here_and_sent
-@pytest.mark.parametrize(("column", "codes"), CODED.values(), ids=CODED.keys())
-def test_codes_of_a_dictionary_column(column: pa.Array, codes: torch.Tensor, run: Runs) -> None:
-    (batch,) = run(table({"x": column, "n": [1, 2, 3], "s": pa.StructArray.from_arrays([column], ["a"])}, codes=True))
-    assert torch.equal(batch["x"]["codes"], codes) and torch.equal(batch["s"]["a"]["codes"], codes)
-    vocabulary = np.array(batch["x"]["vocabulary"].to_pylist())
-    assert vocabulary[codes.numpy()].tolist() == column.to_pylist()
-    assert batch["n"].tolist() == [1, 2, 3]
-    (arrays,) = run(table({"x": column}, codes=True, format="numpy"))
-    assert arrays["x"]["codes"].dtype == codes.numpy().dtype
-
-
 WINDOWED: dict[str, Any] = {
     "x": np.arange(9.0, dtype="float32"),
     "flags": [i % 2 == 0 for i in range(9)],
@@ -224,12 +197,6 @@ def test_tensors_can_be_written_to_and_share_no_memory(shuffled: bool) -> None:
     assert table["a"].to_pylist() == list(range(6))
 
 
-def test_a_function_of_the_user() -> None:
-    assert list(fp.from_sequence([1, 2, 3]).batch(2).collate(sum)) == [3, 3]
-    assert repr(fp.from_sequence([1]).batch(2).collate(sum)).endswith(".batch(2).collate(sum)")
-    assert repr(fp.from_sequence([1]).batch(2).collate()).endswith(".batch(2).collate()")
-
-
 def test_keeps_the_law_of_cursors() -> None:
     rows = [{"x": np.full(2, i), "y": str(i)} for i in range(23)]
     check_operator(fp.from_sequence(rows).batch(4).collate())
@@ -271,37 +238,3 @@ def test_a_type_registered_with_torch_is_collated_by_its_function(monkeypatch: p
 
     monkeypatch.setitem(collate.default_collate_fn_map, Plain, total)
     assert collated([{"a": Plain(1)}, {"a": Plain(2)}]) == {"a": 3}
-
-
-NO_TORCH = """
-import sys
-
-import numpy as np
-
-import feedpipe as fp
-from feedpipe.core.graph import sent
-from feedpipe.engine.run import elements
-from feedpipe.engine.stage import bind, resolve
-from feedpipe.core.rows import TensorData
-
-numbers = {"int": 1, "float": 1.5, "bool": True, "text": "a", "list": [1, 2.5], "NumPy": np.float32(1)}
-rows = [{"array": np.ones((2, 3)), **numbers}, {"array": np.zeros((2, 3)), **numbers}]
-of_rows = fp.from_sequence(rows).batch(2).collate().prefetch(1)
-of_arrays = fp.from_arrays({"x": np.arange(6)}).shuffle().batch(3).collate()
-of_lists = fp.from_sequence([[np.ones(2), 1], [np.ones(2), 2]]).filter(bool).batch(2).collate()
-batches = [batch for pipe in (of_rows, of_arrays, of_lists) for batch in elements(bind(resolve(sent(pipe))))]
-
-assert "torch" not in sys.modules
-assert len(batches) == 4
-assert all(type(leaf) is TensorData for leaf in [*batches[1].values(), *batches[2].values(), *batches[3]])
-first = batches[0]
-assert first.pop("text") == ["a", "a"]
-assert all(type(leaf) is TensorData for leaf in [*first.pop("list"), *first.values()])
-"""
-
-
-def test_a_worker_needs_no_torch() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", NO_TORCH], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr

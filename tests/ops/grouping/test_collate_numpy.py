@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -75,15 +73,6 @@ def test_tables_dicts_and_workers_agree(kinds: dict[str, str], count: int, size:
             assert_like(ours, theirs)
 
 
-def test_arrays_can_be_written_to_and_share_no_memory() -> None:
-    source = np.arange(12.0).reshape(6, 2)
-    for rows in (fp.from_arrays({"x": source}), fp.from_sequence([{"x": row} for row in source])):
-        for pipe in (rows, rows.shuffle()):
-            for batch in pipe.batch(2).collate(format="numpy"):
-                batch["x"][:] = 0
-    assert source.sum() == 66
-
-
 WRONG: dict[str, tuple[list[Any], str]] = {
     "shapes": ([np.ones(1), np.ones(2)], r"shapes .* differ at row 2 of the batch; .* or give `.collate` a function$"),
     "null": ([1, None], "null at row 2 of the batch, and an array of numbers has no null"),
@@ -117,43 +106,3 @@ def test_the_argument_is_checked() -> None:
     with pytest.raises(ArgumentError, match="`format` must be left out if `function` is given but got: 'numpy'"):
         pipe.collate(list, format="numpy")
     assert repr(pipe.collate(format="numpy")).endswith(".batch(1).collate(format='numpy')")
-
-
-WITHOUT_TORCH = """
-import importlib.util, sys
-from importlib.machinery import PathFinder
-
-class NoTorch:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, NoTorch)
-real = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "torch" else real(name, *rest)
-
-import numpy as np
-import feedpipe as fp
-
-if __name__ == "__main__":
-    pipe = fp.from_arrays({"x": np.arange(6.0)}).shuffle().batch(4)
-    for workers in (0, 1):
-        with fp.Loader(pipe.collate(format="numpy"), workers=workers) as loader:
-            print(sorted(value for batch in loader for value in batch["x"].tolist()))
-    assert "torch" not in sys.modules
-    try:
-        pipe.collate()
-    except fp.errors.ArgumentError as error:
-        print(str(error).splitlines()[0])
-"""
-
-
-def test_the_package_is_whole_without_torch(tmp_path: Any) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(WITHOUT_TORCH)
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    *rows, error = done.stdout.splitlines()
-    assert rows == ["[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]"] * 2
-    assert error.endswith("`pip install 'feedpipe[torch]'` installs it, and `format=\"numpy\"` needs no torch")

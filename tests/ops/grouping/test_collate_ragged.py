@@ -92,22 +92,6 @@ def test_windows_of_different_lengths(run: Runs) -> None:
     assert parts(run(arrays)[0]["x"]) == [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8, 9]]]
 
 
-@here_and_sent
-def test_named_fields_only(run: Runs) -> None:
-    rows = [{"image": np.zeros((3, 2)), "boxes": np.full((n, 4), n), "in": {"x": [n] * n}} for n in (1, 2)]
-    whole = collated(rows, run, ragged={"boxes": "nested", "in.x": "nested", "image": "error"})
-    assert whole["image"].shape == (2, 3, 2) and parts(whole["in"]["x"]) == [[1], [2, 2]]
-    assert parts(whole["boxes"]) == [[[1] * 4], [[2] * 4] * 2]
-    with pytest.raises(
-        DataError, match=r"field `boxes`: shapes \(1, 4\) and \(2, 4\) differ at row 2.*`ragged=\"nested\"`"
-    ):
-        collated(rows, run, ragged={"in.x": "nested"})
-    with pytest.raises(DataError, match=r"`ragged` names 'boxs', and rows have no such field; did you mean 'boxes'"):
-        collated(rows, run, ragged={"boxs": "nested"})
-    with pytest.raises(DataError, match=r"`ragged` names 'y'"):
-        run(table({"x": [1]}, ragged={"y": "nested"}))
-
-
 WRONG: dict[str, tuple[list[Any], str]] = {
     "other shapes": (
         [np.ones((1, 2)), np.ones((2, 3))],
@@ -131,21 +115,6 @@ WRONG: dict[str, tuple[list[Any], str]] = {
 def test_values_that_cannot_be_nested(rows: list[Any], message: str, run: Runs) -> None:
     with pytest.raises(DataError, match=f"field `x`: ({message})"):
         collated([{"x": row} for row in rows], run, ragged="nested")
-
-
-RAGGED: dict[str, list[Any]] = {
-    "arrays": [np.ones(1), np.ones(2)],
-    "tensors": [torch.ones(1, 3), torch.ones(2, 3)],
-    "lists": [[1], [1, 2]],
-}
-
-
-@pytest.mark.parametrize("rows", RAGGED.values(), ids=RAGGED.keys())
-def test_without_it_the_error_names_it(rows: list[Any]) -> None:
-    with pytest.raises(DataError, match=r'field `x`: .* differ at row 2 of the batch; .* or `ragged="nested"`'):
-        collated([{"x": row} for row in rows])
-    with pytest.raises(DataError, match=r'lengths 1 and 2 differ at row 2 of the batch; .* or `ragged="nested"`'):
-        list(table({"x": pa.array([[1], [2, 3]])}))
 
 
 def test_the_arguments_are_checked() -> None:

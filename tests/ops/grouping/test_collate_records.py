@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 import feedpipe as fp
-from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
 from .collating import Plain, Runs, collated, here_and_sent
@@ -60,19 +58,6 @@ def test_attrs_classes(run: Runs) -> None:
     assert type(whole["s"]) is Sample and whole["s"].x.tolist() == [[0, 0], [1, 1]]
     assert whole["s"]._hidden.tolist() == [0, 1]
     assert type(whole["o"]) is Old and whole["o"].x.tolist() == [0, 1] and whole["o"].twice.tolist() == [0, 0]
-
-
-def test_a_class_that_refuses_tensors_is_an_error_with_its_reason() -> None:
-    @dataclass
-    class Positive:
-        x: float
-
-        def __post_init__(self) -> None:
-            if self.x < 0:
-                raise ValueError("x is negative")
-
-    with pytest.raises(DataError, match="field `p`: Boolean value of Tensor .* is ambiguous; make them agree"):
-        collated([{"p": Positive(1)}, {"p": Positive(2)}])
 
 
 def test_keeps_the_law_of_cursors() -> None:

@@ -82,15 +82,6 @@ def test_fit_keeps_documents_whole_and_their_order(lengths, length, window, as_t
     assert firsts == sorted(firsts) and segment == sorted(segment)
 
 
-def test_fit_needs_fewer_packs_than_the_order_of_the_input():
-    docs = documents([6, 6, 6, 4, 4, 4])
-    assert [tokens(p) for p in fp.from_sequence(docs).pack(10, strategy="fit")] == [
-        [*docs[0], *docs[3]],
-        [*docs[1], *docs[4]],
-        [*docs[2], *docs[5]],
-    ]
-
-
 @pytest.mark.parametrize("strategy", ["cut", "fit"])
 def test_other_columns_are_packed_along(strategy):
     rows = [{"loss": [0.5, 1.5, 2.5], "ids": [1, 2, 3]}, {"ids": [4], "loss": [3.5]}, {"loss": [], "ids": []}]
@@ -121,38 +112,6 @@ def test_a_row_that_is_no_document(rows, message, strategy):
         list(fp.from_sequence(rows).pack(4, strategy=strategy))
     assert "on from_sequence, row 2" in str(error.value) and "test_pack.py" in str(error.value)
     assert str(error.value).startswith("`.pack(4")
-
-
-@pytest.mark.parametrize(
-    ("columns", "arguments", "message", "row"),
-    [
-        ({"x": [[1], [1, 2]], "y": [[1], [2]]}, {"column": "x"}, "`x` and `y` of a row must have as many items but", 2),
-        ({"x": [[1], None]}, {}, "`x`: null; `pack` takes", 2),
-        ({"x": [[1], [], [2, None]]}, {}, "`x`: null among the numbers", 3),
-        ({"x": ["a", "b"]}, {}, "`x`: a column of type string", 1),
-        ({"x": [[["a"]]]}, {}, "`x`: a column of type list", 1),
-        ({"x": [1, 2]}, {}, "`x`: a column of ", 1),
-        (
-            {"x": [[1]], "y": [[1]]},
-            {},
-            r"`column` must be given if rows have several columns; which of \['x', 'y'\]",
-            1,
-        ),
-        ({"x": [[1]]}, {"column": "y"}, r"`column` must be one of \['x'\] but is: 'y'", 1),
-        ({"x": [[1]], "segment_ids": [[1]]}, {"column": "x"}, "must not have a column `segment_ids`", 1),
-        ({"x": [[1]]}, {"pad": 0.5}, "its dtype int64 cannot hold the padding 0.5", 1),
-        (
-            {"x": pa.array([[1]], pa.list_(pa.uint8()))},
-            {"pad": -100},
-            "its dtype uint8 cannot hold the padding -100",
-            1,
-        ),
-    ],
-)
-def test_a_table_that_has_no_documents(columns, arguments, message, row):
-    with pytest.raises(DataError, match=message) as error:
-        list(fp.from_table(pa.table(columns)).pack(4, **arguments))
-    assert f"on from_table(Table), row {row}\n" in str(error.value)
 
 
 @pytest.mark.parametrize(

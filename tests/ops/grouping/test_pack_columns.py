@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
+from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
 from ...loading.elastic import Job
@@ -238,39 +238,3 @@ def test_rows_that_do_not_fit(rows: list[dict[str, Any]], message: str, as_table
     with pytest.raises(DataError, match=message) as caught:
         list(pipe.pack(ROOM, strategy="fit"))
     assert f", row {row}\n" in str(caught.value) and __file__ in str(caught.value)
-
-
-def test_rows_of_other_types() -> None:
-    for rows, message in (
-        ([[1, 2]], "rows must be dicts, because `length` by column is given"),
-        (
-            [{"inputs": [1], "targets": [1]}, {"inputs": [0.5], "targets": [1]}],
-            "`inputs`: dtypes int64 and float64 differ",
-        ),
-        ([{"inputs": [[1]], "targets": [1]}, {"inputs": [1], "targets": [1]}], r"items \(1,\) and \(\) differ"),
-    ):
-        with pytest.raises(DataError, match=message):
-            list(fp.from_sequence(rows).pack(ROOM, strategy="fit"))
-    rows = [{"tokens": [1], "y": 1}, {"tokens": [1], "y": [1]}]
-    with pytest.raises(DataError, match="field `y`: numbers and arrays differ between rows"):
-        list(fp.from_sequence(rows).pack(4, column="tokens"))
-    ragged = pa.table({"x": pa.array([[[1, 2]], [[1, 2], [3]]])})
-    with pytest.raises(DataError, match=r"`x`: items of 2 and 1 numbers(.|\n)*row 2"):
-        list(fp.from_table(ragged).pack(4))
-
-
-ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"length": {}, "strategy": "fit"}, ArgumentError, "`length` must name at least one column"),
-    ({"length": ROOM}, ArgumentError, '`length` by column needs `strategy="fit"`, because "cut" would part'),
-    ({"length": ROOM, "strategy": "fit", "column": "inputs"}, ArgumentError, "`column` must be left out"),
-    ({"length": {"x": 0}, "strategy": "fit"}, ArgumentError, r"`length\['x'\]` must be >= 1 but got: 0"),
-    ({"length": {1: 4}, "strategy": "fit"}, ArgumentTypeError, "`length` must have names of columns but has: 1"),
-    ({"length": {"x": 2.5}, "strategy": "fit"}, ArgumentTypeError, r"`length\['x'\]` must be an int"),
-    ({"length": ROOM, "strategy": "fit", "drop_last": True}, ArgumentError, "`drop_last` must be left out"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "kind", "message"), ARGUMENTS)
-def test_arguments(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
-        ROWS.pack(**arguments)

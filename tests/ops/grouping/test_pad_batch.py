@@ -53,27 +53,6 @@ def test_width_lengths_and_collate(arguments, width):
         assert tensors["x"].shape == (4, width) and tensors["n"].tolist() == [3, 0, 1, 2]
 
 
-def test_arrays_of_more_dimensions_are_padded_along_the_first():
-    frames = [np.ones((n, 2), np.float32) for n in (1, 3)]
-    pipe = fp.from_sequence([{"x": frame, "y": [1]} for frame in frames]).batch(2)
-    assert [row["x"].shape for row in pipe.pad_batch(columns=["x"])[0]] == [(3, 2), (3, 2)]
-    assert [row["x"].shape for row in pipe.pad_batch()[0]] == [(1, 2), (3, 2)]
-    batch = fp.from_arrays({"x": np.ones((2, 3, 2))}).batch(2).pad_batch(9, columns=["x"], to=4)[0]
-    assert batch["x"].shape == (2, 4, 2) and batch["x"][:, 3].tolist() == [[9, 9]] * 2
-
-
-@pytest.mark.parametrize("item", [pa.list_(pa.float32(), 2), pa.list_(pa.float32())])
-def test_boxes_of_a_table(item):
-    boxes = [[[1.0, 2.0]], [], [[1.0, 2.0], [3.0, 4.0]]]
-    batches = fp.from_table(pa.table({"x": pa.array(boxes, pa.list_(item))})).batch(3)
-    tensor = batches.pad_batch(9, columns=["x"]).collate()[0]["x"]
-    assert tensor.tolist() == [[[1, 2], [9, 9]], [[9, 9]] * 2, [[1, 2], [3, 4]]]
-    with pytest.raises(DataError, match=r"make them agree with `\.pad_batch\(columns=\['x'\]\)`"):
-        list(batches.collate())
-    if item.num_fields and pa.types.is_fixed_size_list(item):
-        assert batches.pad_batch(9).collate()[0]["x"].tolist() == tensor.tolist()
-
-
 @pytest.mark.parametrize(
     ("rows", "arguments", "message"),
     [

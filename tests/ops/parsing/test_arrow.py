@@ -14,12 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
 from ...support.core import end_dropped
 from ...support.examples import examples
-from .arrow_files import FILE, STREAM, WAYS, counted, encoded, listed, parsed, write
+from .arrow_files import FILE, STREAM, WAYS, counted, listed, parsed, write
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
@@ -42,25 +41,6 @@ def test_law_of_streams(tmp_path: Path) -> None:
         len(pipe)
 
 
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-@pytest.mark.parametrize(
-    "files",
-    [
-        lambda paths: fp.from_sequence(paths).shuffle(seed=3),
-        lambda paths: fp.from_sequence(paths).filter(lambda path: True),
-        lambda paths: fp.from_sequence(paths).shard_by_rank(),
-    ],
-)
-def test_law_if_files_have_no_fixed_order(tmp_path: Path, files: Any) -> None:
-    paths = [str(path) for path in counted(tmp_path, [8, 0, 20, 5], 6)]
-    Path(paths[2]).write_bytes(encoded(pa.ipc.open_file(paths[2]).read_all(), 6, form=STREAM))
-    pipe = files(paths).open_files().parse_arrow()
-    got = check_operator(pipe)
-    assert sorted(row["id"] for row in got) == [*range(33)]
-    ids = [row["id"] for rank in range(2) for row in fp.Loader(pipe, rank=rank, world_size=2, even=None)]
-    assert sorted(ids) == [*range(33)]
-
-
 @given(
     st.lists(st.lists(st.none() | st.integers(0, 9), max_size=12), min_size=1, max_size=3),
     st.integers(1, 5),
@@ -73,20 +53,6 @@ def test_law_of_random_files(tmp_path: Path, numbers: list[Any], size: int, comp
     files = [write(tmp_path / f"{k}.arrow", t, size, compression=compression) for k, t in enumerate(tables)]
     got = check_operator(parsed(files, indexed=indexed), samples=4)
     assert got == pa.concat_tables(tables).to_pylist()
-
-
-@WAYS
-def test_missing_columns_and_names_in_use(tmp_path: Path, indexed: bool) -> None:
-    path = write(tmp_path / "a.arrow", {"number": [1], "text": ["x"]})
-    for options, message in (
-        ({"columns": ["numbre"]}, r"a.arrow has no column 'numbre', .* did you mean 'number'\?"),
-        ({"row_column": "text"}, r"a.arrow has a column 'text' already; `row_column` needs another name"),
-    ):
-        with pytest.raises(DataError, match=message):
-            list(parsed([path], indexed=indexed, **options))
-    double = pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"])
-    with pytest.raises(DataError, match="two columns have the name 'x'"):
-        list(parsed([write(tmp_path / "b.arrow", double)], indexed=indexed))
 
 
 @WAYS

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError, FeedpipeError, StateError
+from feedpipe.errors import DataError, FeedpipeError, StateError
 from feedpipe.testing import check_operator, same
 
 from ...readers.contents import mds
@@ -123,19 +123,6 @@ def test_law_of_positions(shards):
     assert list(fp.read_mds(shards, pattern="1*", indexed=True)) == []
 
 
-def test_a_damaged_sample_by_position(shards):
-    (shards / "2.mds").write_bytes(encoded(2000, 90).replace(b"2050xx", b"2O50xx").replace(b"2050", b"2O50"))
-    pipe = fp.read_mds(shards, indexed=True)
-    assert pipe[52] == ALL[52] and pipe[54] == ALL[54]
-    with pytest.raises(DataError, match=r"2\.mds, sample 51: it is damaged: invalid literal(.|\n)*test_mds\.py"):
-        pipe[53]
-    loader = fp.Loader(fp.read_mds(shards, indexed=True, on_error="skip").shuffle())
-    assert sorted(row["id"] for row in loader) == sorted(row["id"] for row in ALL if row["id"] != 2050)
-    assert sum(loader.skipped.values()) == 1
-    with pytest.raises(fp.RowError, match=r"2\.mds, row 9"):
-        list(pipe.map(lambda row: 1 // (row["id"] - 2008)))
-
-
 def test_a_state_belongs_to_the_samples(shards):
     loader = fp.Loader(fp.read_mds(shards, indexed=True).shuffle())
     rows = iter(loader)
@@ -147,20 +134,6 @@ def test_a_state_belongs_to_the_samples(shards):
     (shards / "0.mds").write_bytes(encoded(0, 4))
     with pytest.raises(StateError):
         fp.Loader(fp.read_mds(shards, indexed=True).shuffle()).load_state_dict(state)
-
-
-def test_files_without_positions(shards):
-    with pytest.raises(ArgumentError, match="put the `shuffle` after `parse_mds` instead"):
-        fp.list_files(shards).shuffle().open_files().parse_mds(indexed=True)
-    (shards / "2.mds").write_bytes(encoded(2000, 90)[:-1])
-    with pytest.raises(DataError, match=r"2\.mds is cut short: it has \d+ bytes, and its samples end at byte \d+"):
-        len(fp.read_mds(shards, indexed=True))
-    (shards / "2.mds.zst").write_bytes(b"")
-    with pytest.raises(ArgumentError, match=r"2\.mds\.zst is compressed, so no sample can be sought"):
-        len(fp.read_mds(shards, pattern="*.zst", indexed=True))
-    (shards / "3.mds").write_bytes(mds({"id": "pkl"}, []))
-    with pytest.raises(DataError, match=r"3\.mds, column 'id': its encoding 'pkl' is not read"):
-        len(fp.read_mds(shards, pattern="3*", indexed=True))
 
 
 @given(st.data())

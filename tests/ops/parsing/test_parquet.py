@@ -195,22 +195,6 @@ def test_a_file_that_differs(tmp_path, table, message):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"columns": ["idd"]}, "has no column 'idd', which `columns` names; there are 'id', 't'; did you mean 'id'\\?"),
-        ({"columns": ["id", "x.y"]}, "has no column 'x.y', which `columns` names; there are 'id', 't'"),
-        ({"filter": column("zz") > 3}, r"`filter` does not fit the columns of .*: No match for FieldRef.Name\(zz\)"),
-        ({"filter": column("t") > 3}, "`filter` does not fit the columns of .*: Function 'greater' has no kernel"),
-        ({"filter": column("id")}, "`filter` does not fit the columns of .*: it gives int64 and not true or false"),
-    ],
-)
-def test_columns_that_the_files_do_not_have(tmp_path, options, message):
-    with pytest.raises(DataError, match=message) as error:
-        len(parsed(counted(tmp_path, [3], 2), **options).batch(2).load())
-    assert "parquet_files.py" in str(error.value)  # where the chain is written
-
-
-@pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
         ({"columns": []}, ArgumentError, "`columns` must name at least one column"),
@@ -229,9 +213,3 @@ def test_arguments_name_the_line(options, kind, message):
     with pytest.raises(kind, match=message) as error:
         parsed([], **options)
     assert "parquet_files.py" in str(error.value)  # where the chain is written
-
-
-def test_two_columns_of_one_name(tmp_path):
-    path = write(tmp_path / "a.parquet", pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"]))
-    with pytest.raises(DataError, match="two columns have the name 'x'"):
-        list(parsed([path]))

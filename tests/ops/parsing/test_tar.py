@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import DataError, SourceError
-from feedpipe.extensions import START, Context
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
@@ -86,10 +85,3 @@ def test_a_compressed_file_that_is_cut_short(tmp_path, size):
     with pytest.raises((DataError, SourceError), match=r"a\.tar\.gz"):
         rows.extend(parsed(tmp_path / "a.tar.gz"))
     assert rows == expected(0, 19, 2000)[: len(rows)]
-
-
-def test_blocks_are_bounded_in_bytes(tmp_path):
-    (tmp_path / "a.tar").write_bytes(packed(0, 1, 1)[:2048] + packed(100_000, 40, 2**18))
-    stage = parsed(tmp_path / "a.tar")._stage()
-    sizes = [sum(len(row["txt"]) for row in block.rows) for block in stage.blocks(START, Context())]
-    assert max(sizes) < 2**22 + 2**21

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tfrecord.tools.tfrecord2idx import create_index
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError, StateError
+from feedpipe.errors import ArgumentError, DataError
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
@@ -228,16 +228,3 @@ def test_indexes_that_cannot_be_used(with_indexes):
         list(indexed(with_indexes / "*.gz"))
     with pytest.raises(ArgumentError, match="put the `shuffle` after `parse_tfrecord` instead"):
         fp.list_files(with_indexes).shuffle().open_files().parse_tfrecord(indexed=True)
-
-
-def test_a_state_belongs_to_the_records(tmp_path):
-    states = []
-    for count in (5, 6):
-        fp.write_tfrecord(fp.from_sequence(expected(0, count)), tmp_path, index=True, overwrite=True)
-        loader = fp.Loader(indexed(tmp_path).shuffle())
-        next(iter(loader))
-        states.append(loader.state_dict())
-    with pytest.raises(StateError):
-        fp.Loader(indexed(tmp_path).shuffle()).load_state_dict(states[0])
-    loader.load_state_dict(states[1])
-    assert len(list(loader)) == 5

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import DataError, PlanError, RowError
+from feedpipe.errors import DataError, RowError
 from feedpipe.testing import check_operator
 
 from ...support.operators import _cached_rows
@@ -188,21 +188,3 @@ def test_a_row_stays_skipped_in_the_cache(tmp_path: Path) -> None:
         assert list(again) == [0, 1, 2, 3, 4, 6, 7, 8, 9] and sum(again.skipped.values()) == 1
         answers.touch()
     assert list(loader("2")) == list(range(10))
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        (lambda pipe: pipe.map(Parse(), on_error="skip").filter(bool), "filter"),
-        (lambda pipe: pipe.map(Parse(), on_error="skip").batch(4), r"batch\(4\)"),
-        (lambda pipe: pipe.filter(Parse(), on_error="skip"), "filter"),
-        (lambda pipe: pipe.map(Parse(), on_error="skip").map(bool).flat_map(lambda x: [x]).map(bool), "flat_map"),
-    ],
-)
-def test_numbers_that_a_passing_failure_would_change(
-    tmp_path: Path, change: Callable[[fp.Pipe[Any]], fp.Pipe[Any]], code: str
-) -> None:
-    pipe = change(fp.from_iterable([{"x": 1}]))
-    with pytest.raises(PlanError, match=rf"`cache` must come before `{code}.*swap the two(.|\n)*  at ") as caught:
-        list(pipe.cache(tmp_path))
-    assert __file__ in str(caught.value)

@@ -72,17 +72,6 @@ def test_errors_before_it_have_the_same_message():
     assert isinstance(there.value.__cause__, ZeroDivisionError)
 
 
-def test_errors_after_it_name_the_row():
-    def fails(x: int) -> int:
-        return 10 // (5 - x)
-
-    with (
-        fp.Loader(fp.from_iterable(numbers).dispatch().map(fails), workers=2) as loader,
-        pytest.raises(fp.RowError, match="row 6"),
-    ):
-        list(loader)
-
-
 def test_a_producer_that_is_killed_is_replaced(tmp_path: Path):
     done = tmp_path / "done"
 
@@ -111,17 +100,6 @@ def test_a_producer_that_always_dies_is_an_error():
         pytest.raises(WorkerError, match="it has died there 3 times"),
     ):
         list(loader)
-
-
-def test_a_worker_that_is_killed_is_replaced():
-    pipe = fp.from_iterable(numbers).dispatch().map(lambda x: (x, os.getpid())).batch(5)
-    rows: list[int] = []
-    with fp.Loader(pipe, workers=2) as loader, pytest.warns(WorkerWarning, match="was killed by SIGKILL"):  # noqa: PT031
-        for step, batch in enumerate(loader):
-            rows += [x for x, _ in batch]
-            if step == 20:
-                os.kill(batch[0][1], signal.SIGKILL)
-    assert sorted(rows) == list(range(1000))
 
 
 def test_explain(capsys: pytest.CaptureFixture[str]):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, PlanError, RowError, WorkerError, WorkerWarning
+from feedpipe.errors import ArgumentTypeError, PlanError, WorkerError, WorkerWarning
 from feedpipe.testing import check_operator, same
 
 from ...support.testing import Case, Sample, _check_failure, _check_sample, drawn, few, most, nothing_left, odd, picky
@@ -137,15 +137,6 @@ def test_the_process_that_dispatches_may_die():
         assert [[x for x, _ in batch] for batch in batches] == [[x for x, _ in batch] for batch in here]
 
 
-def test_rows_that_are_kept_and_memory_that_is_full(caplog):
-    """Streams never wait for memory that others hold."""
-    pipe = fp.from_sequence(range(64)).map(lambda x: np.full(1 << 16, x)).remote().shuffle(window=20)
-    with fp.Loader(pipe, fp.MultiProcess(2, memory="4MiB"), seed=1) as loader:
-        arrays = list(loader)
-    assert sorted(int(array[0]) for array in arrays) == list(range(64))
-    assert "fill what `memory` allows" in caplog.text
-
-
 def test_a_run_that_is_dropped_leaves_the_next_one_alone():
     pipe = fp.from_sequence(range(400)).filter(most).remote().prefetch(2).batch(3)
     with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe, shards=2) as here:
@@ -205,15 +196,3 @@ def test_explain_shows_the_place(capsys):
     NUMBERS.filter(most).remote().enumerate().explain(workers=2)
     place = "-- one worker of each rank runs the graph up to here, the training process the rest --"
     assert place in capsys.readouterr().out
-
-
-def test_an_error_of_a_class_of_the_script_arrives():
-    class OwnError(Exception):
-        pass
-
-    def fails(x: int) -> int:
-        raise OwnError(x)
-
-    with fp.Loader(NUMBERS.map(fails).remote(), workers=1) as loader, pytest.raises(RowError) as caught:
-        list(loader)
-    assert isinstance(caught.value.__cause__, OwnError)

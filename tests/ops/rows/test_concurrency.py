@@ -14,8 +14,6 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, LoaderError
 from feedpipe.testing import check_operator
 
-from ...support.engine import CALLS_AHEAD
-
 
 def streamed(n: int) -> fp.Pipe[int]:
     return fp.from_sequence(range(n)).filter(lambda x: True)
@@ -76,20 +74,6 @@ class TestMap:
         assert len(list(pipe)) == len(list(pipe))
         assert meeting.most == 4
 
-    def test_fewer_are_called_ahead_if_results_are_long(self, source):
-        calls = Counter[str]()
-
-        def long(x: int) -> np.ndarray:
-            calls["all"] += 1
-            return np.empty(2**26, np.uint8)  # untouched, so no memory is used
-
-        iterator = iter(source.map(long, concurrency=8))
-        for _ in range(12):
-            next(iterator)
-        for taken in range(13, 20):
-            next(iterator)
-            assert calls["all"] <= max(taken + 4, 12 + 8 * CALLS_AHEAD)
-
     def test_an_error_comes_after_the_rows_before_it_and_names_its_row(self, source):
         rows: list[int] = []
         with pytest.raises(fp.RowError, match="row 8") as error:
@@ -106,15 +90,6 @@ class TestMap:
 
         assert len(list(source.map(loop, concurrency=5).batch(4))) == 8
         assert len(loops) == 1
-
-    def test_coroutines_without_concurrency_are_awaited(self, source):
-        assert list(source.map(square)) == [x * x for x in range(30)]
-        assert fp.from_sequence(range(30)).map(square)[7] == 49
-
-        async def in_a_loop() -> object:
-            return fp.from_sequence(range(30)).map(square)[3]
-
-        assert asyncio.run(in_a_loop()) == 9
 
     def test_debug_calls_one_after_the_other_in_the_calling_thread(self, source):
         pipe = source.map(lambda x: threading.current_thread(), concurrency=4)

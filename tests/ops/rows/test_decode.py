@@ -85,13 +85,6 @@ def test_other_kinds():
     assert (result["wav"], result["number"]) == (b"...", 3)
 
 
-def test_own_decoders_come_first():
-    row = {"json": b"[]", "seg.png": b"s", "png": encoded("PNG"), "wav": b"w"}
-    result = decoded(**row, decoders={"json": len, "seg.png": bytes.upper, "wav": bytes.decode})
-    assert (result["json"], result["seg.png"], result["wav"]) == (2, b"S", "w")
-    assert result["png"].shape == (5, 7, 3)
-
-
 def bomb() -> bytes:
     # 30,000 x 30,000 pixels of one bit, all the same: a few hundred kilobytes.
     return encoded("PNG", PIL.Image.new("1", (30_000, 30_000)))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-import numpy as np
 import pytest
 
 import feedpipe as fp
@@ -52,17 +51,6 @@ def test_law(function, cycle, block):
     for pipe in (source, source.filter(lambda row: True)):
         rows = check_operator(pipe.interleave(function, cycle=cycle, block=block), samples=8)
         assert rows == interleaved(range(13), items, cycle, block)
-
-
-@pytest.mark.parametrize(("cycle", "block"), [(1, 2), (3, 1), (2, 3), (9, 2)])
-def test_long_items(cycle, block):
-    """Of items that are long, many rounds are given at a time; the first place is empty before the others."""
-
-    def long_items(row):
-        return list(range(1000 * row, 1000 * row + 70 + 130 * (row % 3)))
-
-    pipe = fp.from_sequence(range(5)).interleave(long_items, cycle=cycle, block=block)
-    assert check_operator(pipe, samples=12) == interleaved(range(5), long_items, cycle, block)
 
 
 def test_the_order_is_that_of_tf_data():
@@ -125,18 +113,3 @@ def test_arguments():
         pipe.interleave(items, cycle=1, block=0)
     with pytest.raises(ArgumentTypeError, match="`function` must be callable but got: 3"):
         pipe.interleave(3, cycle=1)
-
-
-def lineages(pipe):
-    with fp.Loader(pipe, seed=1) as loader:
-        return [[(origin.source, origin.row) for origin in info.lineage()] for _, info in loader.with_info()]
-
-
-def test_lineage_leads_to_the_inner_and_to_the_outer_row():
-    outer = fp.from_arrays({"n": np.array([7, 8])})
-    pipe = outer.interleave(lambda row: fp.from_sequence([row["n"]] * 2), cycle=1).batch(2)
-    assert lineages(pipe) == [
-        [("from_sequence", 1), ("from_arrays", row), ("from_sequence", 2), ("from_arrays", row)] for row in (1, 2)
-    ]
-    iterables = outer.interleave(lambda row: [row["n"]] * 2, cycle=1)
-    assert lineages(iterables) == [[("from_arrays", row)] for row in (1, 1, 2, 2)]

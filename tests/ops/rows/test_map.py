@@ -68,15 +68,6 @@ def test_an_error_names_operator_line_and_row(source):
     assert error.value.origin == fp.errors.Origin("from_sequence", 8)
 
 
-@pytest.mark.parametrize("rng", [True, "global"])
-def test_a_stop_iteration_names_the_user_s_function(source, rng):
-    def draw(x, *generator):
-        return next(iter(()))
-
-    with pytest.raises(fp.RowError, match="draw raised StopIteration"):
-        list(source.map(draw, rng=rng))
-
-
 def test_a_failure_that_does_not_repeat_is_still_raised():
     calls = count()
     fails = {20}

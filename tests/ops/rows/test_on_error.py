@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -346,20 +345,6 @@ def test_a_call_is_repeated_before_the_policy_applies():
     assert dict(repeated) == {x: drawn for x, drawn in pipe if x != 5}
     with pytest.raises(fp.RowError, match="3 is bad"):  # no `OSError`
         list(numbers().map(parse, retry=retry))
-
-
-def test_a_coroutine_that_never_returns_fails():
-    async def ask(x: int) -> int:
-        if x == 2:
-            await asyncio.Event().wait()  # nobody sets it
-        return x
-
-    pipe = numbers(4).map(ask, concurrency=4, retry=fp.Retry(0, timeout=0.01), on_error="skip")
-    assert list(pipe) == [0, 1, 3]
-    with pytest.raises(fp.RowError, match="TimeoutError: the coroutine did not return within 0.01 s"):
-        list(numbers(4).map(ask, retry=fp.Retry(0, timeout=0.01)))
-    with pytest.raises(ArgumentError, match="`timeout` needs a coroutine function"):
-        numbers().map(parse, retry=fp.Retry(timeout=1))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -109,13 +109,6 @@ def test_no_row_is_lost(folder: Path, column: str, test: str, value: int, invert
     assert [row["t"] for row in read(folder).filter(expression)] == [row["t"] for row in kept]
 
 
-def test_filters_on_other_columns_than_those_of_files(folder: Path) -> None:
-    pipe = read(folder, row_column="row", path_column="path")
-    assert [row["t"] for row in pipe.filter(pc.field("row") >= 20)] == [20, 21, 22, 23, 24]
-    assert row_groups(pipe.filter(pc.field("row") >= 20)) == 8
-    assert len(list(pipe.filter(pc.match_substring(pc.field("path"), "b.parquet")))) == 15
-
-
 def columns_read(pipe: Any) -> list[str]:
     """The columns that are read from files and folders."""
     root = resolve(pipe)
@@ -148,14 +141,6 @@ def test_columns_that_nothing_uses_are_not_read(folder: Path, chain: Any, column
     assert columns_read(pipe) == columns
     table = fp.from_table(pa.Table.from_pylist(list(read(folder))))
     assert sorted(map(repr, check_operator(pipe, samples=3))) == sorted(map(repr, chain(table)))
-
-
-def test_columns_of_paths_and_of_a_filter_while_reading_stay(folder: Path) -> None:
-    pipe = read(folder, path_column="path", row_column="row", filter=pc.field("x") > 3).select("row", "t")
-    assert columns_read(pipe) == ["t", "path", "row"]
-    assert [row["row"] for row in pipe][:2] == [8, 9]
-    assert columns_read(read(folder, path_column="path").select("path")) == ["t", "path"]
-    assert columns_read(read(folder, columns=["s", "t"]).select("t")) == ["s", "t"]
 
 
 def test_a_state_does_not_depend_on_what_is_read(folder: Path) -> None:

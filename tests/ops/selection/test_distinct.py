@@ -114,14 +114,6 @@ def test_the_first_row_of_each_key_stays(values: list[Any]) -> None:
     assert list(fp.from_sequence(rows).distinct()) == rows
 
 
-def test_shuffles_before_it_come_behind_it() -> None:
-    pipe = fp.from_sequence([n % 40 for n in range(200)]).enumerate().shuffle().distinct(lambda row: row[1])
-    assert "distinct" in repr(pipe).split("shuffle")[0]
-    loader = fp.Loader(pipe)
-    epochs = [list(loader) for _ in range(2)]
-    assert sorted(epochs[0]) == sorted(epochs[1]) == [(n, n) for n in range(40)] and epochs[0] != epochs[1]
-
-
 @pytest.mark.slow
 def test_resumes_ranks_and_workers() -> None:
     pipe = fp.from_sequence([(n * n) % 97 for n in range(300)]).distinct()

@@ -102,16 +102,6 @@ def test_one_order_for_all_epochs(window):
     assert list(loader) == list(loader) != list(fp.Loader(fixed.batch(10), seed=2))
 
 
-def test_one_order_for_all_epochs_on_several_shards():
-    """Ranges of rows come in an order drawn again before a shuffle that changes, and only before such a one."""
-    source = fp.from_sequence(range(3000)).filter(lambda x: True)
-    loader = fp.Loader(source.shuffle(30, each_epoch=False), shards=3)
-    assert list(loader) == list(loader)
-    loader = fp.Loader(source.shuffle(30, each_epoch=False).shuffle(30), shards=3)
-    first, second = list(loader), list(loader)
-    assert first != second and sorted(first) == sorted(second)
-
-
 @pytest.fixture
 def small_memory(monkeypatch):
     monkeypatch.setattr(memory, "memory_budget", lambda: 400_000)

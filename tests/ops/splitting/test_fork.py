@@ -49,27 +49,6 @@ def test_branches_that_come_together_run_the_input_once(streamed: bool) -> None:
     assert set(calls.counts.values()) == {1}
 
 
-def test_branches_at_different_paces() -> None:
-    calls = Calls()
-    a, b = fp.from_sequence(range(300)).map(calls).filter(lambda x: True).fork()
-    rows = list(a.batch(7).zip(b.filter(lambda x: x % 2).shuffle(window=40).batch(3)))
-    assert len(rows) == 43 and set(calls.counts.values()) == {1}
-    calls.counts.clear()
-    assert list(a.take(3).concat(b)) == [0, 1, 2, *range(300)]
-    assert calls.counts.total() == 300
-
-
-def test_epochs_rounds_and_shards_do_not_mix() -> None:
-    a, b = fp.from_sequence(range(90)).filter(lambda x: True).shuffle(window=30).fork()
-    together = a.zip(b).repeat(2)
-    loader = fp.Loader(together, shards=3)
-    epochs = [list(loader), list(loader)]
-    assert all(one == other for rows in epochs for one, other in rows) and epochs[0] != epochs[1]
-    assert sorted(epochs[0]) == sorted([(x, x) for x in range(90)] * 2)
-    uneven = a.repeat(2).concat(b)
-    assert Counter(uneven) == dict.fromkeys(range(90), 3)
-
-
 def test_the_branch_that_lags_is_named() -> None:
     blobs = fp.from_sequence(range(1000)).map(lambda x: np.full(1000, x % 256, np.uint8)).filter(lambda x: True)
     a, b = blobs.fork(limit="64KiB")

@@ -71,24 +71,6 @@ def test_parts_never_change() -> None:
     assert list(source.split({"a": 0.8, "b": 0.2}, stratify=lambda x: x % 3)["b"]) == [0, 1, 5, 16, 24, 26, 33, 35]
 
 
-def test_a_part_stays_the_same_behind_a_shuffle() -> None:
-    """The rows of validation never reach the training, whatever stands between source and split."""
-    source = fp.from_sequence(range(360))
-    for pipe in (
-        source.shuffle(),
-        source.shuffle().map(lambda x: x).prefetch(2).shuffle(),
-        source.map(lambda x: x).shuffle(window=50),
-        source.shard_by_rank().shuffle(window=20),
-        streamed(source).shuffle(window=50),
-        streamed(source).load().shuffle(),
-    ):
-        train, val = pipe.split({"train": 0.8, "val": 0.2}).values()
-        loader = fp.Loader(train)
-        epochs = [list(loader) for _ in range(3)]
-        assert epochs[0] != epochs[1] and sorted(epochs[0]) == sorted(epochs[2])
-        assert sorted([*epochs[0], *fp.Loader(val, seed=5)]) == list(range(360))
-
-
 @settings(deadline=None)
 @given(st.integers(0, 120), st.integers(1, 5), st.integers(1, 4), st.integers(0, 9), st.booleans())
 def test_exact_sizes(count: int, classes: int, parts: int, seed: int, stratified: bool) -> None:

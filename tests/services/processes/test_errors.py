@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import threading
 import traceback
 
@@ -98,13 +97,6 @@ def test_the_cause_keeps_its_type(name):
     assert kind.__name__ in str(error) and f"from_sequence, row {BAD + 1}" in str(error)
 
 
-@pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="new in Python 3.11")
-def test_a_group_of_errors():
-    kind = builtins.ExceptionGroup  # type: ignore[attr-defined]
-    cause = failed(numbers().map(raising(lambda row: kind("several", [ValueError(row), OddError(row)]))))[1].__cause__
-    assert type(cause) is kind and [type(one) for one in cause.exceptions] == [ValueError, OddError]
-
-
 def test_causes_of_causes():
     def function(row):
         try:
@@ -164,21 +156,6 @@ def test_exceptions_that_end_a_program(raised, code):
             assert caught.value.args == (code,) and got == list(range(len(got)))
             with pytest.raises(LoaderError):
                 next(iterator)
-
-
-def test_an_error_in_an_element_on_its_way(tmp_path):
-    class Unpacks:
-        def __init__(self, row):
-            self.row = row
-
-        def __setstate__(self, state):
-            raise ValueError("cannot be made again")
-
-    with fp.Loader(numbers(4).map(Unpacks), workers=1) as loader:
-        with pytest.raises(ValueError, match="cannot be made again"):
-            list(loader)
-        with pytest.raises(ValueError, match="cannot be made again"):
-            list(loader)
 
 
 def test_of_several_errors_the_first_in_order_is_raised():

@@ -231,20 +231,6 @@ def test_it_ends_if_the_program_is_killed(script, processes):
     processes.ended([idle])
 
 
-@pytest.mark.slow
-def test_a_forked_child_has_its_own(script):
-    source = """
-mine = server()
-pid = os.fork()
-if not pid:
-    assert server() not in (mine, os.getppid())
-    sys.exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-assert server() == mine
-"""
-    assert script.said(script.command("-X", "dev", "-c", PROGRAM + source)) == ""
-
-
 def test_it_ends_with_the_program_while_a_forked_child_lives_on(script, processes):
     source = """
 server()
@@ -275,18 +261,3 @@ with fp.Loader(fp.from_sequence(range(2)).map(lambda row: len(sys.path)), worker
     print(list(loader) == [len(sys.path)] * 2)
 """
     assert script.run(source) == "True\n"
-
-
-@pytest.mark.slow
-def test_it_starts_with_the_loader_and_ends_with_the_program(script):
-    source = """
-import os
-import feedpipe as fp
-from feedpipe.compat import DataLoader
-loaders = fp.Loader(fp.from_sequence(range(2)), workers=1), DataLoader([1, 2], num_workers=1)
-children = open(f"/proc/self/task/{os.getpid()}/children").read().split()
-with loaders[0] as loader:
-    assert list(loader) == [0, 1]
-print(len(children))
-"""
-    assert script.run(source) == "1\n"

@@ -223,16 +223,6 @@ def test_a_state_taken_after_a_death_is_exact(processes, deaths):
     assert got + list(resumed) == expected
 
 
-def test_the_warning_says_how_and_where(processes, deaths):
-    with deaths() as messages, fp.Loader(numbers(40), fp.MultiProcess(1, prefetch=2)) as loader:
-        for row in loader:
-            if row == 20:
-                kill_some(processes, random.Random(0))
-    (text,) = messages
-    for part in ("worker 0 (process ", "SIGKILL", "out of memory", " MiB of memory", "element 2", "nothing is lost"):
-        assert part in text
-
-
 def test_a_worker_that_dies_while_the_warning_is_an_error(processes):
     with fp.Loader(numbers(40), workers=2) as loader:
         iterator = iter(loader)

@@ -92,17 +92,6 @@ def test_arrays_outlive_the_loader(processes):
     assert not processes.mapped()
 
 
-def test_descriptors_do_not_grow_with_the_elements_that_are_kept(processes):
-    others = len(processes.descriptors())
-    with fp.Loader(arrays(500), workers=2) as loader:
-        iterator, kept = iter(loader), []
-        kept.append(next(iterator))
-        before = processes.descriptors()
-        kept += list(iterator)
-        assert processes.descriptors() == before
-        assert len(before) - others <= 14
-
-
 def test_abandoned_epochs(processes):
     with fp.Loader(arrays(), workers=2) as loader:
         for epoch in range(30):

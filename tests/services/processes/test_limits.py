@@ -97,18 +97,6 @@ class TestStuck:
                 said = str(caught.value)
         assert f'"{__file__}", line' in said and "worker 1 (process " in said
 
-    @pytest.mark.parametrize("start_method", START_METHODS)
-    def test_at_its_start(self, start_method):
-        def init(number):
-            threading.Event().wait()
-
-        with fp.Loader(numbers(), fp.MultiProcess(2, start_method=start_method, timeout=0.01, init=init)) as loader:
-            said = ""
-            while "in init" not in said:
-                with pytest.raises(WorkerError, match="worker 0 .* is here:\n.") as caught:
-                    list(loader)
-                said = str(caught.value)
-
     def test_the_next_epoch_may_be_stuck_or_not(self, tmp_path):
         mend = tmp_path / "mend"
 
@@ -148,17 +136,6 @@ class TestInit:
             pids = list(loader)
             list(loader)
         assert sorted(os.listdir(tmp_path)) == sorted(f"{number} {pids[number]}" for number in range(3))
-
-    def test_in_a_worker_that_is_started_again(self, tmp_path, processes, deaths):
-        def init(number):
-            with (tmp_path / "log").open("a") as log:
-                log.write(f"{number}")
-
-        with deaths(least=2), fp.Loader(numbers(), fp.MultiProcess(2, init=init)) as loader:
-            for row in loader:
-                if row == 20:
-                    processes.kill(processes.workers())
-        assert sorted((tmp_path / "log").read_text()) == ["0", "0", "1", "1"]
 
     @pytest.mark.parametrize("start_method", START_METHODS)
     def test_that_fails(self, start_method):

@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -52,23 +51,6 @@ def test_a_worker_outlives_what_means_its_program_but_a_process_that_it_starts_d
     assert seen(look, start_method=start_method) == [(-number, -number, set())] * 2
 
 
-def test_a_worker_imports_neither_torch_nor_pandas():
-    program = """
-import sys
-
-import feedpipe as fp
-
-def heavy(row):
-    return sorted({"torch", "pandas", "datasets"}.intersection(sys.modules))
-
-with fp.Loader(fp.from_sequence(range(2)).map(heavy), workers=1) as loader:
-    assert list(loader) == [[], []]
-"""
-    # A process of its own: what this one has imported for another test, its server imports too.
-    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert completed.returncode == 0, completed.stderr
-
-
 def draws(row):
     return random.random(), np.random.random()
 
@@ -88,12 +70,6 @@ def test_draws_from_the_global_generators_differ_and_are_reproducible():
     assert len(set(flat)) == len(flat)  # by worker, epoch and row
     assert epochs(workers=2, seed=1) == first
     assert not set(sum(epochs(workers=2, seed=2), [])).intersection(flat)
-
-
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_the_start_method_does_not_matter(start_method):
-    random.random()  # a copy of this process would have this generator
-    assert epochs(1, service=fp.MultiProcess(2, start_method=start_method)) == epochs(1, workers=2)
 
 
 def test_a_restarted_worker_draws_as_at_the_beginning(processes, deaths):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pickle
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -100,53 +98,12 @@ def test_a_script_without_a_guard_travels_by_value(tmp_path: Path, piped: bool) 
     assert classes == "['Base', 'Colour', 'Example', 'Pair', 'Wrong']"
 
 
-def load(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-MODULE = """
-import collections
-class Thing:
-    pass
-Known = collections.namedtuple("Known", "x")
-def helper(x):
-    return Known(x + 1)
-def function(x):
-    return helper(x), type(Thing()).__name__
-"""
-
-
-def test_a_module_loaded_by_path_travels_by_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "loaded.py").write_text(MODULE)
-    monkeypatch.setitem(sys.modules, "odd name", ModuleType("odd name"))
-    module: Any = load(tmp_path / "loaded.py", "odd name")
-    pipe = fp.from_sequence([1]).map(module.function).map(lambda row: (row, module.function(5)[0]))
-    output = other_process(pipe, "print(list(content), sorted(c.__name__ for c in classes))")
-    assert output == f"{list(pipe)} ['Known', 'Thing']"
-    pickle.dumps(module.Thing)  # pickled by name again, as before the file was written
-
-
 def test_a_long_chain_fits() -> None:
     pipe: Any = fp.from_sequence([0])
     for _ in range(MAX_DEPTH - 1):
         pipe = pipe.map(abs)
     code = "from feedpipe.core.graph import walk\nprint(sum(1 for _ in walk(content)), type(content).__name__)"
     assert other_process(pipe, code) == f"{MAX_DEPTH} Pipe"
-
-
-def test_no_room_is_no_fault_of_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    pipe = fp.from_arrays({"x": np.arange(10)})
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(OSError, match="No space left"):
-        write_graph_file(pipe, pipe)
 
 
 def libraries(function):
