@@ -9,6 +9,7 @@ import inspect
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import fields
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -122,6 +123,7 @@ def test_the_reference_has_a_line_of_each_operator() -> None:
     assert not [name for name in methods if f".{name}(" not in examples]
 
 
+@cache
 def modules() -> dict[str, ast.Module]:
     """Return the code of every module, by its path in the package."""
     paths = sorted(PACKAGE.rglob("*.py"))

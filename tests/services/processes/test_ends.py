@@ -20,11 +20,6 @@ import feedpipe as fp
 def say(what):
     os.write(1, f"{what}\\n".encode())
 
-def spin(row):
-    say("inside")
-    while True:
-        pass
-
 def nap(row):
     say("inside")
     signal.pause()
@@ -69,16 +64,10 @@ def killed(process, others, ended):
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
-@pytest.mark.parametrize("function", ["spin", "nap"])
+@pytest.mark.parametrize("function", ["nap", "hold"])
 def test_the_program_is_killed_while_workers_are_stuck(function, start_method, program, processes):
     process, others = program(f"list(loader({function}, '{start_method}'))", "inside", "inside")
     assert len(others) >= 2
-    killed(process, others, processes.ended)
-
-
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_the_program_is_killed_while_workers_hold_the_lock_of_the_interpreter(start_method, program, processes):
-    process, others = program(f"list(loader(hold, '{start_method}'))", "inside", "inside")
     killed(process, others, processes.ended)
 
 
