@@ -35,6 +35,7 @@ from feedpipe.core.rows import signature as signature
 from feedpipe.core.rows import take as take
 from feedpipe.core.rows import take_joined as take_joined
 from feedpipe.core.shared_rows import shared as shared
+from feedpipe.core.taken import Taken as Taken
 from feedpipe.core.times import Clock as Clock
 from feedpipe.core.times import RunTimes as RunTimes
 from feedpipe.core.times import Table as Table
