@@ -23,7 +23,8 @@ SIDEBAR: Mapping[str, str] = {
     "Gallery": "gallery/index",
     "Data": "guides/elements guides/recipes guides/statistics guides/rows-that-fail guides/remote guides/cache "
     "guides/listings guides/databases guides/writing",
-    "Training": "guides/ranks-and-resume guides/change-a-run guides/workers guides/ray guides/trainers guides/slow guides/how-fast",
+    "Training": "guides/ranks-and-resume guides/change-a-run guides/workers guides/ray guides/trainers guides/slow "
+    "guides/how-fast",
     "Coming from": "guides/dataloader guides/from-datapipes guides/coming-from",
     "Reference": f"reference/operators/index {' '.join(f'reference/{page}' for page in reference.GROUPS)} "
     "reference/errors reference/command-line reference/formats",

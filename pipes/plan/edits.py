@@ -350,7 +350,7 @@ class Edit:
         # Rows at hand have no blocks, so nobody knows which inputs have ended among them.
         if inner.token is None and inner.position and any(len(entry.inputs) > 1 for entry in self.old):
             raise EditError("a rank is giving out the rows that its shards have left over")
-        first, *others = rest.tail_of[number:]
+        first, others = rest.tail_of[number], rest.tail_of[number + 1 :]
         start = first.top.begun(inner.plain)
         return replace(first, starts={**first.starts, edge: start}), *others
 

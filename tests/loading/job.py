@@ -133,6 +133,20 @@ def states(rank: int) -> object:
 
 
 @check
+def a_pipe_that_changes(rank: int) -> object:
+    """Each rank's rows before a change of batches and weights, and after it; the states are the ranks' own."""
+    one, other = (fp.from_sequence(range(begin, begin + 200)).filter(seventh_is_missing) for begin in (0, 1000))
+    loader = fp.Loader(one.mix(other, weights=[1, 1]).batch(3), even="pad")
+    before = [row for batch in itertools.islice(loader, 5) for row in batch]
+    resumed = fp.Loader(one.mix(other, weights=[1, 3]).batch(8), even="pad")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fp.errors.StateWarning)
+        resumed.load_state_dict(loader.state_dict(), edits="order")
+    after = [(batch, bool(info.valid.all())) for batch, info in resumed.with_info()]
+    return [before, [row for batch, valid in after if valid for row in batch], len(after)]
+
+
+@check
 def a_rank_without_elements(rank: int) -> object:
     pipe = fp.from_sequence(range(4)).filter(lambda number: number != 2)
     return [error_of(partial(list, fp.Loader(pipe, even=even))) for even in ("drop", "pad")]

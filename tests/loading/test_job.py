@@ -100,6 +100,13 @@ def test_states(answers: Answers) -> None:
     assert all(resumed == [steps, 2] for _, _, steps, resumed in answers)
 
 
+def test_a_pipe_that_changes(answers: Answers) -> None:
+    """All ranks take the same number of steps, and each row comes once."""
+    assert len({steps for _, _, steps in answers}) == 1
+    rows = [row for before, after, _ in answers for row in (*before, *after)]
+    assert sorted(rows) == [n for begin in (0, 1000) for n in range(begin, begin + 200) if seventh_is_missing(n)]
+
+
 def test_a_rank_without_elements(answers: Answers) -> None:
     for errors in answers:
         for error in errors:

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.core.taken import Taken
 from feedpipe.extensions import Context
 
+from ..support.core import Taken
 from ..support.engine import Stage, bind, resolve
 from ..support.plan import (
     IndexedShard,
