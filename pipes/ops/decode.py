@@ -111,6 +111,11 @@ class Decode(ConcurrentMap):
         object.__setattr__(self, "rng", cast("Decoder", self.function).is_random)
         super().__post_init__()
 
+    @property
+    def worker_imports(self) -> tuple[str, ...]:
+        """What each worker would import with its first image."""
+        return ("PIL.Image", "simplejpeg", *(["torch"] if cast("Decoder", self.function).fast else []))
+
     def call(self) -> str:
         code = call_code(cast("Operator", self.function))
         arguments = [code.partition("(")[2][:-1]]

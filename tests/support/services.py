@@ -15,7 +15,8 @@ from feedpipe.services.processes.start import ForkServer as ForkServer
 from feedpipe.services.processes.start import kept_server as kept_server
 from feedpipe.services.transport import packing as packing
 from feedpipe.services.transport.channel import Channel as Channel
-from feedpipe.services.transport.graph_file import libraries_of as libraries_of
+from feedpipe.services.transport.graph_file import early_imports as early_imports
+from feedpipe.services.transport.graph_file import imports_of as imports_of
 from feedpipe.services.transport.graph_file import read_graph_file as read_graph_file
 from feedpipe.services.transport.graph_file import write_graph_file as write_graph_file
 from feedpipe.services.transport.memory import ALIGNMENT as ALIGNMENT
