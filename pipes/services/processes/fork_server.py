@@ -21,7 +21,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from types import ModuleType
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 from ..transport import nesting
@@ -406,9 +405,9 @@ class _Modules:
                 self.threaded.append(name.partition(".")[0])
         sys.path = path
         for name in sys.modules.keys() - before:
-            module = sys.modules[name]
-            if isinstance(module, ModuleType) and is_of_user(module):
-                self._versions[str(module.__file__)] = _version(str(module.__file__))
+            with contextlib.suppress(AttributeError):  # a library may put anything there
+                if is_of_user(module := sys.modules[name]):
+                    self._versions[str(module.__file__)] = _version(str(module.__file__))
         flush()  # else each copy would write what a module has printed
         _freeze()
 
