@@ -160,8 +160,10 @@ def _globals_used(value: object) -> list[object]:
 
 
 def _is_being_imported(name: str) -> bool:
-    """Whether the top level of a module is still running, so that it may be what makes the loader."""
-    return bool(getattr(getattr(sys.modules[name], "__spec__", None), "_initializing", False))
+    """Whether the top level of a module, or of a package around it, still runs: it may be what makes the loader."""
+    package = name.rpartition(".")[0]
+    is_running = getattr(getattr(sys.modules[name], "__spec__", None), "_initializing", False)
+    return bool(is_running) or (package in sys.modules and _is_being_imported(package))
 
 
 class _Mapping(mmap.mmap):
