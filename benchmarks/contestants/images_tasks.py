@@ -98,7 +98,7 @@ def described(batches: Iterable[Any]) -> dict[str, Any]:
 def make(folder: str) -> dict[str, Any]:
     """The files: in folders, and the same in tar files."""
     random = np.random.default_rng(0)
-    for size, (width, height, count) in SIZES.items():
+    for size, (width, height, _) in SIZES.items():
         made = [picture(random, width, height) for _ in range(max(24, 2**25 // (width * height)))]
         for path, data in zip(paths(folder, size), itertools.cycle(made), strict=False):
             Path(path).parent.mkdir(parents=True, exist_ok=True)
