@@ -122,7 +122,9 @@ class Loader(Generic[T_co]):
         self._epochs.check_service()
         self._epochs.check_ranks()
         if isinstance(self._epochs.service, MultiProcess):
-            self._epochs.service.prepare()
+            operators = [node.op for node in walk(pipe)]
+            functions = (value for op in operators for value in vars(op).values() if callable(value))
+            self._epochs.service.prepare([*operators, *functions])
         if any(isinstance(node.op, Mix) for node in walk(pipe)):
             for finding in fixed_weights(pipe, by_steps=steps is not None):
                 finding.warn()

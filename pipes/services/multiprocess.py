@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Literal, TypeAlias, cast, get_args
@@ -76,12 +76,12 @@ class MultiProcess:
     def global_generators(self) -> bool:
         return True
 
-    def prepare(self) -> None:
-        """Start the server of workers, which imports what they need while the program goes on."""
+    def prepare(self, values: Iterable[object]) -> None:
+        """Start the server of workers, which imports what these functions need while the program goes on."""
         from .processes.start import begin_server
 
         if self.start_method == "forkserver":
-            begin_server(self.threads, self.io_threads)
+            begin_server(self.threads, self.io_threads, values)
 
     def start(self) -> PlanService:
         from .processes.pool import PoolSettings
