@@ -324,7 +324,6 @@ class Epochs:
             seed=self._seed,
             rank=rank.number,
             world_size=rank.world_size,
-            workers=workers,
             shards=shards,
         )
         in_threads = isinstance(self.service, Threads)

@@ -101,7 +101,6 @@ def _plan_of(pipe: Pipe[object], cursor: ElementCursor) -> Plan:
         seed=cast("int", cursor["seed"]),
         rank=rank,
         world_size=world_size,
-        workers=1,
         shards=shards or None,
     )
     if plan.indexed != ("element" in cursor):

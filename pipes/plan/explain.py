@@ -43,7 +43,7 @@ def explained(root: Node, *, world_size: int, workers: int, shards: int | None) 
 def plan_of(root: Node, *, world_size: int, workers: int, shards: int | None) -> Plan:
     """The plan of rank 0 of ranks that need not exist."""
     check_numbers(world_size, workers, shards)
-    return Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
+    return Plan(root, seed=0, rank=0, world_size=world_size, shards=shards)
 
 
 def check_numbers(world_size: int, workers: int, shards: int | None) -> None:

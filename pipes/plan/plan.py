@@ -26,6 +26,11 @@ from .lengths import Lengths, varies
 from .rests import ROOT, Edge, Redivision, Rest, Start
 from .sharding import Sharding, reorders
 from .shards import IndexedShard, RemainingShard, RestOfShard
+from .spans import ShardSpans, spans_of
+
+
+SHUFFLED_SHARDS = 8
+"""The shards of each rank if rows are shuffled and the user gives no number."""
 
 
 class ShardState(NamedTuple):
@@ -82,7 +87,8 @@ class Plan:
     """The work of rank `rank` of `world_size`.
 
     The elements of an indexed pipe are divided one by one among ranks and then among workers. A streamed pipe runs as
-    `shards` virtual shards: a rank has each `world_size`-th of them, and a worker each `workers`-th of its rank's.
+    `shards` virtual shards: a rank has each `world_size`-th of them, and a worker each `workers`-th of its rank's, or
+    each `workers`-th span of its only shard.
 
     Attributes:
         root: the graph; its listings and types are fixed.
@@ -91,7 +97,7 @@ class Plan:
         unsharded: the graph as one run, which knows lengths.
     """
 
-    def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, workers: int, shards: int | None) -> None:
+    def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, shards: int | None) -> None:
         self.root = root
         self.seed = seed
         self.rank = rank
@@ -103,7 +109,7 @@ class Plan:
         same_place = world_size == 1 or not self.unsharded.loses_elements
         self.indexed = root.indexed and not root.has_user_boundary and same_place
         self.has_remote = find_remote(root) is not None
-        self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
+        self.shards = 0 if self.indexed else _count(root, world_size, shards)
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
         self._sharding = Sharding(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
@@ -112,6 +118,7 @@ class Plan:
         if self._tail is not None:
             self._main = self._with_tail(cast("Grouping", self._tail.op).dropping(), self._tail.inputs, self.names)
         self._redivision: tuple[Redivision, Sharding] | None = None  # the last one, and its rules
+        self._spans: ShardSpans | str | None = None
 
     @property
     def varies(self) -> bool:
@@ -152,6 +159,23 @@ class Plan:
         shards = self.shards_of_rank(position.redivision)
         states = {shard: position.of(shard) for shard in shards[worker::workers]}
         return {shard: state.at for shard, state in states.items() if not state.ended}
+
+    def spans(self) -> ShardSpans | str | None:
+        """The spans of the only shard of this rank, or the reason why one worker makes all of it.
+
+        None if a rank has several shards or none, or if workers run only a part of the graph.
+        """
+        if len(self.rank_shards) != 1 or self.has_remote:
+            return None
+        if self._spans is None:
+            self._spans = spans_of(self.rank, self.shard_stage(self.rank))
+        return self._spans
+
+    def running_spans(self, position: Position) -> ShardSpans | None:
+        """The spans that are left to run for this rank, if several workers can make them."""
+        if position.redivision is not None or not isinstance(spans := self.spans(), ShardSpans):
+            return None
+        return None if position.of(spans.shard).ended else spans
 
     def tail(self, position: Position, rows: Mapping[int, BlockRows] = MappingProxyType({})) -> ShardRun | None:
         """The run that makes groups of the leftover rows, after all shards of this rank have ended.
@@ -463,14 +487,10 @@ class Plan:
         return rebuilt
 
 
-def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int:
-    """The number of virtual shards.
-
-    With a shuffle there are enough that 0 to 8 workers give one order. Without one there are as many as workers, so
-    that a single process keeps the order of the source.
-    """
+def _count(root: Node, world_size: int, shards: int | None) -> int:
+    """The number of virtual shards: with a shuffle enough for some workers, without one those that keep the order."""
     if shards is None:
-        return world_size * max(8 if reorders(root) else 1, workers)
+        return world_size * (SHUFFLED_SHARDS if reorders(root) else 1)
     if shards % world_size:
         raise PlanError(
             f"`shards` must be a multiple of the {world_size} ranks, because all ranks have the same number of shards, "

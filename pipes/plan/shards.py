@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeVar, cast
+from typing import ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from ..engine.stage import Stage
 from .rests import Start
 
 N = TypeVar("N", int, npt.NDArray[np.int64])
+SpanRows: TypeAlias = Callable[["Cursor | None", int, Context], Iterator[Block]]
+"""The rows of a span of a shard: from a cursor on, None for its beginning, whose first row has this number."""
 NEIGHBOURS = 16
 """Rows that a shard takes in turn, if their order stays that of the source."""
 RANGES, MAX_RANGE_ROWS = 1024, 1024
@@ -70,6 +72,30 @@ class IndexedShard(PlacedShard):
                 first + indices.start * self.shards, first + indices.stop * self.shards, indices.step * self.shards
             )
         return first + indices * self.shards
+
+
+@dataclass(frozen=True)
+class RowsSpan(PlacedShard):
+    """Rows `start` to `stop` (exclusive) of an indexed input."""
+
+    kind: ClassVar[str] = "span"
+
+    start: int
+    stop: int
+
+    def length(self, stage: StageView) -> int:
+        return self.stop - self.start
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        if isinstance(indices, range):
+            return range(indices.start + self.start, indices.stop + self.start, indices.step)
+        return indices + self.start
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, self.start + index, context
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return stage.input.rows(self.places(stage, indices, context), context)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ class _Search:
         self._memory = memory
         self._end = time.monotonic() + timeout
         self._trial_seconds = min(LONGEST_TRIAL, max(SHORTEST_TRIAL, timeout / 8))
-        plan = Plan(resolve(pipe), seed=0, rank=0, world_size=1, workers=0, shards=None)
+        plan = Plan(resolve(pipe), seed=0, rank=0, world_size=1, shards=None)
         self._shards = None if plan.indexed else plan.shards
         self._element_bytes = 0
         self._trials: list[Trial] = []

@@ -368,7 +368,7 @@ def check_shards(root: Node, rows: Sequence[object], *, seed: int, epoch: int, r
     root = _sharded_before_last(root, seed, epoch)
     for shards in (2, 3):
         while True:
-            plan = Plan(root, seed=seed, rank=0, world_size=1, workers=0, shards=shards)
+            plan = Plan(root, seed=seed, rank=0, world_size=1, shards=shards)
             drawing: set[str] = set()
             sharded = _run(plan, seed, epoch, drawing)
             differing = _differing(plan, drawing)

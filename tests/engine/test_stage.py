@@ -308,7 +308,7 @@ def test_other_shards_and_epochs_begin_with_the_size_of_block_that_was_found() -
         def now(self) -> float:
             return 0.0
 
-    plan = Plan(fp.from_sequence(range(2000)).filter(bool), seed=0, rank=0, world_size=1, workers=1, shards=2)
+    plan = Plan(fp.from_sequence(range(2000)).filter(bool), seed=0, rank=0, world_size=1, shards=2)
 
     def sizes(shard: int) -> list[int]:
         rows = plan.shard_stage(shard).input

@@ -24,7 +24,7 @@ STREAMED = INDEXED.filter(lambda x: True)
 
 
 def make_plan(pipe: fp.Pipe[int], *, rank: int = 0, world_size: int = 1, shards: int | None = None, seed: int = 0):
-    return Plan(resolve(pipe), seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards)
+    return Plan(resolve(pipe), seed=seed, rank=rank, world_size=world_size, shards=shards)
 
 
 PLAN = make_plan(STREAMED, shards=8)

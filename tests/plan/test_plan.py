@@ -17,7 +17,7 @@ from ..support.plan import ShardState
 def make_plan(
     pipe: fp.Pipe[object], *, rank: int = 0, world_size: int = 1, workers: int = 0, shards: int | None = None
 ) -> Plan:
-    return Plan(resolve(pipe), seed=0, rank=rank, world_size=world_size, workers=workers, shards=shards)
+    return Plan(resolve(pipe), seed=0, rank=rank, world_size=world_size, shards=shards)
 
 
 def streamed(count: int = 20) -> fp.Pipe[int]:
@@ -142,7 +142,7 @@ def calls_of_planning(operators: int) -> int:
 
     sys.setprofile(profile)
     try:
-        Plan(root, seed=0, rank=0, world_size=2, workers=0, shards=4).shard_stage(0)
+        Plan(root, seed=0, rank=0, world_size=2, shards=4).shard_stage(0)
     finally:
         sys.setprofile(None)
     return count

@@ -30,7 +30,7 @@ from ..support.plan import NeighboursShard, PermutedShard, StreamedShard, divisi
 
 
 def plan(pipe: fp.Pipe[object], *, shards: int | None = None, world_size: int = 1, workers: int = 0) -> Plan:
-    return Plan(resolve(pipe), seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
+    return Plan(resolve(pipe), seed=0, rank=0, world_size=world_size, shards=shards)
 
 
 def calls(pipe: fp.Pipe[object], shards: int = 4) -> list[str]:

@@ -417,7 +417,6 @@ def _owners(case: Case) -> dict[str, int]:
         seed=0,
         rank=case.rank,
         world_size=case.ranks,
-        workers=case.service.workers,
         shards=case.sample.shards,
     )
     session = InProcess().start().open(plan, Position(), 0)

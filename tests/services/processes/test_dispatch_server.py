@@ -15,7 +15,7 @@ from ...support.services import Channel, Control, Dispatcher, DispatchRequest, P
 
 def test_a_worker_may_learn_of_a_run_first():
     root = resolve(fp.from_iterable(lambda: iter(range(8))).dispatch())
-    plan = Plan(root, seed=0, rank=0, world_size=1, workers=1, shards=1)
+    plan = Plan(root, seed=0, rank=0, world_size=1, shards=1)
     owner, control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours, theirs = socket.socketpair()
     with owner, control, ours:

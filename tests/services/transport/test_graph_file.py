@@ -205,7 +205,7 @@ def test_a_node_that_is_read_twice_stays_one_node() -> None:
 @pytest.mark.parametrize("shards", [None, 6])
 def test_a_plan_travels_as_its_arguments(shards: int | None) -> None:
     pipe = fp.from_sequence(range(10)) if shards is None else fp.from_iterable([1, 2, 3]).shuffle(window=2)
-    plan = Plan(pipe, seed=3, rank=1, world_size=2, workers=4, shards=shards)
+    plan = Plan(pipe, seed=3, rank=1, world_size=2, shards=shards)
     arguments = PlanArguments.of(plan)
     code = """
     root, arguments = content
