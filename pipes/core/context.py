@@ -45,7 +45,7 @@ class ProcessContext:
         remote: gives the rows of a stage up to which workers run the graph, from a cursor on; None if this process runs
             all of it.
         threads: False if everything must run in the calling thread.
-        rank_shards: the number of shards that all processes of this rank run.
+        rank_shards: the number of shards of each rank, when the pass over the data began.
         all_shards: the number of shards of all ranks.
         running: the generators of this thread.
         rank_rests: the shards of which this rank has rests, if the number of ranks has changed in the pass.

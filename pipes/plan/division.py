@@ -186,12 +186,14 @@ class Division:
                 yield PieceRun(begin, begin, begin + 1, self._shared_stage(place), place, part.share)
                 continue
             for first, stop in self._spans(shard, begin, rounds + part.stop, at):
-                cut = {place + begin - first: share for place, share in part.cut.items() if first <= place + begin < stop}
+                cut = {
+                    place + begin - first: share for place, share in part.cut.items() if first <= place + begin < stop
+                }
                 source = self._expanded(table.places[first - rounds : stop - rounds], cut)
                 yield PieceRun(first, first, stop, source)
 
     def _spans(self, shard: int, first: int, stop: int, at: int) -> Iterator[tuple[int, int]]:
-        """The pieces [first, stop) of a shard, in short runs if the division has these; without some that end at `at`."""
+        """The pieces [first, stop) of a shard, in short runs if the division has these; those before `at` are left out."""
         if not self._short_runs or first == stop:
             yield from [(first, stop)] if first < stop else ()
             return
@@ -373,9 +375,7 @@ class GranuleDivision(Division):
         short_runs: bool,
     ) -> None:
         assert weights is not None and weights.each is not None, "granules have weights, and so have their units"
-        super().__init__(
-            rows, weights, shards, context, any_order=any_order, near=near, short_runs=short_runs
-        )
+        super().__init__(rows, weights, shards, context, any_order=any_order, near=near, short_runs=short_runs)
         self._weights_of = weights.each
         self._granule = weights.granule
         self._count = self._units.length or 0

@@ -9,7 +9,7 @@ from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.operator import Order, Trait
 from ..core.process import bytes_text
-from ..ops.shuffle import Shuffle
+from ..ops.shuffle import Shuffle, divides_window
 from ..ops.slice import SliceBase
 from .division import SharedRead
 from .plan import Plan
@@ -47,6 +47,19 @@ def _read_less(plan: Plan, node: Node, read: SharedRead, workers: int) -> tuple[
     return advice, f"fp.Loader(pipe, {reading}shards={shards})"
 
 
+def idle_workers(plan: Plan, workers: int) -> Iterator[Finding]:
+    """Workers of a rank that have no shard; of rows in source order `explain` says why one worker makes them."""
+    shards = len(plan.rank_shards)
+    if plan.most_workers is None or workers <= shards or shards == 1:
+        return
+    text = (
+        f"{workers - shards} of {workers} workers have nothing to do, because a rank has {shards} shards and each runs "
+        f"in one worker; give the loader `shards={workers * plan.world_size}`, which is another order"
+    )
+    repair = f"fp.Loader(pipe, workers={workers}, shards={workers * plan.world_size})"
+    yield Finding("idle-workers", "warning", None, text, repair)
+
+
 def other_rows(plan: Plan, *, of_chains: bool = False) -> Iterator[Finding]:
     """Slices of rows that are shuffled again in each epoch.
 
@@ -81,18 +94,13 @@ class Windows(NamedTuple):
 
     Attributes:
         node: the operator.
-        rows: in each shard.
+        rows: the number of rows that a rank holds; or each of its processes, if they run it on all rows.
         shards: of a rank; 0 if each process runs the operator on all rows.
     """
 
     node: Node
     rows: int
     shards: int
-
-    @property
-    def held(self) -> int:
-        """The rows that a rank holds; or each of its processes, if they run it on all rows."""
-        return self.rows * max(1, self.shards)
 
 
 def windows(plan: Plan) -> Iterator[Windows]:
@@ -102,7 +110,10 @@ def windows(plan: Plan) -> Iterator[Windows]:
         window = node.op.lookback()
         if not node.inputs or node.op.order is not Order.REORDERS or node.indexed or not window:
             continue
+        shards = 0 if node in undivided else len(plan.rank_shards)
+        if shards and not divides_window(node.op):
+            window *= shards
         length = plan.stage_of(node).input.length
         if length is not None:
-            window = min(window, -(-length // (1 if node in undivided else plan.shards)))
-        yield Windows(node, window, 0 if node in undivided else len(plan.rank_shards))
+            window = min(window, -(-length // (plan.world_size if shards else 1)))
+        yield Windows(node, window, shards)

@@ -20,6 +20,7 @@ from ..engine.run import position_count
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
+from ..ops.shuffle import divides_window
 from .divide import Numbers
 from .division import SharedRead
 from .lengths import Lengths, varies
@@ -27,7 +28,6 @@ from .rests import ROOT, Edge, Redivision, Rest, Start
 from .sharding import Sharding, reorders
 from .shards import IndexedShard, RemainingShard, RestOfShard
 from .spans import ShardSpans, spans_of
-
 
 SHUFFLED_SHARDS = 8
 """The shards of each rank if rows are shuffled and the user gives no number."""
@@ -126,6 +126,11 @@ class Plan:
         return not self.indexed and varies(self.root, self._stages)
 
     @property
+    def has_divided_windows(self) -> bool:
+        """Whether the shards of a rank divide the rows of a window among them."""
+        return not self.indexed and any(divides_window(node.op) for node in walk(self.root))
+
+    @property
     def rank_shards(self) -> range:
         """The shards of this rank."""
         return range(self.rank, self.shards, self.world_size)
@@ -133,6 +138,10 @@ class Plan:
     def shards_of_rank(self, redivision: Redivision | None) -> Sequence[int]:
         """The shards of this rank, or the rests that take their place."""
         return self.rank_shards if redivision is None else sorted(redivision.rests)
+
+    def draws_of(self, shard: int) -> int | None:
+        """The key of the draws of a shard; None if it is the only one, whose draws are those of the pipe."""
+        return None if self.shards <= 1 else shard
 
     @property
     def tail_shard(self) -> int:
@@ -170,6 +179,11 @@ class Plan:
         if self._spans is None:
             self._spans = spans_of(self.rank, self.shard_stage(self.rank))
         return self._spans
+
+    @property
+    def most_workers(self) -> int | None:
+        """The most workers of a rank that have work; None if any number has."""
+        return None if self.indexed or isinstance(self.spans(), ShardSpans) else len(self.rank_shards)
 
     def running_spans(self, position: Position) -> ShardSpans | None:
         """The spans that are left to run for this rank, if several workers can make them."""
@@ -221,7 +235,7 @@ class Plan:
         """The graph of one shard, bound."""
         if redivision is not None:
             return self._rest_stage(redivision, redivision.rests[shard])
-        return self._bound(self._sharding.subgraph(self._main, shard))
+        return self._bound(self._sharding.subgraph(self._main_of(self.shards), shard))
 
     def leftover_stage(self, shard: int) -> Stage:
         """The rows of a shard, the last of which are left over."""
@@ -231,14 +245,14 @@ class Plan:
     def _rest_stage(self, redivision: Redivision, rest: Rest) -> Stage:
         """The graph of a rest, bound. Its stages are freed with the redivision."""
         sharding = self._sharding_of(redivision)
-        start = rest.starts[ROOT]
+        start, of_rank = rest.starts[ROOT], redivision.first // redivision.ranks
         if rest.tail_of:
             node = self._tail_node(rest.tail_of, sharding, sharding.names)
-            op = RestOfShard(start, redivision.first)
+            op = RestOfShard(start, redivision.first, of_rank)
         else:
-            node = sharding.subgraph(self._main, rest.shard)
+            node = sharding.subgraph(self._main_of(redivision.first), rest.shard)
             together = {number: one.shard for number, one in redivision.rests.items() if one.runs}
-            op = RestOfShard(start, redivision.first, together, self.tail_name)
+            op = RestOfShard(start, redivision.first, of_rank, together, self.tail_name)
         root = Node(op, (node,))
         sharding.names[root] = "items"
         return bind(root, sharding.names, cast("dict[Node, Stage]", sharding.stages))
@@ -271,7 +285,7 @@ class Plan:
         if position.redivision is not None:
             return self._lengths_of_rests(position.redivision, data_pass)
         lengths = Lengths(self._sharding, self.seed, data_pass)
-        rows = lengths.of_shards(self._main)
+        rows = lengths.of_shards(self.main)
         if rows is None:
             return None
         states = [position.of(shard) for shard in range(self.shards)]
@@ -281,8 +295,8 @@ class Plan:
     def _lengths_of_rests(self, redivision: Redivision, data_pass: int) -> list[int] | None:
         """The number of elements of the rests of each rank; None if it is not known."""
         lengths = Lengths(self._sharding_of(redivision), self.seed, data_pass)
-        rows = lengths.of_shards(self._main)
-        tail = self._behind_tail()
+        rows = lengths.of_shards(self._main_of(redivision.first))
+        tail = self._behind_tail() if redivision.first > 1 else []
         before_tail = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(redivision.first, np.int64)
         if rows is None or before_tail is None:
             return None
@@ -335,13 +349,13 @@ class Plan:
     def _rank_lengths(self, data_pass: int) -> list[int] | None:
         """The lengths of all ranks."""
         lengths = Lengths(self._sharding, self.seed, data_pass)
-        rows = lengths.of_shards(self._main)
+        rows = lengths.of_shards(self.main)
         return None if rows is None else self._by_rank(rows, lengths)
 
     def _by_rank(self, rows: Numbers, lengths: Lengths) -> list[int] | None:
         """The lengths of all ranks: of their shards, and of the groups of rows that these leave over."""
         totals: Numbers = rows.reshape(-1, self.world_size).sum(0)
-        if self._tail is not None:
+        if self._tail is not None and self.shards > 1:
             tails = self._tail_lengths(lengths)
             if tails is None:
                 return None
@@ -461,7 +475,7 @@ class Plan:
         assert self._tail is not None, "only an operator with a tail leaves rows over"
         (source,) = self._tail.inputs
         parts = tuple(
-            Node(RestOfShard(rest.top, sharding.shards, at_hand=rows), (sharding.subgraph(source, rest.shard),))
+            Node(RestOfShard(rest.top, sharding.shards, None, at_hand=rows), (sharding.subgraph(source, rest.shard),))
             for rest, rows in zip(waiting, at_hand or [None] * len(waiting), strict=True)
         )
         names.update(sharding.names)
@@ -470,7 +484,11 @@ class Plan:
     @property
     def main(self) -> Node:
         """The graph that shards run: its operator that leaves rows over drops an incomplete last group."""
-        return self._main
+        return self._main_of(self.shards)
+
+    def _main_of(self, shards: int) -> Node:
+        """The graph of each of `shards` shards; a single one makes its incomplete last group itself."""
+        return self.root if shards == 1 else self._main
 
     def _with_tail(self, op: Operator, inputs: tuple[Node, ...], names: dict[Node, str]) -> Node:
         """The graph in which another operator with other inputs replaces the one that leaves rows over."""

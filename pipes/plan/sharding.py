@@ -251,9 +251,7 @@ class UnitsShard(Operator):
         division = self.division(cast("Stage", stage.input), context)
         number, _ = at.numbered()
         return (
-            partial(self._numbered, division, run)
-            for run in division.runs(self.shard, number)
-            if run.number >= number
+            partial(self._numbered, division, run) for run in division.runs(self.shard, number) if run.number >= number
         )
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:

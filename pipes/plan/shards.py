@@ -318,6 +318,7 @@ class RestOfShard(Operator):
     Attributes:
         start: where they begin.
         shards: the number of shards of the first division.
+        of_rank: the number of shards that each rank had then; None if it is that of the ranks now.
         together: the shard to which each rest of the rank belongs, by number of the rest; empty if it has none.
         tail_name: the name of the operator that leaves rows over, if the edge is behind it.
         at_hand: the rows themselves, if this process still has them; else they are read again.
@@ -330,6 +331,7 @@ class RestOfShard(Operator):
 
     start: Start = field(repr=False, compare=False)
     shards: int
+    of_rank: int | None
     together: Mapping[int, int] = field(default_factory=dict, repr=False, compare=False)
     tail_name: str | None = None
     at_hand: BlockRows | None = field(default=None, repr=False, compare=False)
@@ -363,11 +365,13 @@ class RestOfShard(Operator):
 
     def _inner(self, context: Context) -> Context:
         """The context below the edge."""
-        process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards)
+        of_rank = self.of_rank or context.process.rank_shards
+        process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards, rank_shards=of_rank)
         if self.together:
             own = {self.together[number] for number in context.process.shards if number in self.together}
             process = replace(process, shards=tuple(own), rank_rests=tuple({*self.together.values()}))
-        return replace(context, shard=self.start.origin, leftovers={}, process=process)
+        shard = None if (self.shards, self.start.origin) == (1, 0) else self.start.origin  # see `Plan.draws_of`
+        return replace(context, shard=shard, leftovers={}, process=process)
 
 
 # Reads that the shards of a process share.

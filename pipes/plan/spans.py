@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
 from ..core.block import Block, nbytes, parted, split_block
 from ..core.context import Context
-from ..core.cursor import START, Cursor, Json
+from ..core.cursor import START, Cursor
 from ..core.graph import Node, node_code
 from ..core.operator import CursorOfInput, Order, Trait
 from ..engine.skips import parted_cursor
@@ -183,7 +182,7 @@ def spans_of(shard: int, stage: Stage) -> ShardSpans | str:
     source = top
     while not _is_source(source):
         if len(source.inputs) != 1 or source.op.order is not Order.ROW_LOCAL or _needs_positions(source):
-            return f"`{node_code(source.node)}` needs all rows before it in their order"
+            return f"`{node_code(source.node).lstrip('.')}` needs all rows before it in their order"
         source = source.input
     return ShardSpans(shard, stage, top, source, batch)
 
@@ -233,8 +232,7 @@ class Span:
             self._held.append(block)
 
     def begin(self, start: SpanStart) -> Cursor | None:
-        """Begin at the place of the span in the shard; return the cursor of its first element, None if it has no rows.
-        """
+        """Begin where the span lies in the shard; return the cursor of its first element, None if it has no rows."""
         self._start, self._skip = start, start.skip
         held, self._held = self._held, deque()
         while held:

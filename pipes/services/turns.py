@@ -16,15 +16,14 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from ..core.block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from ..core.context import Context, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
-from ..core.cursor import START, Cursor
+from ..core.cursor import START, Cursor, Json
 from ..core.ending import ProcessResources
 from ..core.rows import BlockRows
 from ..core.times import Clock, Times
 from ..engine.run import empty_block
 from ..errors import FeedpipeError, StateError, raise_interrupt
 from ..plan.plan import Plan, Position, ShardRun, ShardState
-from ..plan.shards import elements_left
-from ..plan.shards import SpanRows
+from ..plan.shards import SpanRows, elements_left
 from ..plan.spans import Span, SpanStart
 from .base import ShardEnd, SpanEnd, Step
 
@@ -133,7 +132,7 @@ def shard_context(
     return Context(
         seed=plan.seed,
         epoch=epoch,
-        shard=None if plan.indexed else part.shard,
+        shard=plan.draws_of(part.shard),
         pacing=Pacing(mode.block_sizes, Clock(mode.times)),
         process=ProcessContext(
             shards,
@@ -315,7 +314,9 @@ def run_spans(
                 yield NextSpan(number + 1, span.next_start)
             if first is not None:
                 part = ShardRun(spans.shard, spans.stage, first)
-                shard = _Shard(part, own.with_rows({spans.top: span.given}), mode.before_block, resumed=at not in (None, START))
+                shard = _Shard(
+                    part, own.with_rows({spans.top: span.given}), mode.before_block, resumed=at not in (None, START)
+                )
                 while (step := shard.step()) is not None:
                     yield step
                     del step
@@ -368,7 +369,7 @@ class Merge:
         leftovers: rows of shards that have ended, by shard, if the service hands them over with `ShardEnd`.
     """
 
-    def __init__(self, plan: Plan, position: Position, workers: int) -> None:
+    def __init__(self, plan: Plan, position: Position, workers: int, *, can_run_spans: bool = False) -> None:
         self.leftovers: dict[int, BlockRows] = {}
         self._plan = plan
         self._workers = workers
@@ -376,7 +377,7 @@ class Merge:
         self._states = dict(position.shards)  # where the consumer stands
         self._delivered = [0] * workers
         self._in_tail = False
-        self.in_spans = workers > 1 and plan.running_spans(position) is not None
+        self.in_spans = can_run_spans and workers > 1 and plan.running_spans(position) is not None
         self._next_spans: list[tuple[int, Json]] = [(worker, None) for worker in range(workers)]
 
     def run(self, workers: Workers, *, ordered: bool = True) -> Generator[Step | ShardEnd]:

@@ -432,8 +432,10 @@ def _run(plan: Plan, seed: int, epoch: int, drawing: set[str]) -> list[object]:
         context = _ObservedContext(
             seed=seed,
             epoch=epoch,
-            shard=shard,
-            process=ProcessContext(tuple(plan.rank_shards), resources, all_shards=plan.shards),
+            shard=plan.draws_of(shard),
+            process=ProcessContext(
+                tuple(plan.rank_shards), resources, rank_shards=len(plan.rank_shards), all_shards=plan.shards
+            ),
             drawing=drawing,
         )
         rows = _rows(stage, context)

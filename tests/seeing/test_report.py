@@ -364,7 +364,7 @@ def test_operators_that_one_call_has_made_count_as_one() -> None:
     consumer = times.Table("consumer", 1, 0, wall, 0, wall, 1, 9, 90, 9, 90, 0, 0, 0, slots, {}, [])
     steps = times.StepTimes(40, 1, 50_000_000)
     report = Report(
-        [verdict.RankTimes(0, 1, 0, False, 2, [corpus("map-1"), corpus("map-2"), batch], {}, steps, [consumer])]
+        [verdict.RankTimes(0, 1, 0, False, 2, None, [corpus("map-1"), corpus("map-2"), batch], {}, steps, [consumer])]
     )
     assert report.bottleneck is not None
     assert (report.bottleneck.operator, report.bottleneck.share) == (".map(f)", pytest.approx(4 / 6.5))

@@ -25,7 +25,7 @@ from ...engine.seeds import seed_process
 from ...errors import LimitError
 from ...plan.plan import Plan, ShardRun
 from ...plan.spans import SpanStart
-from ..base import ShardEnd, SpanEnd, Step
+from ..base import SpanEnd, Step
 from ..fetching import Fetcher, FetchRequest, FetchSource, fetched
 from ..transport.channel import Channel, GoneError, pack_error
 from ..transport.graph_file import begin_worker

@@ -188,8 +188,7 @@ def test_a_run_that_is_dropped_leaves_the_next_one_alone():
 def test_plans_of_workers_are_the_same(name):
     root = fp.Loader(SAMPLES[name].pipe)._epochs.pipe
     plan, there = (
-        Plan(node, seed=1, rank=0, world_size=1, shards=SAMPLES[name].shards)
-        for node in (root, worker_graph(root))
+        Plan(node, seed=1, rank=0, world_size=1, shards=SAMPLES[name].shards) for node in (root, worker_graph(root))
     )
     assert there.shards == plan.shards and there.tail_name == plan.tail_name
     for one, other in zip(plan.parts(Position()), there.parts(Position()), strict=True):
