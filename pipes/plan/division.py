@@ -193,7 +193,7 @@ class Division:
                 yield PieceRun(first, first, stop, source)
 
     def _spans(self, shard: int, first: int, stop: int, at: int) -> Iterator[tuple[int, int]]:
-        """The pieces [first, stop) of a shard, in short runs if the division has these; those before `at` are left out."""
+        """The pieces [first, stop) of a shard, in short runs if the division has these, without those before `at`."""
         if not self._short_runs or first == stop:
             yield from [(first, stop)] if first < stop else ()
             return

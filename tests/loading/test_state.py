@@ -106,7 +106,7 @@ def test_entries_of_a_state():
     ]
     assert {type(value) for value in state.values()} == {int, str}
     assert {key: value for key, value in state.items() if key not in ("pipe", "code", "checksum")} == {
-        "feedpipe": 2,
+        "feedpipe": 3,
         "seed": 0,
         "epoch": 2,
         "step": 3,
@@ -176,7 +176,7 @@ class TestValidated:
         ],
     )
     def test_another_version_says_what_to_do(self, version, epoch, advice):
-        with pytest.raises(StateError, match=f"is of version {version}, and this feedpipe reads version 2; .*{advice}"):
+        with pytest.raises(StateError, match=f"is of version {version}, and this feedpipe reads version 3; .*{advice}"):
             validated({"feedpipe": version, "epoch": epoch})
 
     def test_entries_of_several_ranks_do_not_fit_together(self):

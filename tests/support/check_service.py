@@ -411,7 +411,7 @@ def _check_elements(what: str, elements: list[object], expected: list[object]) -
 
 
 def _owners(case: Case) -> dict[str, int]:
-    """The worker or shard of each element of the first epoch."""
+    """The worker or shard of each element of the first epoch; none if workers make spans of one shard."""
     plan = Plan(
         resolve(case.sample.pipe),
         seed=0,
@@ -419,6 +419,8 @@ def _owners(case: Case) -> dict[str, int]:
         world_size=case.ranks,
         shards=case.sample.shards,
     )
+    if not plan.indexed and plan.most_workers is None:
+        return {}
     session = InProcess().start().open(plan, Position(), 0)
     steps = [item for item in session if isinstance(item, Step)]
     session.close()
