@@ -65,11 +65,11 @@ def head(plan: Plan) -> str:
 
 def remarks(plan: Plan, workers: int) -> list[str]:
     """What a resume runs again, the elements of the ranks, windows, and remarks of operators; each once."""
-    lines = [_resume(plan), *_ranks(plan), *_windows(plan), *_workers(plan, workers), *_remarks(plan)]
+    lines = [_resume(plan), *_ranks(plan), *_windows(plan), *_remarks(plan)]
     for read in plan.shared_reads().values():
-        times = _times(read, plan.world_size, workers)
+        times = _times(read, plan.world_size, plan.busy_workers(workers))
         lines.append(f"several shards read: {read.reason}; it is read {times}")
-    lines += [finding.text for finding in idle_workers(plan, workers)]
+    lines += [*_workers(plan, workers), *(finding.text for finding in idle_workers(plan, workers))]
     return list(dict.fromkeys(lines))
 
 

@@ -22,7 +22,7 @@ def read_again(plan: Plan, workers: int, *, in_threads: bool = False) -> Iterato
     """Inputs of which several processes read the same; workers that are threads share what their process reads."""
     for node, read in plan.shared_reads().items():
         is_shared = in_threads and (read.units is None or node.op.trait is Trait.EACH_PROCESS)
-        again = read.repeated(plan.world_size, 0 if is_shared else workers)
+        again = read.repeated(plan.world_size, 0 if is_shared else plan.busy_workers(workers))
         if again <= MAX_READ_AGAIN or (read.size is not None and again * read.size <= MAX_BYTES_READ_AGAIN):
             continue
         cost = "" if read.size is None else f", {bytes_text(int(again * read.size))},"
@@ -50,10 +50,11 @@ def _read_less(plan: Plan, node: Node, read: SharedRead, workers: int) -> tuple[
 def idle_workers(plan: Plan, workers: int) -> Iterator[Finding]:
     """Workers of a rank that have no shard; of rows in source order `explain` says why one worker makes them."""
     shards = len(plan.rank_shards)
-    if plan.most_workers is None or workers <= shards or shards == 1:
+    idle = workers - plan.busy_workers(workers)
+    if not idle or shards == 1:
         return
     text = (
-        f"{workers - shards} of {workers} workers have nothing to do, because a rank has {shards} shards and each runs "
+        f"{idle} of {workers} workers have nothing to do, because a rank has {shards} shards and each runs "
         f"in one worker; give the loader `shards={workers * plan.world_size}`, which is another order"
     )
     repair = f"fp.Loader(pipe, workers={workers}, shards={workers * plan.world_size})"

@@ -185,6 +185,10 @@ class Plan:
         """The most workers of a rank that have work; None if any number has."""
         return None if self.indexed or isinstance(self.spans(), ShardSpans) else len(self.rank_shards)
 
+    def busy_workers(self, workers: int) -> int:
+        """The workers of a rank that have work, of so many."""
+        return workers if self.most_workers is None else min(workers, self.most_workers)
+
     def running_spans(self, position: Position) -> ShardSpans | None:
         """The spans that are left to run for this rank, if several workers can make them."""
         if position.redivision is not None or not isinstance(spans := self.spans(), ShardSpans):

@@ -182,7 +182,8 @@ def spans_of(shard: int, stage: Stage) -> ShardSpans | str:
     source = top
     while not _is_source(source):
         if len(source.inputs) != 1 or source.op.order is not Order.ROW_LOCAL or _needs_positions(source):
-            return f"`{node_code(source.node).lstrip('.')}` needs all rows before it in their order"
+            node = source.node if source.op.call() is not None else source.node.inputs[0]
+            return f"`{node_code(node).lstrip('.')}` needs all rows before it in their order"
         source = source.input
     return ShardSpans(shard, stage, top, source, batch)
 
