@@ -61,9 +61,9 @@ class Loader(Generic[T_co]):
         rank, world_size: this rank, and how many there are; by default those of `group`, else of the initialised
             process group, else `RANK` and `WORLD_SIZE`, else 0 of 1.
         group: a process group, or a one-dimensional device mesh.
-        shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. If
-            the pipe shuffles, the default is 8 for each rank, or as many as there are workers, if that is more; else it
-            is one for each worker.
+        shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. By
+            default each rank has 8 if the pipe shuffles; else it has one, whose rows keep the order of the source, and
+            which all workers read.
         even: what to do if ranks have different numbers of steps: "drop" leaves out what goes beyond the shortest rank,
             "pad" repeats elements (`info.valid` tells which are padding), "error" raises, None does nothing. "auto" is
             "drop". If lengths are not known, the ranks must have a process group, or None or `steps` is needed.

@@ -41,6 +41,7 @@ GALLERY = [
     "parquet_table",
     "postgresql",
     "spot_instance",
+    "prediction",
 ]
 
 # Files outside of docs/ that are pages too, and their places in the site.

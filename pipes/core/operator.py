@@ -93,7 +93,8 @@ class Operator:
     moves_skipped: ClassVar[bool] = False
     """Its code takes a `Skipped` like any other row; else it gets none, and the engine puts them back."""
     needs_positions: bool = True
-    """A row may depend on its position among those of the input; if not, a shard runs it on its own rows."""
+    """A row may depend on its position among those of the input; if not, a shard, or a worker that makes a span of one,
+    runs it on its own rows."""
     trait: ClassVar[Trait | None] = None
     name: str | None = None
     """The user's own name for it: the key of its randomness, instead of its kind and count."""

@@ -206,6 +206,8 @@ class Stage:
 
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on."""
+        if (given := context.process.given.get(self)) is not None:
+            return context.running.add(given(at, context))
         if self._buffer and not self.main_thread:
             blocks = in_thread(lambda inner: self._blocks(at, inner), self._buffer, context, self.name)
         else:

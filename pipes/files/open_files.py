@@ -66,6 +66,7 @@ def open_files(
 class OpenFiles(CursorOfInput):
     kind: ClassVar[str] = "open_files"
     order: ClassVar[Order] = Order.ROW_LOCAL
+    needs_positions: ClassVar[bool] = False  # type: ignore[misc]
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
 

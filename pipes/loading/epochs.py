@@ -18,7 +18,7 @@ from ..core.times import CONSUMER, LoaderTimes, StepTimes, Table, joined, worker
 from ..engine.skips import LostLog, code_without_policy
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError
-from ..plan.findings import other_rows, read_again
+from ..plan.findings import idle_workers, other_rows, read_again
 from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, ReadingService, Session
@@ -211,6 +211,7 @@ class Epochs:
             workers=self.service.workers,
             in_threads=any(table.process in own for table in tables if table.thread == worker_name(0)),
             cpus=int(max(1, available_cpus())),
+            most_workers=None if self._schedule is None else self._schedule.plan.most_workers,
             operators=known_operators(self.pipe),
             skipped={name: skipped.get(code_without_policy(node), 0) for node, name in names(self.pipe).items()},
             steps=steps,
@@ -324,12 +325,12 @@ class Epochs:
             seed=self._seed,
             rank=rank.number,
             world_size=rank.world_size,
-            workers=workers,
             shards=shards,
         )
         in_threads = isinstance(self.service, Threads)
         if rank.number == 0:
-            for finding in (*read_again(plan, workers, in_threads=in_threads), *other_rows(plan, of_chains=True)):
+            costs = *read_again(plan, workers, in_threads=in_threads), *idle_workers(plan, workers)
+            for finding in (*costs, *other_rows(plan, of_chains=True)):
                 finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)

@@ -447,6 +447,7 @@ class StreamedJob:
                     "one job; give states that were saved together"
                 )
         self._first = first.shards if redivision is None else redivision.first
+        self._first_ranks = len(states) if redivision is None else redivision.ranks
         self._base = 0 if redivision is None else redivision.base
         self._is_redivided = redivision is not None
 
@@ -457,7 +458,9 @@ class StreamedJob:
             joined.cursors.update(position.cursors)
             joined.ended.update(position.ended)
         has_tails = any(shard >= self._shards for shard in (*joined.cursors, *joined.ended))
-        if self._is_redivided or has_tails or plan.shards != self._shards:
+        # A window has a part of the rows of a rank, so it is another one if a rank has more shards, or fewer.
+        keeps_windows = plan.world_size == len(self._states) or not plan.has_divided_windows
+        if self._is_redivided or has_tails or plan.shards != self._shards or not keeps_windows:
             return None
         for rank in range(plan.world_size):
             running = [shard for shard in range(rank, self._shards, plan.world_size) if shard not in joined.ended]
@@ -471,7 +474,7 @@ class StreamedJob:
         rests = [rest for one, position in pairs for rest in self._left(one, position, plan)]
         base = self._base + self._shards + len(self._states)
         of_ranks = dealt(rests, plan.world_size)
-        return Redivision(self._first, base, self._digest(plan), numbered(of_ranks, plan.shards))
+        return Redivision(self._first, self._first_ranks, base, self._digest(plan), numbered(of_ranks, plan.shards))
 
     def _left(self, one: SavedState, position: StreamedPosition, plan: Plan) -> list[Rest]:
         """What is left of the shards of a rank."""

@@ -250,6 +250,7 @@ def unbatch(pipe: Pipe[Iterable[T]], /) -> Pipe[T]:
 class Unbatch(TokenOfInput):
     kind: ClassVar[str] = "unbatch"
     order: ClassVar[Order] = Order.ROW_LOCAL
+    needs_positions: ClassVar[bool] = False  # type: ignore[misc]
     expands: ClassVar[bool] = True
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:

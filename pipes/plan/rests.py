@@ -169,12 +169,14 @@ class Redivision:
 
     Attributes:
         first: the number of shards of the first division of the pass.
+        ranks: the number of ranks of that division.
         base: the keys of the draws of rests that have no shard begin here.
         digest: of the states that it was made of; the states of a job have the same.
         rests: by number, which is that of their rank modulo the number of ranks.
     """
 
     first: int
+    ranks: int
     base: int
     digest: str
     rests: Mapping[int, Rest] = field(repr=False)
@@ -183,15 +185,17 @@ class Redivision:
     def plain(self) -> dict[str, Json]:
         """The redivision as JSON."""
         rests: Json = {str(number): rest.plain for number, rest in self.rests.items()}
-        return {"first": self.first, "base": self.base, "digest": self.digest, "items": rests}
+        numbers: dict[str, Json] = {"first": self.first, "ranks": self.ranks, "base": self.base}
+        return {**numbers, "digest": self.digest, "items": rests}
 
     @staticmethod
     def of(plain: Json) -> Redivision:
         """The redivision that `plain` was made of."""
         values = cast("dict[str, Json]", plain)
         rests = cast("dict[str, Json]", values["items"])
-        first, base, digest = cast("int", values["first"]), cast("int", values["base"]), cast("str", values["digest"])
-        return Redivision(first, base, digest, {int(number): Rest.of(rest) for number, rest in rests.items()})
+        first, ranks, base = (cast("int", values[name]) for name in ("first", "ranks", "base"))
+        items = {int(number): Rest.of(rest) for number, rest in rests.items()}
+        return Redivision(first, ranks, base, cast("str", values["digest"]), items)
 
     def of_rank(self, rank: int, world_size: int) -> Redivision:
         """The redivision with the rests of one rank only."""

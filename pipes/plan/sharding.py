@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from ..core.operator import Amount, Input, Operator, Order, StageView, Trait
 from ..engine.run import check_cursor
 from ..engine.stage import Stage
 from .division import Division, PieceRun, SharedRead, division_of
-from .shards import NeighboursShard, PermutedShard, StreamedShard, shared_rows
+from .shards import NeighboursShard, PermutedShard, SpanRows, StreamedShard, shared_rows
 
 NEAR_FOR_ROWS, NEAR = 64, 10
 """A cut nearer to the border of a unit than 1/64 of a share goes to the border if lengths are known: ranks then differ
@@ -209,9 +210,14 @@ class UnitsShard(Operator):
     def division(self, rows: Stage, context: Context) -> Division:
         """The division of the units in the pass and the round of `context`."""
         run = (context.seed, context.epoch, context.rounds) if self.varies else ()
-        key = ("division", self.shards, self.any_order, self.near, run)
+        key = ("division", self.shards, self.any_order, self.varies, self.near, run)
         # The stage of the rows keeps it, so that all shards share it.
-        return rows.memo(key, lambda: division_of(rows, self.shards, context, any_order=self.any_order, near=self.near))
+        return rows.memo(
+            key,
+            lambda: division_of(
+                rows, self.shards, context, any_order=self.any_order, near=self.near, short_runs=not self.varies
+            ),
+        )
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         number, source = at.numbered()
@@ -240,18 +246,35 @@ class UnitsShard(Operator):
             done = opened + (begin + fraction * (end - begin)) * (float(before[run.stop]) - opened)
         return Amount(done, float(before[-1]))
 
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+    def spans(self, stage: StageView, at: Cursor, context: Context) -> Iterator[SpanRows]:
+        """The rows of each run of the shard, from a cursor on."""
         division = self.division(cast("Stage", stage.input), context)
-        number, start = at.numbered()
+        number, _ = at.numbered()
+        return (
+            partial(self._numbered, division, run) for run in division.runs(self.shard, number) if run.number >= number
+        )
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
-        for run in division.runs(self.shard, number):
-            if run.number < number:
-                continue
-            for block in self._run(division, run, start if run.number == number else START, context):
-                output = [block.numbered(run.number, row)]
+        begin: Cursor | None = at
+        for rows in self.spans(stage, at, context):
+            for block in rows(begin, row, context):
                 row += len(block)
+                output = [block]
                 del block  # only the consumer holds it now
                 yield output.pop()
+            begin = None
+
+    def _numbered(
+        self, division: Division, run: PieceRun, at: Cursor | None, row: int, context: Context
+    ) -> Iterator[Block]:
+        """The rows of a run; the first has the number `row` in the shard."""
+        number, start = (run.number, START) if at is None else at.numbered()
+        for block in self._run(division, run, start if number == run.number else START, context):
+            output = [block.numbered(run.number, row)]
+            row += len(block)
+            del block
+            yield output.pop()
 
     def _run(self, division: Division, run: PieceRun, at: Cursor, context: Context) -> Iterator[Block]:
         # A random draw is keyed by shard and position, and positions begin at 0 in each run: it is a shard of its own.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeVar, cast
+from typing import ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from ..engine.stage import Stage
 from .rests import Start
 
 N = TypeVar("N", int, npt.NDArray[np.int64])
+SpanRows: TypeAlias = Callable[["Cursor | None", int, Context], Iterator[Block]]
+"""The rows of a span of a shard: from a cursor on, None for its beginning, whose first row has this number."""
 NEIGHBOURS = 16
 """Rows that a shard takes in turn, if their order stays that of the source."""
 RANGES, MAX_RANGE_ROWS = 1024, 1024
@@ -70,6 +72,30 @@ class IndexedShard(PlacedShard):
                 first + indices.start * self.shards, first + indices.stop * self.shards, indices.step * self.shards
             )
         return first + indices * self.shards
+
+
+@dataclass(frozen=True)
+class RowsSpan(PlacedShard):
+    """Rows `start` to `stop` (exclusive) of an indexed input."""
+
+    kind: ClassVar[str] = "span"
+
+    start: int
+    stop: int
+
+    def length(self, stage: StageView) -> int:
+        return self.stop - self.start
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        if isinstance(indices, range):
+            return range(indices.start + self.start, indices.stop + self.start, indices.step)
+        return indices + self.start
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, self.start + index, context
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return stage.input.rows(self.places(stage, indices, context), context)
 
 
 @dataclass(frozen=True)
@@ -292,6 +318,7 @@ class RestOfShard(Operator):
     Attributes:
         start: where they begin.
         shards: the number of shards of the first division.
+        of_rank: the number of shards that each rank had then; None if it is that of the ranks now.
         together: the shard to which each rest of the rank belongs, by number of the rest; empty if it has none.
         tail_name: the name of the operator that leaves rows over, if the edge is behind it.
         at_hand: the rows themselves, if this process still has them; else they are read again.
@@ -304,6 +331,7 @@ class RestOfShard(Operator):
 
     start: Start = field(repr=False, compare=False)
     shards: int
+    of_rank: int | None
     together: Mapping[int, int] = field(default_factory=dict, repr=False, compare=False)
     tail_name: str | None = None
     at_hand: BlockRows | None = field(default=None, repr=False, compare=False)
@@ -337,11 +365,13 @@ class RestOfShard(Operator):
 
     def _inner(self, context: Context) -> Context:
         """The context below the edge."""
-        process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards)
+        of_rank = self.of_rank or context.process.rank_shards
+        process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards, rank_shards=of_rank)
         if self.together:
             own = {self.together[number] for number in context.process.shards if number in self.together}
             process = replace(process, shards=tuple(own), rank_rests=tuple({*self.together.values()}))
-        return replace(context, shard=self.start.origin, leftovers={}, process=process)
+        shard = None if (self.shards, self.start.origin) == (1, 0) else self.start.origin  # see `Plan.draws_of`
+        return replace(context, shard=shard, leftovers={}, process=process)
 
 
 # Reads that the shards of a process share.

@@ -94,6 +94,10 @@ class _Checked(NamedTuple):
     workers: int
 
 
+def _idle_workers(checked: _Checked) -> Iterator[Finding]:
+    return findings.idle_workers(checked.plan, checked.workers)
+
+
 def _read_again(checked: _Checked) -> Iterator[Finding]:
     return findings.read_again(checked.plan, checked.workers)
 
@@ -157,11 +161,11 @@ def _memory(checked: _Checked) -> Iterator[Finding]:
     """Windows that hold a large part of the memory."""
     for window in findings.windows(checked.plan):
         width = row_width(checked.plan.stage_of(window.node).schema)
-        size = 0 if width is None else int(window.held * width)
+        size = 0 if width is None else int(window.rows * width)
         advice = advice_on_windows(size)
         if advice is not None:
             call = node_code(window.node).lstrip(".")
-            text = f"`{call}` holds {window.held} rows, {bytes_text(size)} in all; {advice}"
+            text = f"`{call}` holds {window.rows} rows, {bytes_text(size)} in all; {advice}"
             smaller = max(1, window.rows * (memory_budget() // 4) // size)
             yield Finding("memory", "warning", window.node.call_site, text, f".{window.node.op.kind}(window={smaller})")
 
@@ -209,6 +213,7 @@ RULES: tuple[_Rule, ...] = (
     _unpicklable,
     _no_length,
     _read_again,
+    _idle_workers,
     _other_rows,
     _fixed_weights,
     _load_after_draws,

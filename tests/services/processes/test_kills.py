@@ -175,7 +175,7 @@ def test_elements_are_kept_and_dropped_over_many_restarts(processes, deaths):
 
 
 def test_killed_while_they_start(processes, deaths):
-    plan = Plan(resolve(numbers(40)), seed=0, rank=0, world_size=1, workers=2, shards=None)
+    plan = Plan(resolve(numbers(40)), seed=0, rank=0, world_size=1, shards=None)
     with deaths(), closing(fp.MultiProcess(2).start()) as executor:
         session = executor.open(plan, Position(), 0)  # it waits for no worker
         processes.kill(processes.workers())
