@@ -216,9 +216,7 @@ def test_files_that_cannot_be_read(tmp_path):
         len(fp.read_tokens(tmp_path / "b.npy", length=2))
     np.save(tmp_path / "b.npy", np.zeros(3, "uint8"))
     llm_c(path, [1, 2, 3, 4])
-    with pytest.raises(
-        DataError, match=r"a\.bin has rows of shape \(2,\) and uint16, and .*b\.npy of .* uint8"
-    ):
+    with pytest.raises(DataError, match=r"a\.bin has rows of shape \(2,\) and uint16, and .*b\.npy of .* uint8"):
         len(fp.read_tokens([path, tmp_path / "b.npy"], length=2))
     np.zeros(9, "uint16").tofile(path)
     (tmp_path / "c.bin.gz").write_bytes(bytes(30))
