@@ -388,7 +388,7 @@ class FileRows(ArrayPart):
     def spread(self, data: bytes | memoryview | pa.Buffer, begin: int, rows: int) -> Array:
         """Rows, the first of which begins at byte `begin` of `data`, as a view."""
         inner = np.empty(0, self.dtype).reshape(0, *self.shape[1:]).strides[1:]
-        return np.ndarray((rows, *self.shape[1:]), self.dtype, data, begin, (self.distance, *inner))
+        return np.ndarray((rows, *self.shape[1:]), self.dtype, cast("bytes", data), begin, (self.distance, *inner))
 
 
 # Arrays in chunks, which another library reads.

@@ -41,7 +41,7 @@ def read_tokens(
     paths: Paths,
     *,
     length: int,
-    dtype: npt.DTypeLike = None,
+    dtype: npt.DTypeLike | None = None,
     step: int | None = None,
     documents: bool = False,
     end: int | None = None,
@@ -152,7 +152,7 @@ class ReadTokens(ReadArrays):
 
     def _find_windows(self, indexes: Mapping[str, File], file: File) -> TokenWindows:
         shard = _read_shard(file, indexes, self.dtype)
-        if self.documents and self.end is None and shard.index is None:
+        if self.documents and self.end is None and shard.borders is None:
             raise ArgumentError(
                 f"`documents` takes the borders from an index, and {file.name} has none beside it; give the token that "
                 "ends a document, such as `end=50256`"
@@ -180,14 +180,14 @@ class ReadTokens(ReadArrays):
             except FeedpipeError as error:
                 raise at_call_site(error, stage) from error.__cause__
         begins[:, 0] = True
-        firsts = np.flatnonzero(begins).astype(np.int32)
-        counts = np.diff(np.append(firsts, np.int32(tokens.size)))
-        segments = np.arange(1, len(firsts) + 1, dtype=np.int32)
-        segments -= np.repeat(segments[firsts % self.size == 0], begins.sum(axis=1)) - 1  # each window begins with one
-        columns = {
+        firsts = np.flatnonzero(begins)
+        counts = np.append(firsts[1:], tokens.size) - firsts
+        numbers = np.arange(len(firsts))
+        numbers -= np.repeat(numbers[firsts % self.size == 0], begins.sum(axis=1))  # of a document in its window
+        columns: dict[str, Array] = {
             "tokens": tokens,
-            "segment_ids": np.repeat(segments, counts),
-            "position_ids": np.arange(tokens.size, dtype=np.int32) - np.repeat(firsts, counts),
+            "segment_ids": np.repeat((numbers + 1).astype(np.int32), counts),
+            "position_ids": np.arange(tokens.size, dtype=np.int32) - np.repeat(firsts.astype(np.int32), counts),
         }
         return Rows({name: read_only(ids.reshape(tokens.shape)) for name, ids in columns.items()}, len(tokens))
 
@@ -231,13 +231,13 @@ class TokenWindows(FileRows):
 
     def borders(self) -> Numbers:
         """The tokens where the documents of the file begin, in order."""
-        assert self.shard.index is not None, "`find` sees to it"
-        file = self.shard.index.file
+        assert self.shard.borders is not None, "`find` sees to it"
+        file = self.shard.borders.file
         path = local_path(file)
         data = memoryview(read_whole(file) if path is None else map_file(path, file.name))
-        if len(data) != self.shard.index.size or _index_head(data[: _INDEX_HEAD.size], file) != self.shard.index:
+        if len(data) != self.shard.borders.size or _index_head(data[: _INDEX_HEAD.size], file) != self.shard.borders:
             raise changed_error(file.name, "header")
-        sequences, documents = self.shard.index.sequences, self.shard.index.documents
+        sequences, documents = self.shard.borders.sequences, self.shard.borders.documents
         at = _INDEX_HEAD.size + 4 * sequences
         begins = np.frombuffer(data, "<i8", sequences, at) // np.dtype(self.dtype).itemsize
         firsts = np.frombuffer(data, "<i8", documents, at + 8 * sequences)
@@ -286,7 +286,7 @@ class Shard(NamedTuple):
     begin: int
     tokens: int
     size: int
-    index: TokenIndex | None = None
+    borders: TokenIndex | None = None
 
 
 def _read_shard(file: File, indexes: Mapping[str, File], asked: str | None) -> Shard:
