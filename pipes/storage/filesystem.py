@@ -164,7 +164,7 @@ def open_input(location: Location, size: int | None) -> NativeFile:
     """Open a file for reading. On the hub, one that was listed, and cannot change, takes no further look-up."""
     filesystem: Any = location.filesystem
     if size is not None and filesystem.type_name == hub.TYPE_NAME and hub.is_fixed(location.path):
-        return cast("NativeFile", filesystem.handler.open_input_file(location.path, size))
+        return cast("NativeFile", hub.HubFile(location.path, size, filesystem.handler.fs))
     return cast("NativeFile", filesystem.open_input_file(location.path))
 
 
@@ -247,10 +247,8 @@ def _fsspec_handler() -> Any:
     class Handler(FSSpecHandler):
         """pyarrow's handler; but each open file in memory has a position of its own."""
 
-        def open_input_file(self, path: str, size: int | None = None) -> Any:
+        def open_input_file(self, path: str) -> Any:
             filesystem: Any = self.fs
-            if size is not None:  # ranges are read ahead elsewhere
-                return pa.PythonFile(filesystem.open(path, "rb", size=size, cache_type="none"), "r")
             if filesystem.info(path)["type"] != "file":  # `isfile` is false for each error
                 raise FileNotFoundError(path)
             file = filesystem.open(path, "rb")
@@ -499,8 +497,8 @@ _ANSWERS = {
     416: "it has become shorter",
     429: "the server limits requests (status 429)",
 }
-_LOST_CONNECTIONS = {"ConnectionError", "TimeoutError", "ClientConnectionError", "ClientPayloadError"}
-"""Classes of errors; aiohttp's are no `OSError`s."""
+_LOST_CONNECTIONS = {"ConnectionError", "TimeoutError", "ClientConnectionError", "ClientPayloadError", "TransportError"}
+"""Classes of errors; those of aiohttp and httpx are no `OSError`s."""
 _TRANSIENT_ERRNOS = {
     errno.ECONNABORTED,
     errno.ECONNREFUSED,

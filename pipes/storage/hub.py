@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from time import time
+from typing import Any, Self
 from urllib.parse import unquote
 
 TYPE_NAME = "py::fsspec+hf"
@@ -54,6 +55,64 @@ def with_commits(paths: list[str]) -> list[str]:
     return fixed
 
 
+class HubFile:
+    """A file of a commit, as `RemoteFile` reads it: each range is a request, and nothing is looked up before.
+
+    The file system would look up the repository, and list the folder, in each process.
+
+    Args:
+        path: as the file system takes it.
+        size: its bytes, as it was listed.
+        filesystem: the `HfFileSystem`, which has the server and the token.
+    """
+
+    def __init__(self, path: str, size: int, filesystem: Any) -> None:
+        from huggingface_hub import hf_hub_url
+
+        match = _REPOSITORY.match(f"hf://{path}")
+        assert match is not None, "the path names a commit"
+        self._url = hf_hub_url(
+            match["name"],
+            f"hf://{path}"[match.end() + 1 :],
+            repo_type=(match["kind"] or "models")[:-1],
+            revision=match["revision"],
+            endpoint=filesystem.endpoint,
+        )
+        self._size = size
+        self._token = filesystem.token
+
+    def read_at(self, size: int, start: int) -> bytes:
+        from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+        if not size:
+            return b""
+        headers = {**build_hf_headers(token=self._token), "range": f"bytes={start}-{start + size - 1}"}
+        try:
+            answer = get_session().get(self._url, headers=headers, timeout=_TIMEOUT_SECONDS, follow_redirects=True)
+            hf_raise_for_status(answer)
+        except OSError:
+            raise
+        except Exception as error:  # those of httpx are no `OSError`s
+            raise ConnectionError(str(error) or type(error).__name__) from error
+        return bytes(answer.content)
+
+    def size(self) -> int:
+        return self._size
+
+    def metadata(self) -> None:
+        """A commit has one version of a file."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+_TIMEOUT_SECONDS = 60.0
 _MESSAGES = {
     "RepoNotFound": "the hub has no such repository, or it is private, and HF_TOKEN must hold a token that may read it",
     "GatedRepo": "the repository is gated: accept its terms on its page, and set HF_TOKEN to a token of that account",

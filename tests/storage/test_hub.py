@@ -108,10 +108,10 @@ def test_a_listing_is_made_once_and_names_its_commit(hub: Hub) -> None:
     repository(hub, "org/once", FILES)
     loader = fp.Loader(fp.read_parquet("hf://datasets/org/once/data").shuffle(window=50).batch(10), workers=2)
     assert sorted(x for batch in loader for x in batch["x"].tolist()) == [*range(200)]
-    assert hub.requests["tree"] <= 2  # that of the folder above tells that it is one
-    listed = hub.requests["tree"]
+    # The folder above tells that it is one; the repository is looked up for its commit, and by the file system.
+    assert (hub.requests["tree"], hub.requests["info"]) == (2, 2)
     assert sorted(x for batch in loader for x in batch["x"].tolist()) == [*range(200)]
-    assert hub.requests["tree"] == listed
+    assert (hub.requests["tree"], hub.requests["info"]) == (2, 2)
 
 
 def test_a_job_reads_one_commit_whatever_is_pushed(hub: Hub) -> None:
