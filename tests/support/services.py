@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from feedpipe.core.system import create_shared_memory as create_shared_memory
 from feedpipe.services.processes import start as start
 from feedpipe.services.processes import worker as worker
 from feedpipe.services.processes.dispatch import Control as Control
@@ -21,7 +22,6 @@ from feedpipe.services.transport.graph_file import write_graph_file as write_gra
 from feedpipe.services.transport.memory import ALIGNMENT as ALIGNMENT
 from feedpipe.services.transport.memory import PAGE_BYTES as PAGE_BYTES
 from feedpipe.services.transport.memory import Arena as Arena
-from feedpipe.services.transport.memory import create_shared_memory as create_shared_memory
 from feedpipe.services.transport.memory import rounded_bytes as rounded_bytes
 from feedpipe.services.transport.module_state import CapturedGlobals as CapturedGlobals
 from feedpipe.services.transport.packing import MIN_OWN_REGION_BYTES as MIN_OWN_REGION_BYTES
