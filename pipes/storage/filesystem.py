@@ -554,8 +554,8 @@ def _meaning(error: BaseException) -> _Meaning:
         if not os.environ.get("CLASSPATH"):
             message += "; CLASSPATH is not set: `hadoop classpath --glob` prints what it needs"
         return _Meaning(message, transient)
-    if (message := hub.hub_message(error)) is not None:
-        return _Meaning(message, False)
+    if (meant := hub.hub_message(error)) is not None:
+        return _Meaning(meant, False)
     if (status := _status(error)) is not None:
         return _Meaning(_ANSWERS.get(status, f"the server answers with status {status}"), status in _BUSY_STATUSES)
     if isinstance(error, socket.gaierror):

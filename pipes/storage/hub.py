@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -82,14 +83,15 @@ class HubFile:
         self._token = filesystem.token
 
     def read_at(self, size: int, start: int) -> bytes:
-        from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
-
+        utils: Any = importlib.import_module("huggingface_hub.utils")
         if not size:
             return b""
-        headers = {**build_hf_headers(token=self._token), "range": f"bytes={start}-{start + size - 1}"}
+        headers = {**utils.build_hf_headers(token=self._token), "range": f"bytes={start}-{start + size - 1}"}
         try:
-            answer = get_session().get(self._url, headers=headers, timeout=_TIMEOUT_SECONDS, follow_redirects=True)
-            hf_raise_for_status(answer)
+            answer = utils.get_session().get(
+                self._url, headers=headers, timeout=_TIMEOUT_SECONDS, follow_redirects=True
+            )
+            utils.hf_raise_for_status(answer)
         except OSError:
             raise
         except Exception as error:  # those of httpx are no `OSError`s
