@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from ..core.checks import check_choice
 from ..errors import DataError, MissingError, SourceError, shown_cause, shown_path
 from .file_cache import CachedFile, FileCache
-from .filesystem import Location, describe, file_infos, is_local, locate, split_options, with_retries
+from .filesystem import Location, describe, file_infos, is_local, locate, open_input, split_options, with_retries
 from .listing import OBJECT_STORES, check_readable
 from .remote import RemoteFile, RemoteStream
 
@@ -202,7 +202,7 @@ class File:
         location = self._location()
 
         def open_file() -> NativeFile:
-            return location.filesystem.open_input_file(location.path)
+            return open_input(location, self.listed)
 
         try:
             if location.filesystem.type_name == "local":

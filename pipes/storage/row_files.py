@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..core import system
 from ..core.ending import Ending
 from ..errors import SourceError
 from .filesystem import describe
@@ -241,6 +241,7 @@ def _checksum(memory: Memory) -> int:
 
 _SHARED_MEMORY = Path("/dev/shm")
 _PLACE_PREFIX = "feedpipe-cache-"
+_LOCK_FILE = ".lock"
 
 
 class TemporaryFolder:
@@ -269,8 +270,8 @@ def other_caches(folder: Path, key: str) -> int:
 
 def _remove(path: Path, descriptor: int, owner: int) -> None:
     if os.getpid() == owner:  # and not a fork of it
+        os.close(descriptor)  # Windows removes no open file
         shutil.rmtree(path, ignore_errors=True)
-        os.close(descriptor)
 
 
 def _new_folder(base: Path) -> tuple[Path, int]:
@@ -278,8 +279,8 @@ def _new_folder(base: Path) -> tuple[Path, int]:
     while True:  # another process may take it for abandoned before it is locked
         path = Path(tempfile.mkdtemp(prefix=_PLACE_PREFIX, dir=base))
         with suppress(FileNotFoundError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            descriptor = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | system.CLOSED_BY_EXEC, 0o600)
+            system.lock(descriptor)
             if os.fstat(descriptor).st_nlink:
                 return path, descriptor
             os.close(descriptor)
@@ -288,9 +289,9 @@ def _new_folder(base: Path) -> tuple[Path, int]:
 def _remove_abandoned(base: Path) -> None:
     for path in base.glob(f"{_PLACE_PREFIX}*"):
         with suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path / _LOCK_FILE, os.O_RDWR | system.CLOSED_BY_EXEC)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(descriptor, wait=False)
                 shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(descriptor)

@@ -17,6 +17,7 @@ from threading import Lock
 from time import perf_counter
 from typing import NamedTuple, cast
 
+from ...core import system
 from ...core.cursor import Json
 from ...core.ending import Ending
 from ...core.graph import Node, walk
@@ -29,7 +30,7 @@ from ..fetching import FetchRequest
 from ..transport import nesting
 from ..transport.channel import Channel, GoneError, Head, Message, SpinWait, enough_cores
 from ..transport.graph_file import write_graph_file
-from ..transport.memory import Window, create_shared_memory
+from ..transport.memory import Window
 from ..transport.module_state import CapturedGlobals
 from ..transport.packing import unpack
 from ..turns import Item
@@ -304,7 +305,7 @@ class Pool:
             return
         size = self._arena_bytes * self.settings.workers
         try:
-            fd = create_shared_memory(size)
+            fd = system.create_shared_memory(size)
             try:
                 mmap.mmap(fd, size).close()  # the address space may be limited
             finally:
@@ -320,7 +321,7 @@ def _disown() -> None:
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_disown)
+system.after_fork(_disown)
 
 
 def _collect(handles: Iterable[WorkerHandle]) -> list[WorkerHandle]:
@@ -383,10 +384,10 @@ class WorkerHandle:
         self.crash_note = ""
         self._launcher = launcher
         self._settings = settings
-        self._stacks, *self._fds = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._stacks, *self._fds = system.nonblocking_pipe()
         self._window: Window | None = None
         if settings.arena_bytes:
-            self._fds.append(create_shared_memory(settings.arena_bytes))
+            self._fds.append(system.create_shared_memory(settings.arena_bytes))
             self._window = Window(self._fds[-1], settings.arena_bytes)
         self._channel: Channel | None = None
         self._run = -1

@@ -30,11 +30,11 @@ from ...core.code import value_code
 from ...core.graph import Node, node_code, walk
 from ...core.operator import Operator
 from ...core.rows import Array
+from ...core.system import create_shared_file
 from ...errors import ArgumentTypeError, CallSite
 from . import nesting
 from .culprit import PickleError, find_culprit, named_type, path_of
 from .importable import Importable
-from .memory import create_shared_file
 from .packing import adopt, number_of
 
 _ALIGNMENT_BYTES = 64
