@@ -201,8 +201,8 @@ class Loader(Generic[T_co]):
 
     def __getitem__(self, index: object) -> NoReturn:
         raise ArgumentTypeError(
-            "a loader has no elements by number, so it is no dataset for torch's DataLoader or for a trainer that makes "
-            "one; give that the pipe, as `pipe.as_iterable_dataset()` or as `feedpipe.transformers.dataset(pipe)`"
+            "a loader has no elements by number, so it is no dataset for torch's DataLoader or a trainer that makes "
+            "one; give it `pipe.as_iterable_dataset()` or `feedpipe.transformers.dataset(pipe)`"
         )
 
     @property

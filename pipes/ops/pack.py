@@ -511,9 +511,7 @@ class TokenStream:
         return Cursor([block.at.advance(document).plain, packed], 0, row)
 
 
-def fitted(
-    documents: Documents, size: int | Mapping[str, int], pad: Fill, cu_seqlens: bool
-) -> tuple[Rows, list[Ints]]:
+def fitted(documents: Documents, size: int | Mapping[str, int], pad: Fill, cu_seqlens: bool) -> tuple[Rows, list[Ints]]:
     """Packs of whole documents, and the documents of each. Without lengths by column, long documents are cut first."""
     sizes = np.diff(documents.starts)
     if isinstance(size, Mapping):

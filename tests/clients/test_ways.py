@@ -1,0 +1,58 @@
+"""The table of `docs/guides/trainers.md`: clients, and ways to give them a pipe, on two processes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from .two_ranks import run_on_two_ranks
+from .ways_job import BY_NUMBER, CLIENTS, ROWS, WAYS
+
+DIVIDED_ALREADY = "divided the pipe among 2 ranks already.*or use feedpipe.accelerate.PreparedLoader"
+DIVIDES = {"Accelerate", "Accelerate, dispatched", "Trainer", "Trainer, dispatched"}
+MAKES_A_LOADER = {"Trainer", "Trainer, dispatched"}
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "trainers.md"
+
+
+def refusal(client: str, way: str, kind: str) -> str | None:
+    """What the error says, if the client refuses a pipe that it is given in this way."""
+    if way == "iterable dataset" and client in DIVIDES:
+        return DIVIDED_ALREADY
+    if way.endswith("loader") and client in MAKES_A_LOADER:
+        return "feedpipe.transformers.dataset" if kind == "indexed" else "the length of this pipe is not known"
+    return None
+
+
+Report = dict[str, list[int] | str]
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
+def reports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Report]]:
+    folder = tmp_path_factory.mktemp("ways")
+    run_on_two_ranks(Path(__file__).with_name("ways_job.py"), request.param, str(folder))
+    return request.param, [json.loads((folder / f"{request.param}.{rank}").read_text()) for rank in (0, 1)]
+
+
+CASES = [(way, "indexed") for way in WAYS] + [(way, "streamed") for way in WAYS if way not in BY_NUMBER]
+
+
+@pytest.mark.parametrize(("way", "kind"), CASES)
+def test_each_row_once_or_a_refusal(reports: tuple[str, list[Report]], way: str, kind: str) -> None:
+    client, ranks = reports
+    results = [rank[f"{way}, {kind}"] for rank in ranks]
+    if error := refusal(client, way, kind):
+        assert all(isinstance(result, str) and re.search(error, result) for result in results), results
+    else:
+        assert all(isinstance(result, list) for result in results), results
+        assert sorted(row for result in results for row in result) == list(range(ROWS))
+
+
+def test_the_guide_has_the_table() -> None:
+    rows = [line.split("|")[1:-1] for line in GUIDE.read_text().splitlines() if line.startswith("| ")]
+    table = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
+    for client in ("torchrun", "Accelerate", "Fabric", "Lightning", "Trainer"):
+        refused = [cell.startswith("no") for cell in table[client]]
+        assert refused == [refusal(client, way, "indexed") is not None for way in WAYS]
