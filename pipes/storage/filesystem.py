@@ -48,7 +48,8 @@ _IN_ARCHIVE = re.compile(r"zip://.*?(?=::)", re.DOTALL)  # fsspec's notation: th
 
 # Arrow takes a local path for a URL if it begins like one.
 _LIKE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_LOCAL_TYPES = ("local", "mock", "py::fsspec+memory", "py::fsspec+('file', 'local')")
+ARCHIVE_TYPE = "py::fsspec+zip"
+_LOCAL_TYPES = ("local", "mock", "py::fsspec+memory", "py::fsspec+('file', 'local')", ARCHIVE_TYPE)
 
 
 class Location(NamedTuple):

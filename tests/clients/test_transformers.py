@@ -148,16 +148,16 @@ class TestDataset:
         for step in (4, STEPS + 4):
             assert train(tmp_path, data(), tmp_path / f"checkpoint-{step}", **options) == whole[step * BATCH :]
 
-    def test_an_indexed_pipe_has_epochs(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("way", ["pipe", "map dataset", "dataset"])
+    def test_an_indexed_pipe_resumes_in_each_epoch(self, tmp_path: Path, way: str) -> None:
         def data() -> Any:
-            rows = fp.from_sequence([{"x": x} for x in range(ROWS)])
-            return rows.map(lambda row, rng: {"x": row["x"] + 100 * int(rng.integers(1, 9))}, rng=True).as_map_dataset()
+            rows = fp.from_sequence([{"x": x} for x in range(ROWS)]).shuffle()
+            return {"pipe": rows, "map dataset": rows.as_map_dataset(), "dataset": dataset(rows.repeat())}[way]
 
-        options = {"per_device_train_batch_size": BATCH, "trainer": Trainer}
+        limits = {"max_steps": 2 * STEPS} if way == "dataset" else {}
+        options = {"per_device_train_batch_size": BATCH, "trainer": Trainer, **limits}
         whole = train(tmp_path, data(), **options)
-        first, second = whole[:ROWS], whole[ROWS:]
-        assert sorted(x % 100 for x in first) == sorted(x % 100 for x in second) == list(range(ROWS))
-        assert sorted(first) != sorted(second)
+        assert sorted(whole[:ROWS]) == sorted(whole[ROWS:]) == list(range(ROWS)) and whole[:ROWS] != whole[ROWS:]
         for step in (4, STEPS + 4):
             assert train(tmp_path, data(), tmp_path / f"checkpoint-{step}", **options) == whole[step * BATCH :]
 
