@@ -41,8 +41,6 @@ def dataset(pipe: Pipe[Any], *, seed: int = 0) -> HuggingFaceDataset:
     """
     check_pipe(pipe)
     check_int("seed", seed, least=0)
-    from datasets import IterableDataset
-
-    from .pipe_examples import PipeExamples
+    from .pipe_examples import IterableDataset, PipeExamples
 
     return IterableDataset(PipeExamples(pipe, seed, Rank(0, 1), 0))

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
         _state_dict: dict[str, Any] | None
 
+    class IterableDataset:
+        """Hugging Face's iterable dataset."""
+
+        def __init__(self, ex_iterable: Examples) -> None: ...
+
 else:
+    from datasets import IterableDataset as IterableDataset
     from datasets.iterable_dataset import _BaseExamplesIterable as Examples
 
 

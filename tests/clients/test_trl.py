@@ -29,8 +29,8 @@ def texts(column: str) -> fp.Pipe[Any]:
     return fp.from_sequence(rows).filter(bool).shuffle(window=5).repeat()
 
 
-def train(folder: Path, data: Any, resume: Path | None = None, **options: Any) -> list[int]:
-    """Train for 18 steps, and return the rows that the model saw."""
+def model_and_tokenizer() -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast, list[int]]:
+    """A small model and its tokenizer, and the rows that the model sees, in training and after it."""
     words = {"[PAD]": 0, "[EOS]": 1, "row": 2, **{str(n): FIRST + n for n in range(ROWS)}}
     splitter = Tokenizer(WordLevel(words, unk_token="[PAD]"))
     splitter.pre_tokenizer = Whitespace()
@@ -42,18 +42,25 @@ def train(folder: Path, data: Any, resume: Path | None = None, **options: Any) -
 
     def note(module: object, arguments: object, named: dict[str, Any]) -> None:
         tokens = named["input_ids"]
-        (seen if model.training else validated).extend((tokens[tokens >= FIRST] - FIRST).tolist())
+        seen.extend((tokens[tokens >= FIRST] - FIRST).tolist())
 
-    validated: list[int] = []
     model.register_forward_pre_hook(note, with_kwargs=True)
+    return model, tokenizer, seen
+
+
+def train(folder: Path, data: Any, resume: Path | None = None, **options: Any) -> list[int]:
+    """Train for 18 steps, and return the rows that the model saw."""
+    model, tokenizer, seen = model_and_tokenizer()
     settings: dict[str, Any] = {"max_steps": 18, "save_steps": 6, "per_device_train_batch_size": BATCH, **options}
     arguments = SFTConfig(str(folder), use_cpu=True, bf16=False, report_to=[], disable_tqdm=True, **settings)
     validation = dataset(fp.from_sequence([{"text": f"row {n}"} for n in range(4)]))
     trainer = SFTTrainer(model, arguments, train_dataset=data, eval_dataset=validation, processing_class=tokenizer)
     trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
+    trained = [*seen]
+    seen.clear()
     trainer.evaluate()
-    assert validated == list(range(4))
-    return seen
+    assert seen == list(range(4))
+    return trained
 
 
 @pytest.mark.parametrize("column", ["text", "input_ids"])

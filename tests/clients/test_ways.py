@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from .programs import GUIDE
 from .two_ranks import run_on_two_ranks
 from .ways_job import CLIENTS, ROWS, WAYS, is_tried
 
 DIVIDED_ALREADY = "divided the pipe among 2 ranks already.*or use feedpipe.accelerate.PreparedLoader"
 DIVIDES = {"Accelerate", "Accelerate, dispatched", "Trainer", "Trainer, dispatched"}
 MAKES_A_LOADER = {"Trainer", "Trainer, dispatched"}
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "trainers.md"
 
 
 def refusal(client: str, way: str, kind: str) -> str | None:
@@ -58,7 +58,7 @@ def test_each_row_once_or_a_refusal(
 
 
 def test_the_guide_has_the_table() -> None:
-    rows = [line.split("|")[1:-1] for line in GUIDE.read_text().splitlines() if line.startswith("| ")]
+    rows = [line.split("|")[1:-1] for line in GUIDE.splitlines() if line.startswith("| ")]
     table = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
     for client in ("torchrun", "Accelerate", "Fabric", "Lightning", "Trainer"):
         refused = [cell.startswith("no") for cell in table[client]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -56,7 +57,7 @@ def split_loader(way: str, pipe: fp.Pipe[Any]) -> Any:
         return loader(way, pipe)
     from datasets.distributed import split_dataset_by_node
 
-    data = split_dataset_by_node(dataset(way, pipe), rank=distributed.get_rank(), world_size=2)
+    data = split_dataset_by_node(dataset(way, pipe), rank=int(os.environ["RANK"]), world_size=2)
     return DataLoader(data, batch_size=BATCH)
 
 
@@ -127,7 +128,7 @@ def lightning() -> Client:
             accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, enable_checkpointing=False, **quiet
         )
         module = Module()
-        trainer.fit(module, loader(way, pipe))
+        trainer.fit(module, split_loader(way, pipe))
         return module.model.batches
 
     return batches
