@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 else:
     from datasets import IterableDataset as IterableDataset
+    from datasets import __version__ as version
     from datasets.iterable_dataset import _BaseExamplesIterable as Examples
+
+    if int(version.partition(".")[0]) < 5:
+        raise ImportError(f"`dataset` needs datasets 5, because version {version} does not tell a source the epoch")
 
 
 class PipeExamples(Examples):

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import torch
 from torch.distributed import checkpoint
-from torchtitan.components.dataloader import BaseDataLoader
-from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataset
 
 import feedpipe as fp
 
@@ -32,6 +30,8 @@ def test_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 class TestTorchtitan:
     def test_its_checkpoints_keep_the_place(self, tmp_path: Path) -> None:
+        from torchtitan.components.dataloader import BaseDataLoader  # warns, which stops a collection of tests
+
         names: dict[str, Any] = {"fp": fp}
         exec(program("torchtitan"), names)
 
@@ -54,6 +54,8 @@ class TestTorchtitan:
         assert taken(iter(second)) == rest and len(rest) == 8
 
     def test_the_page_counts_lines(self) -> None:
+        from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataset
+
         code = program("torchtitan")
         ours = [line for line in code[code.index("class") :].splitlines() if line]
         theirs = inspect.getsource(HuggingFaceTextDataset).splitlines()
