@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from ..core.checks import check_int
+from ..core.checks import check_choice, check_int
 from ..loading.ranks import Rank
 from ..pipe import Pipe, check_pipe
 
@@ -12,7 +12,7 @@ HuggingFaceDataset: TypeAlias = Any
 """A `datasets.IterableDataset`."""
 
 
-def dataset(pipe: Pipe[Any], *, seed: int = 0) -> HuggingFaceDataset:
+def dataset(pipe: Pipe[Any], *, seed: int = 0, repeat: bool = False) -> HuggingFaceDataset:
     """Return the rows of a pipe as a `datasets.IterableDataset`, for `train_dataset=` and `eval_dataset=`.
 
     The trainer makes batches of `per_device_train_batch_size` rows, and divides the rows among its processes and
@@ -21,12 +21,13 @@ def dataset(pipe: Pipe[Any], *, seed: int = 0) -> HuggingFaceDataset:
     `map`, `filter` and the like of the dataset work as usual, after the pipe.
 
     As with every iterable dataset, training needs `max_steps`. A resumed run drops the rows before its step, so it
-    needs the same number of processes and workers. If it trains for more than an epoch, give it `pipe.repeat()`: the
-    trainer does not count the epochs of iterable datasets in a resume.
+    needs the same number of processes and workers. If it trains for more than an epoch, give `repeat=True`: a trainer
+    that resumes does not count the epochs of iterable datasets.
 
     Args:
         pipe: its elements are rows, as dicts, and no batches.
         seed: the key of all randomness.
+        repeat: begin again after the last row, without end; shuffles and draws are others in each round.
 
     Raises:
         ArgumentTypeError: `pipe` is no pipe, or its rows are no dicts.
@@ -36,11 +37,12 @@ def dataset(pipe: Pipe[Any], *, seed: int = 0) -> HuggingFaceDataset:
         from feedpipe.transformers import dataset
         from trl import SFTConfig, SFTTrainer
 
-        data = dataset(fp.read_jsonl("chats/*.jsonl").shuffle(window=10_000).repeat())
+        data = dataset(fp.read_jsonl("chats/*.jsonl").shuffle(window=10_000), repeat=True)
         SFTTrainer("Qwen/Qwen3-0.6B", SFTConfig(max_steps=1000), train_dataset=data).train()
     """
     check_pipe(pipe)
     check_int("seed", seed, least=0)
+    check_choice("repeat", repeat, (False, True))
     from .pipe_examples import IterableDataset, PipeExamples
 
-    return IterableDataset(PipeExamples(pipe, seed, Rank(0, 1), 0))
+    return IterableDataset(PipeExamples(pipe, seed, repeat, Rank(0, 1), 0))

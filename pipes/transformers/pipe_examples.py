@@ -43,15 +43,19 @@ class PipeExamples(Examples):
     PARTS: ClassVar[int] = 40_320
     """Of what a dataset believes the pipe to consist; the usual numbers of processes divide it."""
 
+    ENDLESS: ClassVar[int] = 2**62
+    """The rows of an epoch that consists of passes without end."""
+
     sleep_on_threads_shutdown: ClassVar[bool] = False
 
-    def __init__(self, pipe: Pipe[Any], seed: int, part: Rank, epoch: int) -> None:
+    def __init__(self, pipe: Pipe[Any], seed: int, repeat: bool, part: Rank, epoch: int) -> None:
         super().__init__()
-        self._pipe, self._seed, self._part, self._epoch = pipe, seed, part, epoch
+        self._pipe, self._seed, self._repeat, self._part, self._epoch = pipe, seed, repeat, part, epoch
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
         number, world_size = self._part
-        loader = Loader(self._pipe, seed=self._seed, rank=number, world_size=world_size, even=None)
+        steps = self.ENDLESS if self._repeat else None
+        loader = Loader(self._pipe, seed=self._seed, rank=number, world_size=world_size, even=None, steps=steps)
         loader.set_epoch(self._epoch)
         state = self._state_dict
         done = state["rows"] if state else 0
@@ -73,7 +77,7 @@ class PipeExamples(Examples):
     def shard_data_sources(self, num_shards: int, index: int, contiguous: bool = True) -> PipeExamples:
         number, world_size = self._part
         part = Rank(number + world_size * index, world_size * num_shards)
-        return PipeExamples(self._pipe, self._seed, part, self._epoch)
+        return PipeExamples(self._pipe, self._seed, self._repeat, part, self._epoch)
 
     def reshard_data_sources(self) -> PipeExamples:
         return self
@@ -81,7 +85,7 @@ class PipeExamples(Examples):
     def shuffle_data_sources(self, generator: Generator) -> PipeExamples:
         """The rows of another epoch. Datasets call this with a generator that depends on their epoch."""
         epoch = int(deepcopy(generator).integers(2**31))
-        return PipeExamples(self._pipe, self._seed, self._part, epoch)
+        return PipeExamples(self._pipe, self._seed, self._repeat, self._part, epoch)
 
     def _init_state_dict(self) -> dict[str, Any]:
         self._state_dict = {"rows": 0, "type": type(self).__name__}

@@ -135,7 +135,7 @@ class TestDataset:
     def test_a_stream_resumes_in_each_round(self, tmp_path: Path, workers: int) -> None:
         def data() -> Any:
             rows = fp.from_sequence([{"x": x} for x in range(ROWS)]).filter(lambda row: row["x"] >= 0)
-            return dataset(rows.shuffle(window=7).repeat(), seed=1)
+            return dataset(rows.shuffle(window=7), seed=1, repeat=True)
 
         options = {
             "max_steps": 2 * STEPS,
@@ -152,7 +152,7 @@ class TestDataset:
     def test_an_indexed_pipe_resumes_in_each_epoch(self, tmp_path: Path, way: str) -> None:
         def data() -> Any:
             rows = fp.from_sequence([{"x": x} for x in range(ROWS)]).shuffle()
-            return rows if way == "pipe" else dataset(rows.repeat())
+            return rows if way == "pipe" else dataset(rows, repeat=True)
 
         limits = {"max_steps": 2 * STEPS} if way == "dataset" else {}
         options = {"per_device_train_batch_size": BATCH, "trainer": Trainer, **limits}

@@ -26,7 +26,7 @@ def texts(column: str) -> fp.Pipe[Any]:
     rows: list[dict[str, Any]] = [
         {"text": f"row {n}"} if column == "text" else {"input_ids": [FIRST - 1, FIRST + n]} for n in range(ROWS)
     ]
-    return fp.from_sequence(rows).filter(bool).shuffle(window=5).repeat()
+    return fp.from_sequence(rows).filter(bool).shuffle(window=5)
 
 
 def model_and_tokenizer() -> tuple[LlamaForCausalLM, PreTrainedTokenizerFast, list[int]]:
@@ -65,17 +65,17 @@ def train(folder: Path, data: Any, resume: Path | None = None, **options: Any) -
 
 @pytest.mark.parametrize("column", ["text", "input_ids"])
 def test_it_trains_on_each_row_once_and_resumes(tmp_path: Path, column: str) -> None:
-    rows = train(tmp_path, dataset(texts(column), seed=1))
+    rows = train(tmp_path, dataset(texts(column), seed=1, repeat=True))
     assert rows == [
         row["input_ids"][1] - FIRST if column == "input_ids" else int(row["text"].split()[1])
         for _, row in zip(range(18 * BATCH), fp.Loader(texts(column), seed=1, steps=18 * BATCH), strict=True)
     ]
     assert sorted(rows[:ROWS]) == list(range(ROWS))
     for step in (6, 12):  # 12 steps are the first round
-        resumed = train(tmp_path, dataset(texts(column), seed=1), tmp_path / f"checkpoint-{step}")
+        resumed = train(tmp_path, dataset(texts(column), seed=1, repeat=True), tmp_path / f"checkpoint-{step}")
         assert resumed == rows[step * BATCH :]
 
 
 def test_it_packs(tmp_path: Path) -> None:
-    rows = train(tmp_path, dataset(texts("text"), seed=1), packing=True, max_length=9, max_steps=2)
+    rows = train(tmp_path, dataset(texts("text"), seed=1, repeat=True), packing=True, max_length=9, max_steps=2)
     assert len(rows) >= 2 * BATCH
