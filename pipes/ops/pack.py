@@ -431,7 +431,8 @@ def _sequences(segment_ids: Array) -> dict[str, Column]:
     ends = np.cumsum(is_edge.sum(1))
     lengths = np.diff(edges, append=np.int32(0))  # below 0 from the end of a pack to the next one
     longest = np.maximum.reduceat(lengths, np.append(0, ends[:-1])) if packs else lengths
-    lists = pa.LargeListArray.from_arrays(pa.array(np.append(0, ends)), pa.array(edges))
+    offsets: Any = pa.array(np.append(0, ends))
+    lists = pa.LargeListArray.from_arrays(offsets, pa.array(edges))
     return dict(zip(SEQUENCE_COLUMNS, (lists, read_only(longest)), strict=True))
 
 
