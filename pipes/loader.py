@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar, cast, overload
 
 import numpy as np
 
@@ -200,6 +200,12 @@ class Loader(Generic[T_co]):
             return length_of(schedule.plan.unsharded)
         whole = Progress(data_pass=position.data_pass if schedule.plan.varies else 0)
         return schedule.end(whole).of_rank or 0
+
+    def __getitem__(self, index: object) -> NoReturn:
+        raise ArgumentTypeError(
+            "a loader has no elements by number, so it is no dataset for torch's DataLoader or a trainer that makes "
+            "one; give it `pipe.as_iterable_dataset()` or `feedpipe.transformers.dataset(pipe)`"
+        )
 
     @property
     def dataset(self) -> Pipe[T_co]:

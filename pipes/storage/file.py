@@ -11,13 +11,25 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from ..core.checks import check_choice
 from ..errors import DataError, MissingError, SourceError, shown_cause, shown_path
 from .file_cache import CachedFile, FileCache
-from .filesystem import Location, describe, file_infos, is_local, locate, open_input, split_options, with_retries
+from .filesystem import (
+    ARCHIVE_TYPE,
+    Location,
+    describe,
+    file_infos,
+    is_local,
+    locate,
+    open_input,
+    split_options,
+    with_retries,
+)
 from .listing import OBJECT_STORES, check_readable
 from .remote import RemoteFile, RemoteStream
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
 
+_IN_ARCHIVE = "in an archive"
+"""The codec of a file in a zip archive: what decompresses it goes back to its start for each range of it."""
 COMPRESSIONS = ("infer", None, "gzip", "bz2", "xz", "zstd", "lz4", "brotli", "zip")
 WHOLE = range(2**63 - 1)
 """As the `part` of a file that will be read: all bytes."""
@@ -44,7 +56,7 @@ class Stream(io.BufferedReader):
 
 
 class _Decompressed(io.RawIOBase):
-    """The bytes of an xz file, or of the one file in a zip archive, which Arrow does not read. It cannot seek."""
+    """The bytes of an xz file, or of one in a zip archive, which Arrow does not read. It cannot seek."""
 
     def __init__(self, raw: NativeFile | RemoteStream, codec: str, name: str) -> None:
         super().__init__()
@@ -77,6 +89,8 @@ class _Decompressed(io.RawIOBase):
         import lzma
         import zipfile
 
+        if self._codec == _IN_ARCHIVE:
+            return cast("IO[bytes]", self._raw)
         if self._codec == "xz":
             return cast("IO[bytes]", lzma.LZMAFile(cast("IO[bytes]", self._raw)))
         archive = zipfile.ZipFile(cast("IO[bytes]", self._raw))
@@ -146,7 +160,7 @@ class File:
         raw = self._raw(part)
         remote = raw if isinstance(raw, RemoteStream) else None
         content: object = raw
-        if codec in ("xz", "zip"):
+        if codec in ("xz", "zip", _IN_ARCHIVE):
             content = _Decompressed(raw, codec, self.name)
         elif codec is not None:
             content = CompressedInputStream(raw if remote is None else PythonFile(remote, "r"), cast("Any", codec))
@@ -246,7 +260,8 @@ class File:
         if compression != "infer":
             return compression
         name = self.path if self.filesystem is not None else split_options(self.path)[0]
-        return next((codec for ending, codec in _ENDINGS.items() if name.endswith(ending)), None)
+        in_archive = _IN_ARCHIVE if self._location().filesystem.type_name == ARCHIVE_TYPE else None
+        return next((codec for ending, codec in _ENDINGS.items() if name.endswith(ending)), in_archive)
 
     def _open_error(self, error: OSError) -> SourceError:
         if isinstance(error, FileNotFoundError):

@@ -22,6 +22,7 @@ from io import IOBase
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
+from zipfile import BadZipFile
 
 from ..core.lazy import pa
 from ..errors import (
@@ -45,10 +46,12 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # `?` is a wild card, and so it is in these URLs if another wild card, or no `name=`, follows.
 _WITH_OPTIONS = re.compile(r"(?:s3|hdfs|viewfs|gs|gcs|abfs|abfss)://")
 _OPTIONS = re.compile(r"\?\w+=[^?*\[]*$")
+_IN_ARCHIVE = re.compile(r"zip://.*?(?=::)", re.DOTALL)  # fsspec's notation: the file inside, and then its archive
 
 # Arrow takes a local path for a URL if it begins like one.
 _LIKE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_LOCAL_TYPES = ("local", "mock", "py::fsspec+memory", "py::fsspec+('file', 'local')")
+ARCHIVE_TYPE = "py::fsspec+zip"
+_LOCAL_TYPES = ("local", "mock", "py::fsspec+memory", "py::fsspec+('file', 'local')", ARCHIVE_TYPE)
 
 
 class Location(NamedTuple):
@@ -58,7 +61,7 @@ class Location(NamedTuple):
         filesystem: of pyarrow.
         path: as the file system takes it.
         root: the text before `path` in the path or URL of a user: "" or, say, "s3://".
-        options: the text after `path` there: "" or, say, "?region=eu-west-1".
+        options: the text after `path` there: "" or, say, "?region=eu-west-1" or "::archive.zip".
     """
 
     filesystem: FileSystem
@@ -84,6 +87,9 @@ def locate(path: str, filesystem: object = None) -> Location:
         local = os.path.expanduser(path) or "."
         return Location(_local(), f"./{local}" if _LIKE_URL.match(local) else local, "")
     path, options = split_options(path)
+    if options.startswith("::"):
+        opened, _ = _connect(url[0], options, os.getpid())
+        return Location(opened, path[len("zip:/") :].rstrip("/") or "/", "zip:/", options)
     host, slash, rest = path[url.end() :].partition("/")
     opened, base = _connect(url[0] + host, options, os.getpid())
     inner = (base.rstrip("/") + slash + rest).rstrip("/") or "/"
@@ -97,7 +103,9 @@ def not_utf8_error(path: str) -> SourceError:
 
 
 def split_options(path: str) -> tuple[str, str]:
-    """Split a URL from its options, such as "?endpoint_override=localhost:9000"; a path has none."""
+    """Split a URL from its options, such as "?endpoint_override=localhost:9000", or its archive; a path has none."""
+    if inside := _IN_ARCHIVE.match(path):
+        return inside[0], path[inside.end() :]
     if not _WITH_OPTIONS.match(path) or (options := _OPTIONS.search(path)) is None:
         return path, ""
     return path[: options.start()], options[0]
@@ -286,10 +294,16 @@ def _connect(url: str, options: str, process: int) -> tuple[FileSystem, str]:
     import fsspec  # pyright: ignore[reportMissingTypeStubs]
 
     try:
-        opened, path = fsspec.core.url_to_fs(url)
+        opened, path = fsspec.core.url_to_fs(url + options)
     except (ValueError, ImportError) as error:
         repair = "; `pip install 'feedpipe[hub]'` does" if url.startswith("hf:") else ""
         raise SourceError(f"nothing here reads URLs such as {name}: {error}{repair}") from None
+    except (OSError, BadZipFile) as error:
+        if not url.startswith("zip://"):
+            raise
+        if not options:
+            raise SourceError(f"{name} must name its archive, as in 'zip://file.csv::archive.zip'") from None
+        raise SourceError(f"{shown_path(options[2:])!r} cannot be opened as an archive: {describe(error)}") from error
     return _as_arrow(opened), str(path)
 
 

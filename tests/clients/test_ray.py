@@ -29,6 +29,7 @@ from feedpipe.testing import same
 from ..seeing.bottlenecks import CASES, WORKERS, napping, problem, run
 from ..soak import SOAK
 from ..support.check_service import PARTS, Part, check_part
+from .programs import program
 from .ray_cluster import ENVIRONMENT, RayCluster
 
 os.environ.update(ENVIRONMENT)  # Ray looks at it when it is imported
@@ -414,3 +415,25 @@ class TestCounters:
         assert len(places) == 60
         assert places == sorted(places) and 0 < places[0] < 0.1 and places[-1] > 0.9
         assert re.search(r"on Ray: 100%.* 60/60 \[.*waits \d+% for data\]", capsys.readouterr().err)
+
+
+def test_the_program_of_ray_train(tmp_path: Path) -> None:
+    """Two workers of Ray Train share the rows, and a run that is started again goes on where it saved."""
+    rows = 1024
+
+    def step(batch: dict[str, Any]) -> None:
+        from ray import train
+
+        with (tmp_path / f"rows.{train.get_context().get_world_rank()}").open("a") as file:
+            file.writelines(f"{x}\n" for x in batch["x"].tolist())
+
+    code = program("Ray Train").replace("workers=2)\n", ")\n", 1)
+    code = code.replace("num_workers=2)", "num_workers=2, resources_per_worker={'CPU': 0.1}), run_config=run_config")
+    pipe = fp.from_arrays({"x": np.arange(rows)}).shuffle().batch(2).collate()
+    from ray.train import RunConfig
+
+    exec(code, {"fp": fp, "pipe": pipe, "step": step, "run_config": RunConfig(storage_path=str(tmp_path), name="run")})
+    seen = [sorted(map(int, (tmp_path / f"rows.{rank}").read_text().split())) for rank in (0, 1)]
+    assert sorted(seen[0] + seen[1]) == list(range(rows)) and len(seen[0]) == rows // 2
+    states = [json.loads(path.read_text()) for path in (tmp_path / "run").rglob("loader.json")]
+    assert sorted(state["step"] for state in states) == [100, 200]
