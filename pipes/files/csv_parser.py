@@ -37,7 +37,7 @@ log = logging.getLogger("feedpipe")
 _CR, _LF = 13, 10
 _BYTES_AT_ONCE = 2**15
 """Few enough for a cache near the processor: of 1 MiB at once, the same takes 10 ms and not 1."""
-_COLUMNS_AT_ONCE = 2**12
+_COLUMNS_AT_ONCE = 2**13
 """Arrow takes 8 KiB for each column that it converts, to find texts of nulls and bools."""
 _ROW = re.compile(r"Row #(\d+): ")
 

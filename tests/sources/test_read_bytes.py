@@ -18,11 +18,11 @@ def test_law(tmp_path):
 
 
 def test_a_file_that_decompresses_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("feedpipe.files.open_files.MAX_ROW_BYTES", 3 << 20)
+    monkeypatch.setattr("feedpipe.formats.streams._MAX_UNPACKED_BYTES", 3 << 20)
     (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(3 << 20)))
     (tmp_path / "b.gz").write_bytes(gzip.compress(bytes((3 << 20) + 1)))
     rows = iter(fp.read_bytes(tmp_path))
     assert next(rows)["bytes"] == bytes(3 << 20)
-    with pytest.raises(DataError, match=r"(?s)b\.gz holds more than 3 MiB, the most .*`compression=None`.*\n  at "):
+    with pytest.raises(DataError, match=r"(?s)b\.gz: 3 MiB or more unpack from .*`compression=None`.*\n  at "):
         next(rows)
     assert len(list(fp.read_bytes(tmp_path, compression=None))) == 2

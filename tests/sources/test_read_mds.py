@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import fsspec
 import pyarrow as pa
 import pytest
@@ -43,3 +45,20 @@ def test_every_argument_arrives(folder):
 def test_bad_input(tmp_path):
     with pytest.raises(SourceError, match=r"none is not there(.|\n)*test_read_mds\.py"):
         list(fp.read_mds(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_shard_of_the_index_that_is_missing(folder, indexed):
+    """`index.json` of MosaicML's writer names each shard as it is and as it is compressed; either may be there."""
+    names = sorted(path.name for path in folder.rglob("*.mds*") if path.parent == folder)
+    shards = [{"raw_data": {"basename": name}, "zip_data": None} for name in names]
+    index = folder / "index.json"
+    index.write_text(json.dumps({"version": 2, "shards": shards}))
+    paths = [folder / name for name in names if name.endswith(".mds")]
+    expected = list(fp.read_mds(paths, indexed=indexed))
+    missing = {"raw_data": {"basename": "shard.00009.mds"}, "zip_data": {"basename": "shard.00009.mds.zstd"}}
+    index.write_text(json.dumps({"version": 2, "shards": [*shards, missing]}))
+    with pytest.raises(fp.SourceError, match=r"index\.json names 'shard\.00009\.mds', which is not there"):
+        list(fp.read_mds(paths, indexed=indexed))
+    index.write_text("no index of shards")
+    assert list(fp.read_mds(paths, indexed=indexed)) == expected

@@ -104,6 +104,9 @@ def test_lists_of_images(tmp_path):
     ("encoding", "message"),
     [
         ("pkl", "its encoding 'pkl' is not read; loading pickles runs code"),
+        ("ndarray:int8:x", "its encoding 'ndarray:int8:x' is not read; th"),
+        ("ndarray:int8:2,", "its encoding 'ndarray:int8:2,' is not read; th"),
+        ("ndarray:object", "its encoding 'ndarray:object' is not read; th"),
         ("new:3", "its encoding 'new:3' is not read; th"),
     ],
 )
