@@ -15,7 +15,7 @@ STREAM_ERRORS = (OSError, ValueError, EOFError)
 
 MAX_ROW_BYTES = 2**31
 """The limit of a row that a parser makes: a damaged file, or a small one that is compressed, may claim any size."""
-_MAX_UNPACKED_BYTES, _MAX_RATIO = 2**28, 200
+_MAX_UNPACKED_BYTES, _MAX_RATIO = 2**28, 32
 MAX_CONTENT_BYTES = 2**10
 """The part of a malformed record that its report keeps."""
 

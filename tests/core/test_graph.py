@@ -128,3 +128,11 @@ def test_names_count_operators_on_the_longest_way() -> None:
     short = fp.from_sequence([1]).map(str)
     pipe = short.map(str).map(str).concat(short).map(str)
     assert sorted(names(pipe).values()) == ["concat-1", "from_sequence-1", "map-1", "map-2", "map-3", "map-4"]
+
+
+def test_pickles_with_functions_that_cannot_be_imported():
+    """As arguments of `torch.multiprocessing.spawn`, and in torch's loaders whose workers are spawned."""
+    pipe = fp.from_sequence(range(3)).map(lambda x: x + 1).map(abs)
+    for value in (pipe, fp.Loader(pipe)):
+        assert list(pickle.loads(pickle.dumps(value))) == [1, 2, 3]
+        assert list(copy.copy(value)) == list(copy.deepcopy(value)) == [1, 2, 3]
