@@ -165,5 +165,5 @@ def test_a_shard_of_the_index_that_is_missing(tmp_path, indexed):
         index.write_text(text)
         assert list(parsed(tmp_path / "a.mds", indexed=indexed)) == [{"x": 1}, {"x": 2}]
     index.write_text(json.dumps({"shards": [there, missing]}))
-    with pytest.raises(SourceError, match=r"index\.json names 'b\.mds', which is not there"):
+    with pytest.raises(fp.SourceError, match=r"index\.json names 'b\.mds', which is not there"):
         list(parsed(tmp_path / "a.mds", indexed=indexed))
