@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import partial
@@ -134,7 +135,13 @@ class Loader(Generic[T_co]):
         self._closed = False
 
     def __iter__(self) -> Iterator[T_co]:
+        if "torch._dynamo" in sys.modules:
+            from .torch.compiling import exclude_from_compilation
+
+            exclude_from_compilation()
         return EpochIterator(self._iterated())
+
+    __iter__._torchdynamo_disable = True  # type: ignore[attr-defined]  # `torch.compile` runs it as it is
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
         """Iterate as `iter(loader)` does, with an `Info` for each element: its state, epoch, step, and padding.

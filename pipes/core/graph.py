@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, Self, TypeVar, cast
 
 from ..errors import CallSite
 from .code import step_code
@@ -48,10 +50,33 @@ class Node:
             check_streamed(op, call_site)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.op, self.inputs, self.call_site)
+        return type(self), (_ByValue.unless_importable(self.op), self.inputs, self.call_site)
+
+    def __copy__(self) -> Self:
+        return self
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a pipe is immutable; chain an operator to make a new one (setting `{name}`)")
+
+
+class _ByValue:
+    """An operator with functions that no other process can import, such as lambdas, as a pickle holds it."""
+
+    def __init__(self, op: Operator) -> None:
+        self._op = op
+
+    @staticmethod
+    def unless_importable(op: Operator) -> Operator | _ByValue:
+        try:
+            pickle.Pickler(io.BytesIO(), 5, buffer_callback=lambda buffer: None).dump(op)
+        except Exception:  # each class has errors of its own
+            return _ByValue(op)
+        return op
+
+    def __reduce__(self) -> tuple[object, ...]:
+        import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+
+        return pickle.loads, (cloudpickle.dumps(self._op),)
 
 
 class HasInputs(Protocol):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakSet
 
-from ..errors import StateError
+from ..core.graph import walk
+from ..errors import ArgumentError, StateError
 from ..loader import Loader, gathered, state_before
 from ..loading.state import State
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
         state: Any
         current_epoch: int
+        overfit_batches: int | float
         num_training_batches: int | float
         overfit_batches: int | float
         fit_loop: Any
@@ -55,6 +57,7 @@ class ExactResume(Callback):
     Lightning's next epoch with the rest of the loader's.
 
     Raises:
+        ArgumentError: the trainer has `overfit_batches`, and a pipe is shuffled anew in each epoch.
         StateError: a checkpoint does not fit the loaders.
         RankError: a rank does not save with the others.
 
@@ -88,6 +91,7 @@ class ExactResume(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: object) -> None:
         """Load the states, and let the trainer take its first elements again."""
         self._known.update(_loaders(trainer))
+        _check_overfit(trainer)
         states, self._loaded = self._loaded, []
         if not states:
             return
@@ -132,6 +136,17 @@ def _trained(trainer: Trainer) -> Trained:
     ahead = len(getattr(loop._data_fetcher, "batches", ())) + progress.ready - progress.processed
     loaders = enumerate(_stateful_loaders(trainer))
     return {place: (loader, state_before(loader, ahead)) for place, loader in loaders if isinstance(loader, Loader)}
+
+
+def _check_overfit(trainer: Trainer) -> None:
+    """Raise an error if the trainer wants the same batches in each epoch, and a loader has others."""
+    for loader in _loaders(trainer) if trainer.overfit_batches else ():
+        ops = [node.op for node in walk(loader.dataset) if node.inputs]
+        if shuffle := next((op for op in ops if op.reshuffles()), None):
+            raise ArgumentError(
+                f"`overfit_batches` trains on the same batches in each epoch, and `{shuffle.call()}` makes others; "
+                "leave it out of such a run, or give it `each_epoch=False`"
+            )
 
 
 def _loaders(trainer: Trainer) -> set[Loader[Any]]:

@@ -54,6 +54,8 @@ def numpy_columns(rows: Rows) -> dict[str, Array]:
 def column_of_values(values: list[object], name: object) -> Column:
     """Make a column of Python values: arrays of one shape become one array; Arrow infers the type of other values."""
     if values and isinstance(values[0], np.ndarray):
+        if np.ma.MaskedArray in set(map(type, values)):
+            raise UnfitError(f"field `{name}`: a column of arrays has no mask; fill it with `.filled(...)`")
         try:
             return column_of_array(np.stack(cast("Any", values)), name)
         except ValueError:  # the shapes differ: Arrow makes lists
@@ -63,7 +65,8 @@ def column_of_values(values: list[object], name: object) -> Column:
 
 def column_of_array(array: Array, name: object) -> Column:
     """Return `array` itself if it has numbers; text, times and Python objects become an Arrow array."""
-    return read_only(array) if array.dtype.kind in "biufc" else _infer_column(array, name)
+    is_masked = isinstance(array, np.ma.MaskedArray)  # Arrow makes nulls of what is masked
+    return read_only(array) if array.dtype.kind in "biufc" and not is_masked else _infer_column(array, name)
 
 
 def check_name(name: object) -> str:

@@ -24,7 +24,7 @@ from ..core.rows import Array, BlockRows, Indices, Rows, concat, gather, index_a
 from ..engine.ahead import REQUESTS
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError
 from ..files.open_files import OpenTask, at_call_site, changed_error
-from ..formats.streams import STREAM_ERRORS, stream_error
+from ..formats.streams import STREAM_ERRORS, stream_error, unpacked_limit, unpacked_problem
 from ..storage.file import File
 from ..storage.mapping import local_path, room_for_mappings
 from ..storage.tasks import in_threads, in_turn
@@ -448,6 +448,10 @@ class ChunkedPart(ArrayPart):
     def opened(self, memory: Memory) -> Any:
         """The array in this process, as the library has it."""
 
+    @abstractmethod
+    def stored_bytes(self, opened: Any) -> int:
+        """The bytes that the array takes in its file or files."""
+
     def view(self) -> None:
         return None
 
@@ -458,12 +462,14 @@ class ChunkedPart(ArrayPart):
 
         def take(positions: npt.NDArray[np.int64], opened: OpenTask | None, threads: bool) -> Array:
             numbers = positions // size
-            taken = np.empty((len(positions), *row), dtype)
+            taken = np.empty((0, *row), dtype)
             for number in np.unique(numbers).tolist():
                 places = np.flatnonzero(numbers == number)
                 chunk = memory.chunk(
                     (self.path, self.name, number), partial(self._chunk, memory, number * size, number * size + size)
                 )
+                if not len(taken):  # a file may claim rows of any size, and the first chunk tells
+                    taken = np.empty((len(positions), *row), dtype)
                 taken[places] = chunk[positions[places] - number * size]
             return taken
 
@@ -473,7 +479,10 @@ class ChunkedPart(ArrayPart):
         stop, opened = min(stop, self.rows), self.opened(memory)
         if opened.shape != self.shape:
             raise changed_error(self.name, "shape")
+        size = (stop - start) * math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
         try:
+            if size > unpacked_limit(0) and (problem := unpacked_problem(size, self.stored_bytes(opened))):
+                raise ValueError(problem)
             values = np.asarray(opened[start:stop])
         except FeedpipeError:
             raise

@@ -19,7 +19,7 @@ from ..core.rows import Array, Row
 from ..errors import ArgumentError, DataError, FeedpipeError, redacted
 from ..files.open_files import changed_error, listed_files, read_whole
 from ..formats.npy import HEADER_BYTES, ArrayHeader, read_header
-from ..formats.streams import STREAM_ERRORS, stream_error
+from ..formats.streams import STREAM_ERRORS, stream_error, unpacked_problem
 from ..pipe import Pipe
 from ..storage.file import File, Stream
 from ..storage.file_cache import FileCache, check_file_cache
@@ -196,6 +196,11 @@ def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
         if column not in members:
             raise DataError(f"{file.name} has no array {column!r}; it has {', '.join(map(repr, members))}")
         info, name = members[column], f"{file.name}, array {column!r}"
+        # It holds all rows, such as masks, which pack well; only zeros do so more than 128 times.
+        if info.compress_type != zipfile.ZIP_STORED and (
+            problem := unpacked_problem(info.file_size, 4 * info.compress_size)
+        ):
+            raise DataError(f"{name}: {problem}")
         with packed.open(info) as member:
             head = read_header(member.read(HEADER_BYTES), name, info.file_size)
     if info.compress_type != zipfile.ZIP_STORED:

@@ -38,6 +38,7 @@ _ENDINGS = {
     ".tgz": "gzip",
     ".bz2": "bz2",
     ".zst": "zstd",
+    ".zstd": "zstd",
     ".lz4": "lz4",
     ".br": "brotli",
     ".xz": "xz",
@@ -50,9 +51,11 @@ class Stream(io.BufferedReader):
 
     Attributes:
         remote: the stream below, if the file is remote.
+        packed: the stream below, if this one decompresses it.
     """
 
     remote: RemoteStream | None = None
+    packed: NativeFile | RemoteStream | None = None
 
 
 class _Decompressed(io.RawIOBase):
@@ -144,7 +147,7 @@ class File:
         Args:
             compression: "gzip", "bz2", "xz", "zstd", "lz4", "brotli", "zip" for an archive of one file, or None to get
                 the bytes as they are. "infer" takes the compression of the handle; if that is "infer" too, the end of
-                the name decides: .gz, .tgz, .bz2, .xz, .zst, .lz4, .br, .zip.
+                the name decides: .gz, .tgz, .bz2, .xz, .zst, .zstd, .lz4, .br, .zip.
 
         Raises:
             SourceError: the file cannot be opened. If there is no such file, it is a `FileNotFoundError` as well.
@@ -167,6 +170,7 @@ class File:
         # Arrow's streams have no lines. A decompressor that fails drops the output of that call, so calls are small.
         stream = Stream(cast("io.RawIOBase", content), 2**17 if codec is None else 2**12)
         stream.remote = remote
+        stream.packed = None if codec is None else raw
         return stream
 
     def is_local(self) -> bool:
