@@ -70,7 +70,7 @@ class Balance(Rearranged, TokenOfInput):
 
     @property
     def _measure(self) -> Measure | None:
-        return cast("Measure", self.balance) if isinstance(self.balance, str) or callable(self.balance) else None
+        return self.balance if isinstance(self.balance, str) or callable(self.balance) else None
 
     def identity(self) -> Json:
         return None if self.costs is None else {"costs": crc32(self.costs.tobytes())}
