@@ -180,7 +180,7 @@ class ColumnWindow:
         values.flags.writeable = False
         return values
 
-    def pieces(self, owners: Positions, starts: Array, stops: Array) -> Iterator[memoryview]:
+    def pieces(self, owners: Positions, starts: Positions, stops: Positions) -> Iterator[memoryview]:
         """For each pair of places in the chunk that owns it, the memory between them, without a copy."""
         view, shifts = memoryview(cast("Any", self._array)), self._shifts[owners]
         return (view[a:b] for a, b in zip((shifts + starts).tolist(), (shifts + stops).tolist(), strict=True))
@@ -219,8 +219,9 @@ class TextWindow:
 
     def take(self, owners: Positions, places: Positions) -> ArrowArray:
         """For each row the value at its place in the chunk that owns it."""
-        starts, stops = self._offsets.take(owners, places), self._offsets.take(owners, places + 1)
-        ends = np.cumsum(stops - starts, dtype=np.int64)
+        starts: Positions = self._offsets.take(owners, places).astype(np.int64)
+        stops: Positions = self._offsets.take(owners, places + 1).astype(np.int64)
+        ends = np.cumsum(stops - starts)
         kind: Any = self._chunks[0].type
         if len(ends) and ends[-1] >= 2**31:
             kind = (

@@ -94,7 +94,7 @@ def cache(
         >>> list(pipe), list(pipe)
         ([0, 1, 4], [0, 1, 4])
     """
-    folder = None if path is None else check_place(path, version)
+    folder = check_place(path, version)
     check_bytes("limit", limit)
     if any(node.op.trait is Trait.SHARD for node in walk(pipe)):
         raise PlanError(
@@ -335,15 +335,17 @@ class _Unit(Operator):
         return [self.value for _ in indices]
 
 
-def check_place(path: object, version: object) -> str:
-    """Return the local folder of a user who wants rows to be kept."""
+def check_place(path: object, version: object) -> str | None:
+    """Return the local folder in which a user wants rows to be kept, if there is one."""
+    if not isinstance(version, str):
+        raise ArgumentTypeError(f"`version` must be a str but got: {version!r}")
+    if path is None:
+        return None
     if not isinstance(path, (str, os.PathLike)):
         raise ArgumentTypeError(f"`path` must be the path of a folder but got: {path!r}")
     folder = os.fspath(cast("str", path))
     if not folder or "://" in folder:
         raise ArgumentError(f"`path` must be the path of a local folder but got: {folder!r}")
-    if not isinstance(version, str):
-        raise ArgumentTypeError(f"`version` must be a str but got: {version!r}")
     return folder
 
 

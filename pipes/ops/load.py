@@ -106,8 +106,7 @@ def load(
     if limit is not None:
         check_bytes("limit", limit)
     check_int("workers", workers, least=0)
-    if path is not None:
-        place = check_place(path, version)
+    if (place := check_place(path, version)) is not None:
         return pipe.then(LoadFiles(place, limit=limit, workers=workers, version=version, progress=progress))
     if workers or version:
         name = "workers" if workers else "version"
@@ -179,7 +178,8 @@ class Load(_AllRows):
                 if used > limit:
                     raise LimitError(
                         f"`load(limit={self.limit!r})` is full after {sum(map(len, blocks))} rows; give a larger "
-                        "`limit`, or use `.shuffle(window=...)`, which keeps fewer rows in memory",
+                        "`limit`, or a `path` for files, or use `.shuffle(window=...)`, which keeps fewer rows in "
+                        "memory",
                         at=stage.call_site,
                     )
                 blocks.append(block.rows)

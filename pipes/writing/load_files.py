@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import cast
 
 import numpy as np
@@ -39,7 +39,7 @@ def write_loaded(root: Node, loaded: LoadedFiles, workers: int, *, progress: boo
         run.progress_bar("load", shown=shown, notes=lambda: bytes_text(loaded.files.bytes)) as bar,
         ThreadPoolExecutor(1) as thread,
     ):
-        writing = thread.submit(int)
+        writing: Future[object] = thread.submit(int)
         for chunk in run:
             pending.add(cast("BlockRows", chunk if isinstance(chunk, (list, Rows)) else list(chunk)))
             run.rows += len(chunk)
