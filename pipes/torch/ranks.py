@@ -305,6 +305,35 @@ class SideGroup:
                 exchange.wait(self._gloo.broadcast([content], distributed.BroadcastOptions()), interrupt)
         return _bytes(content)
 
+    def send(self, message: bytes, ranks: Sequence[int], channel: int) -> list[tuple[Any, torch.Tensor]]:
+        """Begins to send a message to some ranks, and waits for none of them.
+
+        Args:
+            message: to send.
+            ranks: the receivers.
+            channel: messages of one channel arrive in order.
+
+        Returns:
+            The parts, which must be kept until they are completed, each with its content.
+        """
+        with self._lock:
+            gloo = self._connected(_never)
+            contents = torch.tensor([len(message)]), _tensor(message)
+            return [(gloo.send([content], rank, channel), content) for rank in ranks for content in contents]
+
+    def receive(self, rank: int, channel: int, topic: str) -> bytes:
+        """The next message that a rank sends to this one on a channel.
+
+        Raises:
+            RankError: that rank does not send, or has ended.
+        """
+        gloo = self._connected(_never)
+        size = torch.zeros(1, dtype=torch.int64)
+        self.wait(gloo.recv([size], rank, channel), topic, topic, _never)
+        content = torch.zeros(int(size), dtype=torch.uint8)
+        self.wait(gloo.recv([content], rank, channel), topic, topic, _never)
+        return _bytes(content)
+
     def all_bytes(self, content: torch.Tensor) -> tuple[Any, list[torch.Tensor]]:
         """Begins an exchange of tensors of one size; its end fills the tensors of all ranks."""
         answers = [torch.zeros_like(content) for _ in range(self.world_size)]
