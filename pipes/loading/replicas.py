@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 
 from ..core.checks import check_torch
 from ..core.ending import Ending
@@ -387,18 +387,14 @@ class _GroupSender:
     """Sends elements to ranks on other machines. It waits for none of them: they may wait for each other."""
 
     def __init__(self, side: SideGroup) -> None:
-        self._side = side
-        self._channel = side.number_of_new_loader()
+        self._line = side.line()
         self._sent = 0
-        self._pending: list[tuple[Any, object]] = []
 
     def send(self, kind: str, run: int, place: object, packed: PackedElement | None = None) -> None:
         sizes = () if packed is None else packed.sizes
         body = [] if packed is None else packed.body()
         head = pickle.dumps(tuple(Message(self._sent, kind, run, place, sizes)), 5)
-        content = b"".join([len(head).to_bytes(4, "little"), head, *body])
-        self._pending = [part for part in self._pending if not part[0].is_completed()]
-        self._pending += self._side.send(content, range(1, self._side.world_size), self._channel)
+        self._line.send(b"".join([len(head).to_bytes(4, "little"), head, *body]))
         self._sent += 1
 
     def close(self) -> None:
@@ -409,11 +405,10 @@ class _GroupReceiver:
     """Receives elements of a rank on another machine."""
 
     def __init__(self, side: SideGroup) -> None:
-        self._side = side
-        self._channel = side.number_of_new_loader()
+        self._line = side.line()
 
     def receive(self) -> tuple[Message, object]:
-        content = memoryview(self._side.receive(0, self._channel, "an element of replicas"))
+        content = memoryview(self._line.receive("an element of replicas"))
         stop = 4 + int.from_bytes(content[:4], "little")
         message = Message(*pickle.loads(content[4:stop]))
         return message, unpack_body(content[stop:], message.sizes) if message.sizes else None

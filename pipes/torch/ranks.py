@@ -305,34 +305,18 @@ class SideGroup:
                 exchange.wait(self._gloo.broadcast([content], distributed.BroadcastOptions()), interrupt)
         return _bytes(content)
 
-    def send(self, message: bytes, ranks: Sequence[int], channel: int) -> list[tuple[Any, torch.Tensor]]:
-        """Begins to send a message to some ranks, and waits for none of them.
-
-        Args:
-            message: to send.
-            ranks: the receivers.
-            channel: messages of one channel arrive in order.
-
-        Returns:
-            The parts, which must be kept until they are completed, each with its content.
-        """
-        with self._lock:
-            gloo = self._connected(_never)
-            contents = torch.tensor([len(message)]), _tensor(message)
-            return [(gloo.send([content], rank, channel), content) for rank in ranks for content in contents]
-
-    def receive(self, rank: int, channel: int, topic: str) -> bytes:
-        """The next message that a rank sends to this one on a channel.
-
-        Raises:
-            RankError: that rank does not send, or has ended.
-        """
-        gloo = self._connected(_never)
-        size = torch.zeros(1, dtype=torch.int64)
-        self.wait(gloo.recv([size], rank, channel), topic, topic, _never)
-        content = torch.zeros(int(size), dtype=torch.uint8)
-        self.wait(gloo.recv([content], rank, channel), topic, topic, _never)
-        return _bytes(content)
+    def line(self) -> Line:
+        """A connection of its own for messages of the first rank. All ranks call it together."""
+        name = f"line {self.number_of_new_loader()}"
+        if missing := self.roll_call(name):
+            raise RankError(
+                f"{ranks_in_words(missing)} of {self.world_size} did not come within {self.timeout:g} seconds"
+            )
+        store = _c10d.PrefixStore(name, self._store)
+        seconds = min(self.timeout, CONNECT_SECONDS)
+        gloo = _c10d.ProcessGroupGloo(store, self.rank, self.world_size, timeout=timedelta(seconds=seconds))
+        gloo._set_default_timeout(NO_TIMEOUT)
+        return Line(self, gloo)
 
     def all_bytes(self, content: torch.Tensor) -> tuple[Any, list[torch.Tensor]]:
         """Begins an exchange of tensors of one size; its end fills the tensors of all ranks."""
@@ -423,6 +407,35 @@ class SideGroup:
             gloo._set_default_timeout(NO_TIMEOUT)
             self._gloo = gloo
         return self._gloo
+
+
+class Line:
+    """Messages of the first rank of a group, which waits for none of the others."""
+
+    def __init__(self, side: SideGroup, gloo: Any) -> None:
+        self._side = side
+        self._gloo = gloo
+        self._pending: list[Any] = []
+
+    def send(self, message: bytes) -> None:
+        """Begins to send a message to all other ranks."""
+        self._pending = [work for work in self._pending if not work.is_completed()]
+        for content in (torch.tensor([len(message)]), _tensor(message)):
+            self._pending.append(self._gloo.broadcast([content], distributed.BroadcastOptions()))
+
+    def receive(self, topic: str) -> bytes:
+        """The next message.
+
+        Raises:
+            RankError: the first rank has ended, or sends nothing.
+        """
+        size = self._filled(torch.zeros(1, dtype=torch.int64), topic)
+        return _bytes(self._filled(torch.zeros(int(size), dtype=torch.uint8), topic))
+
+    def _filled(self, content: torch.Tensor, topic: str) -> torch.Tensor:
+        work = self._gloo.broadcast([content], distributed.BroadcastOptions())
+        self._side.wait(work, topic, topic, _never)
+        return content
 
 
 class Meeting:
