@@ -64,7 +64,8 @@ class Loader(Generic[T_co]):
         group: a process group, or a one-dimensional device mesh.
         replicas: a group of ranks that need the same elements, as those of tensor parallelism; `group` is then that of
             data parallelism. The first of them reads, and the others get its elements: on one machine through shared
-            memory, else by the process group. All have the same states, and stop together if one of them fails.
+            memory, else by the process group. All have the same states. If the reader fails or dies, all stop; on one
+            machine at the same step.
         shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. If
             the pipe shuffles, the default is 8 for each rank, or as many as there are workers, if that is more; else it
             is one for each worker.

@@ -101,9 +101,13 @@ def carried(mesh: Any) -> list[int]:
         def read_bytes(self) -> bytes:
             return os.urandom(16)
 
+    boot = replicas._BOOT  # pyright: ignore[reportPrivateUsage]
     replicas._BOOT = Machine()  # type: ignore[assignment]  # pyright: ignore[reportPrivateUsage]
-    with shared(mesh) as loader:
-        return [digest(batch) for batch in loader]
+    try:
+        with shared(mesh) as loader:
+            return [digest(batch) for batch in loader]
+    finally:
+        replicas._BOOT = boot  # pyright: ignore[reportPrivateUsage]
 
 
 def main(folder: Path, rank: int) -> None:
