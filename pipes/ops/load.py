@@ -29,6 +29,7 @@ from ..core.shared_rows import SharedRows
 from ..engine.stage import Stage
 from ..errors import ArgumentError, DataError, LimitError, Origin, PlanError, SourceError
 from ..files.open_files import at_call_site
+from ..files.units import OfFormat
 from ..formats.row_buffers import Buffers, StoredRows
 from ..storage.row_files import NoRoomError, RowFile, RowFiles
 from ._cached_rows import UnfitRowsError, make_tensor, packed_rows
@@ -127,14 +128,19 @@ class _AllRows(SameRows, Source):
         return True
 
     def remark(self, stage: StageView) -> str | None:
-        return _ALREADY_INDEXED if stage.input.indexed else None
+        before = cast("Stage", stage.input)
+        if before.indexed:
+            return "its input has positions of its own, so `load` only keeps what is before from running again"
+        while before.one_for_one and not isinstance(before.op, OfFormat):
+            before = before.input
+        form = getattr(before.op, "format", None)
+        if getattr(form, "indexed", True):
+            return None
+        return "its files may give rows by position: with `indexed=True`, `load` is not needed"
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
         block = next(stage.input.blocks(START.advance(index), context.epoch_independent().replay()), None)
         return block.origins[0] if block and block.origins else None
-
-
-_ALREADY_INDEXED = "its input has positions of its own, so `load` only keeps what is before from running again"
 
 
 @dataclass(frozen=True)
