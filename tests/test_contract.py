@@ -65,16 +65,6 @@ def test_no_dataclass(pipe: fp.Pipe[int]) -> None:
             pipe.then(Plain())
 
 
-def test_no_frozen_dataclass(pipe: fp.Pipe[int]) -> None:
-    @dataclass
-    class Thawed(Blocks):
-        kind: ClassVar[str] = "thawed"
-        order: ClassVar[Order] = Order.ROW_LOCAL
-
-    with pytest.raises(ArgumentTypeError, match="`Thawed` must be a frozen dataclass" + HERE):
-        pipe.then(Thawed())
-
-
 def test_no_kind(pipe: fp.Pipe[int]) -> None:
     @dataclass(frozen=True)
     class Nameless(Blocks):
@@ -84,53 +74,6 @@ def test_no_kind(pipe: fp.Pipe[int]) -> None:
         pipe.then(Nameless())
     with pytest.raises(ArgumentTypeError, match="`Nameless` must have a `kind`" + HERE):
         fp.Pipe.source(Nameless())
-
-
-@dataclass(frozen=True)
-class Unordered(Blocks):
-    kind: ClassVar[str] = "unordered"
-
-    def length(self, stage: StageView) -> int:
-        return 3
-
-
-def test_no_order_where_there_are_inputs(pipe: fp.Pipe[int]) -> None:
-    rule = r"`Unordered` must state its `order`.*Order\.ROW_LOCAL.*Order\.GLOBAL"
-    with pytest.raises(ArgumentTypeError, match=rule + HERE):
-        pipe.then(Unordered())
-    assert len(fp.Pipe.source(Unordered())) == 3
-    with pytest.raises(ArgumentTypeError, match=rule + HERE):
-        pipe.then(Unordered())
-
-
-def test_an_order_that_is_none(pipe: fp.Pipe[int]) -> None:
-    @dataclass(frozen=True)
-    class Spelled(Blocks):
-        kind: ClassVar[str] = "spelled"
-        order: ClassVar[Order] = "global"  # type: ignore[assignment]
-
-    with pytest.raises(ArgumentTypeError, match="`Spelled` must state its `order`.*'global'" + HERE):
-        pipe.then(Spelled())
-
-
-def test_groups_have_a_class(pipe: fp.Pipe[int]) -> None:
-    @dataclass(frozen=True)
-    class Pairs(Blocks):
-        kind: ClassVar[str] = "pairs"
-        order: ClassVar[Order] = Order.REGROUPS
-
-    with pytest.raises(ArgumentTypeError, match="`Pairs` puts rows into groups, .* from `Grouping`" + HERE):
-        pipe.then(Pairs())
-
-
-def test_neither_rows_nor_blocks(pipe: fp.Pipe[int]) -> None:
-    @dataclass(frozen=True)
-    class Idle(Operator):
-        kind: ClassVar[str] = "idle"
-        order: ClassVar[Order] = Order.ROW_LOCAL
-
-    with pytest.raises(ArgumentTypeError, match="`Idle` must define `rows` or `blocks`" + HERE):
-        pipe.then(Idle())
 
 
 @dataclass(frozen=True)
@@ -146,49 +89,12 @@ class Mirrored(Operator):
         return stage.input.rows(np.array([length - 1 - int(index) for index in indices]), context)
 
 
-def test_rows_alone_are_enough_where_the_input_is_indexed(pipe: fp.Pipe[int]) -> None:
-    mirrored: fp.Pipe[int] = pipe.then(Mirrored())
-    assert mirrored.indexed and list(mirrored) == [4, 3, 2, 1, 0] and mirrored[1] == 3
-    with pytest.raises(PlanError, match=r"`\.then\(Mirrored\(\)\)` gives rows by position only.*`\.load\(\)`" + HERE):
-        pipe.filter(bool).then(Mirrored())
-
-
-@dataclass(frozen=True)
-class Letters(Operator):
-    kind: ClassVar[str] = "letters"
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        rows: list[object] = list("abcd")[at.position :]
-        if rows:
-            yield Block(rows, at, Cursor(None, 4))
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-def test_a_source_needs_no_order(capsys: pytest.CaptureFixture[str]) -> None:
-    letters: fp.Pipe[str] = fp.Pipe.source(Letters())
-    chain = letters.concat(letters).shuffle(window=2).batch(3).unbatch()
-    for ranks in (1, 2):
-        loaders = [fp.Loader(chain, rank=rank, world_size=ranks, even=None) for rank in range(ranks)]
-        assert sorted(row for loader in loaders for row in loader) == list("aabbccdd")
-    chain.explain(world_size=2)
-    assert "Pipe.source(Letters())" in capsys.readouterr().out
-
-
 @dataclass(frozen=True)
 class Endless(Operator):
     kind: ClassVar[str] = "endless"
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return list(indices)
-
-
-def test_indexed_without_a_length() -> None:
-    endless: fp.Pipe[int] = fp.Pipe.source(Endless())
-    for look in (lambda: endless.head(3), lambda: endless[0], lambda: len(endless), lambda: fp.Loader(endless).peek()):
-        with pytest.raises(
-            PlanError, match=r"`Pipe\.source\(Endless\(\)\)` gives rows by position.*define `length`" + HERE
-        ):
-            look()
 
 
 def test_indexed_with_a_length_that_is_none() -> None:
@@ -217,29 +123,6 @@ def test_a_subclass_that_is_not_decorated_may_not_add_fields(pipe: fp.Pipe[int])
 
     with pytest.raises(ArgumentTypeError, match="`Derived` must be a frozen dataclass" + HERE):
         pipe.then(Derived(1))
-
-
-@pytest.mark.parametrize("word", ["", "two words", "shuffle-1"])
-def test_a_kind_that_is_no_identifier(pipe: fp.Pipe[int], word: str) -> None:
-    @dataclass(frozen=True)
-    class Odd(Blocks):
-        kind: ClassVar[str] = word
-        order: ClassVar[Order] = Order.ROW_LOCAL
-
-    with pytest.raises(ArgumentTypeError, match=f"must have a `kind` that is an identifier but has: '{word}'" + HERE):
-        pipe.then(Odd())
-
-
-def test_further_inputs_that_are_no_pipes(pipe: fp.Pipe[int]) -> None:
-    for operator, name in ((Complete(), "complete"), (3, "then")):
-        with pytest.raises(ArgumentTypeError, match=rf"the inputs of `{name}` must be pipes but got: \[1\]" + HERE):
-            pipe.then(operator, [1])  # type: ignore[arg-type]
-
-
-def test_two_inputs_of_an_operator_that_reads_one(pipe: fp.Pipe[int]) -> None:
-    both: fp.Pipe[int] = pipe.then(Mirrored(), pipe)
-    with pytest.raises(PlanError, match=r"`\.then\(Mirrored\(\)\)` must have one input but has 2" + HERE):
-        both.head(1)
 
 
 @pytest.mark.parametrize("length", [-1, 2.5, "3"])

@@ -84,11 +84,6 @@ def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pyte
     assert runner.failures == 0, "".join(report)
 
 
-def test_blocks_are_found_with_their_lines() -> None:
-    text = "a\n```python\nx = 1\n```\n- b\n  ```python no-run\n  y = 2\n  ```\n```text\nz\n```\n"
-    assert list(python_blocks(text)) == [Block("x = 1\n", 3, True), Block("y = 2\n", 7, False)]
-
-
 @pytest.mark.parametrize("name", ["docs/internals/architecture.md", "docs/internals/design.md", "CONTRIBUTING.md"])
 def test_files_named_in_documents_exist(name: str) -> None:
     """Paths of modules are relative to the repository or to the package."""

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 import feedpipe as fp
-from feedpipe.errors import DataError, RowError, SourceError
+from feedpipe.errors import DataError, RowError
 
 
 class MuteError(Exception):
@@ -32,14 +32,6 @@ def test_an_error_whose_text_cannot_be_shown_keeps_its_address(workers: int) -> 
     with loader, pytest.raises(RowError, match=words) as info:
         list(loader)
     assert type(info.value.__cause__) is MuteError
-
-
-def test_an_error_of_a_decoder_whose_text_cannot_be_shown() -> None:
-    def decode(data: bytes) -> object:
-        raise MuteError
-
-    with pytest.raises(RowError, match=r"`x` cannot be decoded: MuteError: \(its text .*\n  on from_sequence, row 1"):
-        list(fp.from_sequence([{"x": b"1"}]).decode(decoders={"x": decode}))
 
 
 def parse(row: int) -> int:
@@ -67,15 +59,6 @@ def test_a_mistake_shows_the_lines_of_the_user_and_one_of_the_package(workers: i
     assert len(re.findall("/feedpipe/", text)) <= 4
     if not workers:
         assert frames(info.value.__cause__)[-1] == "parse"
-
-
-def test_a_mistake_without_a_loader_is_as_short() -> None:
-    pipe = fp.from_sequence(range(20)).map(parse).batch(4)
-    for run in (lambda: list(pipe), lambda: pipe[1], lambda: next(iter(pipe.unbatch().filter(bool)))):
-        with pytest.raises(RowError) as info:
-            run()
-        _, _, *ours = frames(info.value)
-        assert len(ours) <= 2 and frames(info.value.__cause__)[-1] == "parse"
 
 
 def late(row: int) -> float:
@@ -124,9 +107,3 @@ def test_a_traceback_of_a_reader_has_its_message_once(tmp_path: Path) -> None:
             run()
         text = "".join(traceback.format_exception(info.value))
         assert text.count("feedpipe.errors.DataError") == 1 and text.count(str(tmp_path / "a.")) == 1
-
-
-def test_a_traceback_of_a_listing_has_its_message_once(tmp_path: Path) -> None:
-    with pytest.raises(SourceError) as info:
-        fp.list_files(tmp_path / "nowhere").head(1)
-    assert "".join(traceback.format_exception(info.value)).count(f"{tmp_path}/nowhere is not there") == 1

@@ -43,13 +43,6 @@ def test_a_page_resumes_and_proves_it(name: str) -> None:
     assert any(".load_state_dict(" in part for part in code) and "\nassert " in code[-1]
 
 
-def test_cells_have_their_lines() -> None:
-    text, code, end = gallery.cells(PROGRAM)
-    assert (text.is_text, text.line, text.content.splitlines()[0]) == (True, 2, "# Title")
-    assert PROGRAM.splitlines()[code.line - 1] == code.content.splitlines()[0] == "import matplotlib.pyplot as plt"
-    assert end.content == "## Next"
-
-
 @pytest.mark.slow
 def test_a_page_has_outputs_and_figures(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(PROGRAM)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, LimitError, PlanWarning, RowError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, LimitError, PlanWarning
 
 from .support.operators import MEANT
 
@@ -77,14 +77,6 @@ class TestCount:
     def test_nothing_runs_if_the_length_is_known(self):
         assert fp.from_sequence(range(10)).map(lambda x: 1 / 0).batch(4).count() == 3
 
-    def test_an_error_of_a_row_is_its_error(self):
-        with pytest.raises(RowError, match="row 3"):
-            fp.from_sequence([1, 2, 0]).filter(lambda x: 1 / x).count()
-
-    def test_in_workers(self):
-        pipe = fp.from_sequence(range(5000)).filter(lambda x: x % 3)
-        assert pipe.count(fp.InProcess()) == pipe.count(fp.MultiProcess(2)) == 3333
-
 
 class TestToTable:
     def test_columns_stay_as_they_are(self, monkeypatch):
@@ -102,16 +94,6 @@ class TestToTable:
         for pipe in (fp.from_sequence(rows), fp.from_iterable(rows)):
             assert pipe.to_table().schema == pa.schema([("x", pa.float64()), ("y", pa.string())])
             assert pipe.to_table().to_pylist()[-2:] == [{"x": 1.0, "y": None}, {"x": 1.5, "y": "a"}]
-
-    def test_other_columns_behind_the_first(self):
-        one, other = fp.from_table(pa.table({"x": [1]})), fp.from_table(pa.table({"x": [0.5], "y": ["a"]}))
-        pipe = one.filter(bool).concat(fp.from_sequence([{"x": 7}]), other)
-        assert pipe.to_table().to_pylist() == [{"x": 1, "y": None}, {"x": 7, "y": None}, {"x": 0.5, "y": "a"}]
-
-    def test_no_rows(self):
-        empty = fp.from_table(pa.table({"x": [1]})).filter(pc.field("x") > 1)
-        assert empty.to_table() == pa.table({"x": pa.array([], pa.int64())})
-        assert fp.from_sequence([]).to_table() == pa.table({})
 
     def test_errors(self):
         numbers = fp.from_arrays({"x": np.arange(100_000)})
@@ -158,12 +140,3 @@ class TestNamesOfOtherLibraries:
         with pytest.raises(AttributeError, match="'Pipe' object has no attribute '__array__'"):
             pipe.__array__  # type: ignore[attr-defined]  # noqa: B018
         assert list(copy.copy(pipe)) == list(pickle.loads(pickle.dumps(pipe))) == [1]
-
-    def test_the_error_of_a_property_stays_what_it_is(self) -> None:
-        class Odd(fp.Pipe[int]):
-            @property
-            def odd(self) -> int:
-                raise AttributeError("of the property")
-
-        with pytest.raises(AttributeError, match="^of the property$"):
-            Odd(fp.from_sequence([1]).op).odd  # noqa: B018

@@ -91,11 +91,3 @@ def test_it_is_unknown_where_only_a_run_can_tell() -> None:
         fp.from_iterable([]),
     )
     assert [p.schema for p in unknown] == [None] * len(unknown)
-
-
-def test_files_without_rows(tmp_path: Path) -> None:
-    pa.parquet.write_table(TABLE[:0], tmp_path / "x.parquet")
-    assert fp.read_parquet(tmp_path).select("t", "n").schema == pa.schema([("t", pa.string()), ("n", pa.int16())])
-    (tmp_path / "y").mkdir()
-    (tmp_path / "y" / "empty.jsonl").write_text("")
-    assert fp.read_jsonl(tmp_path / "y").schema is None

@@ -135,9 +135,3 @@ def test_messages_have_no_control_characters(tmp_path: Path, caplog: pytest.LogC
         assert r"a\x1b[31m" in text and text.replace("\n", "").isprintable() and SECRET not in text
     for text in (str(error.value), str(missing.value)):
         assert r"\nforged line" in text and "\nforged" not in text
-
-
-def test_a_path_column_has_the_name_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "a\x1b\u3000.csv").write_text("x\n1\n")
-    (row,) = fp.read_csv(tmp_path / "a\x1b\u3000.csv", path_column="path")
-    assert row["path"] == f"{tmp_path}/a\x1b\u3000.csv"

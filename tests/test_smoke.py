@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
@@ -66,52 +65,6 @@ assert fp.from_table(table).cast({"int8": "int64"}).with_columns(y=pa.compute.fi
 """
 
 
-UNASKED = """
-import os
-import sys
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
-
-import feedpipe as fp
-
-os.makedirs("files/day=1")
-with open("files/day=1/a.csv", "w") as file:
-    file.write("x,y,name\\n" + "".join(f"{n},{n / 8},row {n}\\n" for n in range(100)))
-table = pa.csv.read_csv("files/day=1/a.csv")
-for number in range(3):
-    pa.parquet.write_table(table, f"files/day=1/{number}.parquet", row_group_size=20)
-with open("files/a.jsonl", "w") as file:
-    file.writelines('{"x": %d, "name": "row"}\\n' % n for n in range(100))
-fp.index("files/day=1/*.parquet", "files/of.index")
-
-
-def look(batch):
-    assert "pandas" not in sys.modules
-    return batch
-
-
-pipes = [
-    fp.from_sequence([{"x": 1, "name": "a"}] * 20),
-    fp.from_arrays({"x": np.arange(20)}).shuffle(),
-    fp.from_table(table).shuffle(),
-    fp.read_csv("files/day=1/*.csv"),
-    fp.read_csv("files/day=1/*.csv", path_column="from"),
-    fp.read_jsonl("files/*.jsonl"),
-    fp.read_parquet("files/day=1/*.parquet"),
-    fp.read_parquet("files/day=1/*.parquet", columns=["x", "name"]).shuffle(window=30),
-    fp.read_parquet("files/day=1/*.parquet", manifest="files/of.index", path_column="from").shuffle(window=30),
-]
-for pipe in pipes:
-    for workers in (0, 1):
-        with fp.Loader(pipe.batch(4).collate(format="numpy").map(look), workers=workers) as loader:
-            next(iter(loader))
-    look(None)
-"""
-
-
 def run(folder: Path, *options: str, python: Path | None = None, **variables: str) -> None:
     """Run the program in `folder`, and check what it prints."""
     script = folder / "train.py"
@@ -141,18 +94,6 @@ def test_an_option_of_python(tmp_path: Path, option: str) -> None:
 
 
 @pytest.mark.slow
-def test_spaces_in_paths(tmp_path: Path) -> None:
-    """Those of the program, of its data, of the interpreter and of the package."""
-    folder = tmp_path / "my project"
-    venv.create(folder / "my venv", with_pip=False)
-    (packages,) = (folder / "my venv").glob("lib/python*/site-packages")
-    (folder / "src").mkdir()
-    (folder / "src" / "feedpipe").symlink_to(Path(__file__).resolve().parent.parent / "pipes")
-    (packages / "paths.pth").write_text("\n".join([str(folder / "src"), *sys.path[1:]]))
-    run(folder, python=folder / "my venv" / "bin" / "python")
-
-
-@pytest.mark.slow
 def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
     """Nobody can make a folder below a file, root neither."""
     (tmp_path / "file").touch()
@@ -173,15 +114,6 @@ def test_no_format_of_tables_needs_pandas(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(hide("pandas", tmp_path))},
         check=True,
     )
-
-
-@pytest.mark.slow
-def test_nothing_asks_for_pandas_from_files_to_batches(tmp_path: Path) -> None:
-    """If it is installed, pyarrow imports it for `pa.array`, `pa.scalar` and `to_numpy`: 35 MB and 0.14 s a process."""
-    (tmp_path / "packages").mkdir()
-    (tmp_path / "packages" / "pandas.py").write_text("raise AssertionError('something asked for pandas')")
-    variables = {**os.environ, "PYTHONPATH": str(tmp_path / "packages")}
-    subprocess.run([sys.executable, "-c", UNASKED], cwd=tmp_path, env=variables, check=True)
 
 
 def hide(package: str, folder: Path) -> Path:

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-import feedpipe as fp
-
 from ..support.cli import FAMILIES, CommandError, describe_function, list_functions
 from ..support.operators import OperatorMethods
 
@@ -36,16 +34,6 @@ def test_every_operator_has_one_family() -> None:
     listed = [name for names in FAMILIES.values() for name in names]
     methods = [name for name, value in vars(OperatorMethods).items() if inspect.isfunction(value)]
     assert sorted(listed) == sorted(methods)
-
-
-def test_each_has_a_line() -> None:
-    lines = list(list_functions())
-    assert "  unbatch           Give the rows of each group one by one, which undoes `batch`." in lines
-    sources = lines[lines.index("\nSources") + 1 :]
-    assert [line.split()[0] for line in sources] == [
-        name for name in fp.__all__ if name.startswith(("from_", "read_", "list_"))
-    ]
-    assert not [line for line in lines if "without documentation" in line]
 
 
 def test_those_of_packages_have_lines_too(install_package: Callable[[str, str, str], None]) -> None:
@@ -77,13 +65,6 @@ def test_a_name_gives_its_documentation(name: str) -> None:
     assert "[[0, 1], [2, 3], [4]]" in text
 
 
-def test_an_unknown_name_gets_a_similar_one() -> None:
-    with pytest.raises(CommandError, match="there is no operator or source `btach`; did you mean `batch`?"):
-        list(describe_function("btach"))
-    with pytest.raises(CommandError, match="there is no operator or source `qqq`; `feedpipe ops` lists all"):
-        list(describe_function("qqq"))
-
-
 @pytest.mark.parametrize(
     ("name", "head"),
     [
@@ -96,11 +77,6 @@ def test_an_unknown_name_gets_a_similar_one() -> None:
 def test_other_public_names_are_shown_too(name: str, head: str) -> None:
     (text,) = describe_function(name)
     assert text.startswith(head) and "There is no documentation." not in text
-
-
-def test_each_public_name_has_documentation() -> None:
-    for name in fp.__all__:
-        assert "There is no documentation." not in next(describe_function(name))
 
 
 def test_a_name_of_another_library_leads_to_ours() -> None:

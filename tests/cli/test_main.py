@@ -76,12 +76,6 @@ def test_draw(run: Run) -> None:
     assert run("draw", "train:pipe", "train.png") == (1, "", refused)
 
 
-def test_head(run: Run) -> None:
-    assert run("head", "train:pipe", "-n", "2") == (0, "[0, 1, 2, 3]\n[4, 5, 6, 7]\n", "")
-    assert run("head", "train:Data.train") == (0, "[4, 5, 6, 7]\n[8, 9]\n", "")
-    assert run("head", "train:pipe", "-n", "-1") == (1, "", "feedpipe: `count` must be >= 0 but got: -1\n")
-
-
 def test_verify(run: Run) -> None:
     manifest = fp.write_parquet(fp.from_sequence([{"id": 1}]), "rows")
     assert run("verify", str(manifest)) == (0, f"all files are as {manifest} says\n", "")
@@ -147,12 +141,6 @@ def test_a_wrong_target_is_an_error_in_one_line(run: Run, target: str, message: 
         assert run(command, target) == (2, "", f"feedpipe: {message}\n")
 
 
-def test_an_error_of_the_chain_has_the_users_line(run: Run) -> None:
-    path = Path("train_wrong.py").resolve()
-    path.write_text("import feedpipe as fp\npipe = fp.from_sequence([1]).batch(0)\n", encoding="utf-8")
-    assert run("head", "train_wrong:pipe") == (1, "", f"feedpipe: `size` must be >= 1 but got: 0 at {path}:2\n")
-
-
 @pytest.mark.parametrize(
     ("code", "last"),
     [
@@ -167,17 +155,6 @@ def test_an_error_of_the_users_module_has_its_traceback(run: Run, code: str, las
     assert exit_code == 1
     assert error.splitlines()[-1] == last
     assert "train_broken.py" in error and "importlib" not in error and "cli" not in error
-
-
-def test_an_error_of_the_users_function_has_its_traceback_and_the_row(run: Run) -> None:
-    code, printed, error = run("head", "train:make")
-    assert (code, printed) == (1, "1.0\n0.5\n")
-    first, *_, last = error.splitlines()
-    assert first == "Traceback (most recent call last):" and "in inverse" in error and "engine" not in error
-    path = Path("train.py").resolve()
-    assert last == (
-        f"feedpipe: `.map(inverse)` failed with ZeroDivisionError: division by zero on from_iterable, row 3 at {path}:7"
-    )
 
 
 @pytest.mark.parametrize("arguments", [[], ["frob"], ["head"], ["head", "train:pipe", "-n", "many"]])

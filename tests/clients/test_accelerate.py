@@ -17,7 +17,6 @@ from lightning.fabric import Fabric
 
 import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
-from feedpipe.errors import ArgumentTypeError, LoaderError
 
 from .accelerate_job import PADDED
 from .lightning_job import BATCH, ROWS, STEPS, indexed, streamed
@@ -57,19 +56,6 @@ def test_skip_first_batches(loader: fp.Loader[Any]) -> None:
     prepared.set_epoch(1)
     assert rows(iter(skip_first_batches(prepared, 3))) == second[6:]
     assert rows(iter(skip_first_batches(prepared, 0))) == third
-
-
-def test_skipping_reads_nothing_of_an_indexed_pipe() -> None:
-    Accelerator(cpu=True)
-    calls: list[int] = []
-    pipe = fp.from_sequence(range(1000)).map(lambda x: calls.append(x) or x)
-    assert list(skip_first_batches(PreparedLoader(fp.Loader(pipe)), 990)) == calls == list(range(990, 1000))
-
-
-def test_skipping_beyond_the_epoch_is_an_error(loader: fp.Loader[Any]) -> None:
-    Accelerator(cpu=True)
-    with pytest.raises(LoaderError, match="beyond the end of the epoch, which has 20 elements left"):
-        next(iter(skip_first_batches(PreparedLoader(loader), 21)))
 
 
 def test_save_state_and_load_state(tmp_path: Path, loader: fp.Loader[Any]) -> None:
@@ -162,11 +148,6 @@ def test_validation_in_mid_epoch_and_limits(loader: fp.Loader[Any], client: str)
         validated += rows(islice(validation, limit and 1))
     assert trained == first + second[: 5 * BATCH]
     assert validated == 3 * list(range(6)) + [0, 1]
-
-
-def test_what_is_no_loader_is_refused() -> None:
-    with pytest.raises(ArgumentTypeError, match=r"`loader` must be a feedpipe.Loader but got: \[1\]"):
-        PreparedLoader([1])  # type: ignore[arg-type]
 
 
 def test_fabric_saves_and_loads_a_loader(tmp_path: Path, loader: fp.Loader[Any]) -> None:

@@ -67,20 +67,6 @@ def test_loaders_of_each_epoch(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]],
     assert model.trained == {epoch: [int(x) for batch in loader for x in batch] for epoch in range(4)}
 
 
-def test_sanity_check_and_validation_in_mid_epoch(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
-    validation = fp.Loader(fp.from_sequence(range(6)).batch(2).collate())
-    model = fit(tmp_path, pipe, validation=validation, num_sanity_val_steps=2, val_check_interval=8)
-    assert model.trained == epochs_of(pipe)
-    assert model.validated == [0, 1, 2, 3] + 2 * 2 * list(range(6))
-
-
-def test_limits(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
-    validation = fp.Loader(fp.from_sequence(range(6)).batch(2).collate())
-    model = fit(tmp_path, pipe, validation=validation, limit_train_batches=5, limit_val_batches=1)
-    assert model.trained == {epoch: rows[: 5 * BATCH] for epoch, rows in epochs_of(pipe).items()}
-    assert model.validated == 2 * [0, 1]
-
-
 def saved_at(folder: Path, step: int) -> Path:
     (path,) = folder.glob(f"step={step}.ckpt")
     return path
@@ -111,14 +97,6 @@ def test_resume_loses_and_repeats_nothing(tmp_path: Path, pipe: Callable[[], fp.
         assert [x for rows in resumed.trained.values() for x in rows] == sum(batches[step * accumulated :], [])
 
 
-def test_resume_after_an_epoch(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
-    saves = ModelCheckpoint(tmp_path, save_top_k=-1, every_n_epochs=1, filename="{step}")
-    fit(tmp_path, pipe, saves)
-    resumed = fit(tmp_path, pipe, ckpt_path=saved_at(tmp_path, STEPS))
-    assert resumed.trained == {1: epochs_of(pipe)[1]}
-    assert fit(tmp_path, pipe, ckpt_path=saved_at(tmp_path, 2 * STEPS)).trained == {}
-
-
 @pytest.mark.parametrize("moment", [{"every_n_epochs": 1}, {"every_n_train_steps": 5}], ids=["epoch", "batch"])
 def test_resume_at_a_limit(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]], moment: dict[str, int]) -> None:
     fit(tmp_path, pipe, ModelCheckpoint(tmp_path, save_top_k=-1, filename="{step}", **moment), limit_train_batches=5)
@@ -135,17 +113,6 @@ def test_resume_after_a_failure_in_mid_epoch(tmp_path: Path, pipe: Callable[[], 
         fit(tmp_path, pipe, OnExceptionCheckpoint(tmp_path, "failed"), model=model)
     resumed = fit(tmp_path, pipe, ckpt_path=tmp_path / "failed.ckpt")
     assert {e: model.trained.get(e, []) + resumed.trained[e] for e in (0, 1)} == epochs_of(pipe)
-
-
-def test_resume_after_the_end_of_fit(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
-    """Lightning counts the epoch that `max_steps` ended as complete; its rest is trained in the next one."""
-    model, trainer = Model(), trainer_of(tmp_path, max_steps=5)
-    trainer.fit(model, fp.Loader(pipe(), seed=1))
-    trainer.save_checkpoint(tmp_path / "end.ckpt")
-    resumed = fit(tmp_path, pipe, ckpt_path=tmp_path / "end.ckpt", max_epochs=3)
-    first, second = epochs_of(pipe).values()
-    assert model.trained[0] + resumed.trained[1] == first
-    assert resumed.trained[2] == second
 
 
 def test_resume_of_epochs_by_steps_with_workers(tmp_path: Path) -> None:

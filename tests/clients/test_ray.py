@@ -23,7 +23,7 @@ import torch
 
 import feedpipe as fp
 from feedpipe.compat import DataLoader
-from feedpipe.errors import ArgumentTypeError, MissingError, RowError, WorkerError, WorkerWarning
+from feedpipe.errors import MissingError, RowError, WorkerError, WorkerWarning
 from feedpipe.testing import same
 
 from ..seeing.bottlenecks import CASES, WORKERS, napping, problem, run
@@ -241,23 +241,6 @@ class TestActorsThatCannotBegin:
 
         message = self.refused(fp.Ray(1, cpus=CPUS, init=init))
         assert "on node 127.0.0.1" in message and "`init=" in message and "OSError: no such device" in message
-
-    def test_other_versions(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("feedpipe.services.cluster.versions", lambda: {"Python": "3.8", "Ray": "1.0"})
-        assert "and this program has Python 3.8, Ray 1.0; they must be the same" in self.refused(fp.Ray(1, cpus=CPUS))
-
-    def test_feedpipe_is_missing(self, tmp_path: Path) -> None:
-        hides = "raise ModuleNotFoundError(\"No module named 'feedpipe'\", name='feedpipe')"
-        (tmp_path / "feedpipe.py").write_text(hides)
-        environment = {"env_vars": {"PYTHONPATH": str(tmp_path)}}
-        message = self.refused(fp.Ray(1, cpus=CPUS, runtime_env=environment))
-        assert "feedpipe is not installed on a node of the cluster" in message and "runtime_env={" in message
-
-    def test_a_function_cannot_be_pickled(self) -> None:
-        with open(__file__, encoding="utf-8") as file:
-            loader = fp.Loader(self.PIPE.map(lambda x: file.name), fp.Ray(1))
-            with loader, pytest.raises(ArgumentTypeError, match="`file`.*cannot be pickled"):
-                list(loader)
 
 
 def test_actors_that_give_nothing_are_named(tmp_path: Path) -> None:

@@ -42,9 +42,3 @@ def test_a_resume_gives_the_same() -> None:
     resumed.load_state_dict(state)
     for batch, expected in zip(resumed, batches, strict=True):
         assert bool((batch == expected).all())
-
-
-def test_in_a_row_beside_other_fields() -> None:
-    pipe = fp.from_sequence(range(4)).map(lambda number: {"step": episode_step(number), "name": str(number)})
-    (batch,) = pipe.batch(4).collate()
-    assert torch.equal(batch["step"]["action"], stack(0)) and batch["name"] == ["0", "1", "2", "3"]

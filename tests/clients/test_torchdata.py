@@ -39,15 +39,6 @@ def test_resume_in_the_middle_of_an_epoch(kind: str, stop: int, workers: int) ->
     assert sorted(itertools.chain(*whole)) == sorted(set(itertools.chain(*whole)))
 
 
-def test_after_the_end_the_next_epoch_is_whole() -> None:
-    loader = loader_of(PIPES["indexed"], 2, 0)
-    whole = list(loader)
-    resumed = loader_of(PIPES["indexed"], 2, 1)
-    resumed.load_state_dict(loader.state_dict())
-    epochs = [list(resumed), list(resumed)]
-    assert epochs[-1] == list(loader_of(PIPES["indexed"], 2, 1)) != whole
-
-
 def test_a_map_dataset_resumes_by_the_sampler() -> None:
     dataset: Any = PIPES["indexed"].as_map_dataset()
     first = StatefulDataLoader(dataset, batch_size=None, shuffle=True)

@@ -42,13 +42,6 @@ def test_batches_order_and_draws_are_those_of_torch(name: str) -> None:
     assert_same(ours, expected)
 
 
-@pytest.mark.parametrize("name", ["sequential", "generator", "rows", "batch sampler", "collate"])
-@pytest.mark.parametrize("persistent", [False, True])
-def test_with_workers_too(name: str, persistent: bool) -> None:
-    expected, ours = both(Squares(), persistent_workers=persistent, **OPTIONS[name], **forked(2))
-    assert_same(ours, expected)
-
-
 Pair = namedtuple("Pair", ["data", "label"])
 DATASETS: dict[str, Any] = {
     "list": [torch.ones(2) * i for i in range(5)],
@@ -71,29 +64,12 @@ def test_elements_are_those_of_torch(name: str, batch_size: int | None) -> None:
     assert_same(ours, expected)
 
 
-def test_elements_of_workers_are_those_of_torch() -> None:
-    rows = [[*DATASETS[name]][:3] for name in DATASETS]
-    for collate in (None, torch_data.default_collate):
-        expected, ours = both(rows, batch_size=None, collate_fn=collate and collate_each, **forked(1))
-        assert_same(ours, expected)
-
-
-def collate_each(rows: list[Any]) -> Any:
-    return torch_data.default_collate(rows)
-
-
 @pytest.mark.parametrize(("batch_size", "drop_last"), [(None, False), (7, False), (7, True)])
 def test_workers_of_an_iterable_dataset_may_give_different_numbers(batch_size: int | None, drop_last: bool) -> None:
     expected, ours = both(Part([0, 4, 20]), batch_size=batch_size, drop_last=drop_last, **forked(3))
     assert sorted(map(str, ours[0])) == sorted(map(str, expected[0]))
     assert_same(ours[0], expected[0])
     assert_same(ours[1], expected[1])
-
-
-def test_an_iterable_dataset_without_workers() -> None:
-    expected, ours = both(Part([20]) + Part([5]), batch_size=7)
-    assert_same(ours, expected)
-    assert [len(DataLoader(Part([10]), batch_size=3, drop_last=drop)) for drop in (True, False)] == [3, 4]
 
 
 def test_a_sampler_gives_lists_of_indices() -> None:
@@ -117,14 +93,6 @@ def test_keys_of_any_kind_and_getitems() -> None:
     for workers in (0, 1):
         loader = DataLoader(data, batch_sampler=[["c", "a"], ["b"]], **forked(workers))  # type: ignore[arg-type]
         assert [batch.tolist() for batch in loader] == [[3, 1], [2]]
-
-
-def test_a_growing_dataset() -> None:
-    data = [torch.ones(2) for _ in range(4)]
-    loaders = [DataLoader(data, shuffle=shuffle) for shuffle in (False, True)]  # type: ignore[arg-type]
-    data.append(torch.ones(2))
-    assert [len(loader) for loader in loaders] == [5, 5]
-    assert [len(list(loader)) for loader in loaders] == [5, 5]
 
 
 def test_a_sampler_without_end_is_read_as_far_as_needed() -> None:
@@ -157,18 +125,6 @@ def test_it_is_a_dataloader_of_torch() -> None:
             setattr(loader, name, {})
     copy = pickle.loads(pickle.dumps(loader))
     assert_same(list(copy), list(loader))
-
-
-def test_the_length_of_an_iterator_is_that_of_an_epoch() -> None:
-    for options in ({"batch_size": 3}, {"batch_size": 3, "drop_last": True}, {"batch_size": None}):
-        loader: Any = DataLoader(Squares(10), **options)
-        batches: Any = iter(loader)
-        next(batches)
-        assert len(batches) == len(loader) == len(iter(torch_data.DataLoader(Squares(10), **options)))  # type: ignore[call-overload]
-    stream: Any = iter(DataLoader(Part([3])))
-    with pytest.raises(TypeError, match="len"):
-        len(stream)
-    assert len(list(stream)) == 3
 
 
 def test_all_arguments_are_attributes_from_which_a_trainer_makes_the_loader_again() -> None:

@@ -6,10 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
-import torch.utils.data as torch_data
 from torch.utils.data import Dataset, IterableDataset
 
 import feedpipe as fp
@@ -80,28 +77,12 @@ def test_errors_at_the_start(workers: int) -> None:
             list(DataLoader(Squares(), worker_init_fn=bad_init, **forked(workers)))
 
 
-def test_errors_of_collation_are_those_of_torch() -> None:
-    for rows in ([["a"], ["a", "b"]], [object(), object()], [torch.ones(2), torch.ones(3)], [np.array("x")] * 2):
-        for workers in (0, 1):
-            with pytest.raises((RuntimeError, TypeError)) as expected:
-                torch_data.default_collate(rows)
-            with pytest.raises(expected.type):
-                next(iter(DataLoader(rows, batch_size=2, **forked(workers))))  # type: ignore[arg-type]
-
-
 def test_an_element_that_cannot_leave_its_worker() -> None:
     batches = iter(DataLoader(Squares(4), batch_size=2, collate_fn=lambda rows: threading.Lock(), **forked(1)))
     for _ in range(2):
         with pytest.raises(DataError, match="cannot leave its worker"):
             next(batches)
     assert next(batches, None) is None
-
-
-def test_pinning_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.warns(UserWarning, match="nothing is pinned"):
-        list(DataLoader(Squares(2), pin_memory=True))
 
 
 INVALID: list[tuple[dict[str, Any], type[Exception], str]] = [

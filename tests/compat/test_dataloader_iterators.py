@@ -10,7 +10,6 @@ import torch
 from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import IterableDataset
 
-import feedpipe as fp
 from feedpipe.compat import DataLoader
 
 from .torch_datasets import forked
@@ -52,11 +51,6 @@ class CountWithForeignState(Count):
         raise AssertionError
 
 
-class ResettingSampler(Count):
-    def __len__(self) -> int:
-        return self.rows
-
-
 def rows(batches: Any) -> list[int]:
     return [row for batch in islice(batches, 20) for row in batch.reshape(-1).tolist()]
 
@@ -79,19 +73,3 @@ def test_a_dataset_that_is_its_own_iterator(dataset: type[Count], size: int | No
     resumed = make()
     resumed.load_state_dict(loader.state_dict())
     assert [taken + rows(resumed), rows(resumed)] == [expected, expected]
-
-
-def test_a_sampler_that_is_its_own_iterator() -> None:
-    loader: Any = DataLoader(torch.arange(12), batch_size=None, sampler=ResettingSampler())
-    batches = iter(loader)
-    taken = rows(islice(batches, 2))
-    resumed: Any = DataLoader(torch.arange(12), batch_size=None, sampler=ResettingSampler())
-    resumed.load_state_dict(loader.state_dict())
-    assert taken + rows(resumed) == taken + rows(batches) == list(range(12))
-
-
-def test_items_of_a_pipe_that_are_their_own_iterator() -> None:
-    many = 3000  # more than a block
-    pipes = [fp.from_iterable(lambda: Count(many)), fp.from_sequence([many]).flat_map(Count)]
-    for pipe in pipes:
-        assert list(islice(pipe, many + 1)) == list(range(many))

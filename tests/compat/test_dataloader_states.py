@@ -5,10 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DistributedSampler, IterableDataset, Sampler, get_worker_info
 
 from feedpipe.compat import DataLoader
-from feedpipe.errors import LoaderError, StateError
+from feedpipe.errors import StateError
 
 Make = Callable[[], Any]
 
@@ -112,29 +109,6 @@ def test_samplers_that_draw_from_shared_generators(how: str, workers: int) -> No
     check_resume(lambda: DataLoader(data, 3, sampler=Drawing(how), **forked(workers)), 3)
 
 
-class Stateful(Sampler[int]):
-    """Goes on where its last iteration ended."""
-
-    def __init__(self) -> None:
-        self.start = 0
-
-    def __iter__(self) -> Iterator[int]:
-        start = self.start
-        self.start += 10
-        return iter(range(start, start + 10))
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"start": self.start}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.start = state["start"]
-
-
-def test_samplers_with_a_state_of_their_own() -> None:
-    data: Any = list(range(100))
-    check_resume(lambda: DataLoader(data, 3, sampler=Stateful()), 2, epochs=1)
-
-
 def test_a_distributed_sampler_keeps_its_epoch() -> None:
     data: Any = list(range(30))
 
@@ -166,28 +140,6 @@ def test_draws_of_the_dataset_repeat() -> None:
                 2,
                 epochs=epochs,
             )
-
-
-@pytest.mark.parametrize("stop", [0, 2, 4])
-def test_draws_without_workers_repeat(stop: int) -> None:
-    class Noisy(torch.utils.data.Dataset[list[float]]):
-        def __len__(self) -> int:
-            return 10
-
-        def __getitem__(self, index: int) -> list[float]:
-            return [index, random.random(), float(np.random.random()), float(torch.rand(()))]
-
-    loader = DataLoader(Noisy(), 3, True)
-    elements = iter(loader)
-    plain(itertools.islice(elements, stop))
-    if stop == 4:
-        assert next(elements, None) is None
-    state = json.loads(json.dumps(loader.state_dict()))
-    expected = plain(elements) + plain(loader)
-    disturb()
-    resumed = DataLoader(Noisy(), 3, True)
-    resumed.load_state_dict(state)
-    assert plain(resumed) + (plain(resumed) if stop < 4 else []) == expected
 
 
 class Stream(IterableDataset[int]):
@@ -298,30 +250,6 @@ def test_a_state_after_the_last_batch_means_the_next_epoch(data: Any, seen: bool
     assert len(plain(resumed)) == 2
 
 
-def test_after_break_the_state_stays() -> None:
-    data: Any = list(range(10))
-    loader = DataLoader(data, 2, **forked(1))
-    for batch in loader:
-        if batch[0] == 4:
-            break
-    resumed = DataLoader(data, 2)
-    resumed.load_state_dict(loader.state_dict())
-    assert plain(resumed) == [[6, 7], [8, 9]]
-
-
-def test_a_map_style_state_serves_any_number_of_workers() -> None:
-    data: Any = list(range(20))
-    loader = DataLoader(data, 2, True, **forked(2))
-    elements = iter(loader)
-    plain(itertools.islice(elements, 3))
-    state = loader.state_dict()
-    expected = plain(elements)
-    for workers in (0, 1):
-        resumed = DataLoader(data, 2, True, **forked(workers))
-        resumed.load_state_dict(state)
-        assert plain(resumed) == expected
-
-
 def test_states_that_do_not_fit() -> None:
     data: Any = list(range(20))
     state = DataLoader(data, 2).state_dict()
@@ -341,64 +269,9 @@ def test_states_that_do_not_fit() -> None:
         DataLoader(data).load_state_dict({"epoch": 3})
 
 
-def test_loading_a_state_ends_the_epoch() -> None:
-    data: Any = list(range(20))
-    loader = DataLoader(data, 2)
-    elements = iter(loader)
-    next(elements)
-    state = loader.state_dict()
-    next(elements)
-    loader.load_state_dict(state)
-    with pytest.raises(LoaderError, match="a state was loaded"):
-        next(elements)
-    assert plain(loader)[0] == [2, 3]
-
-
-SCRIPT = """
-import torch
-from feedpipe.compat import DataLoader
-
-class Doubled(torch.utils.data.Dataset):
-    def __len__(self):
-        return 6
-
-    def __getitem__(self, index):
-        return index * FACTOR
-
-FACTOR = 2
-print([batch.tolist() for batch in DataLoader(Doubled(), batch_size=3, num_workers=1)])
-"""
-
-
-@pytest.mark.slow
-def test_a_flat_script(tmp_path: Path) -> None:
-    """Its workers start without `if __name__ == "__main__"`, from a clean process."""
-    path = tmp_path / "script.py"
-    path.write_text(SCRIPT, encoding="utf-8")
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "[[0, 2, 4], [6, 8, 10]]\n"
-
-
 class Draws(torch.utils.data.Dataset[Any]):
     def __len__(self) -> int:
         return 8
 
     def __getitem__(self, index: int) -> Any:
         return torch.rand(())
-
-
-@pytest.mark.parametrize("persistent", [False, True])
-def test_a_state_between_epochs_has_the_draws_of_the_next(persistent: bool) -> None:
-    def make() -> Any:
-        generator = torch.Generator().manual_seed(4)
-        options = {"generator": generator, "persistent_workers": persistent, **forked(2)}
-        return DataLoader(Draws(), batch_size=2, shuffle=True, **options)
-
-    for epochs in (1, 2):
-        check_resume(make, 0, epochs=epochs)
-        first, resumed = make(), make()
-        for _ in range(epochs):
-            plain(first)
-        resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
-        assert [plain(resumed) for _ in range(2)] == [plain(first) for _ in range(2)]

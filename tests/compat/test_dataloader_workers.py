@@ -6,19 +6,17 @@ import os
 import random
 import signal
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data import Dataset
 
 from feedpipe.compat import DataLoader
-from feedpipe.errors import ArgumentTypeError, LoaderError, WorkerError, WorkerWarning
+from feedpipe.errors import ArgumentTypeError, LoaderError, WorkerError
 
-from ..support.core import end_dropped
 from .torch_datasets import Squares, forked
 
 
@@ -28,16 +26,6 @@ class Seeds(Dataset[tuple[int, float, float, int]]):
 
     def __getitem__(self, index: int) -> tuple[int, float, float, int]:
         return torch.initial_seed(), random.random(), np.random.random(), int(torch.randint(1 << 40, ()))
-
-
-class InWorker(Dataset[tuple[int, int, int]]):
-    def __len__(self) -> int:
-        return 6
-
-    def __getitem__(self, index: int) -> tuple[int, int, int]:
-        info: Any = get_worker_info()
-        assert isinstance(info.dataset, InWorker)
-        return info.id, info.num_workers, os.getpid()
 
 
 class Once(Dataset[int]):
@@ -75,19 +63,6 @@ def test_loaders_and_iterators_side_by_side() -> None:
         ("4", "4", "2"),
         ("8", "8", "4"),
     ]
-
-
-def test_worker_info_and_dropping_the_iterator() -> None:
-    assert get_worker_info() is None
-    batches = iter(DataLoader(InWorker(), batch_size=None, **forked(2)))
-    infos = [next(batches) for _ in range(4)]
-    assert [tuple(info[:2]) for info in infos] == [(0, 2), (1, 2), (0, 2), (1, 2)]
-    pids = {info[2] for info in infos}
-    assert len(pids) == 2
-    assert get_worker_info() is None
-    del batches
-    end_dropped()
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 def init_to_12345(worker: int) -> None:
@@ -164,41 +139,6 @@ def test_an_interrupt_within_a_batch(tmp_path: Path, persistent: bool) -> None:
         assert [batch.tolist() for batch in loader] == [[row, row + 1] for row in range(0, 12, 2)]
 
 
-@pytest.mark.parametrize("persistent", [False, True])
-def test_new_workers_see_the_dataset_as_it_is(persistent: bool) -> None:
-    class Counting(Dataset[tuple[int, int]]):
-        value = 0
-
-        def __len__(self) -> int:
-            return 2
-
-        def __getitem__(self, index: int) -> tuple[int, int]:
-            return self.value, os.getpid()
-
-    dataset = Counting()
-    loader = DataLoader(dataset, batch_size=None, persistent_workers=persistent, **forked(1))
-    first = list(loader)
-    dataset.value = 7
-    second = list(loader)
-    assert [row[0] for row in second] == ([0, 0] if persistent else [7, 7])
-    assert (first[0][1] == second[0][1]) == persistent
-
-
-def test_a_newer_iterator_of_kept_workers_ends_the_older() -> None:
-    loader = DataLoader(Squares(), persistent_workers=True, **forked(1))
-    older = iter(loader)
-    next(older)
-    assert len(list(loader)) == 20
-    with pytest.raises(LoaderError, match="a newer `iter\\(loader\\)` has ended this one"):
-        next(older)
-
-
-def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
-    with pytest.warns(WorkerWarning, match="it is started again"):
-        batches = [batch.tolist() for batch in DataLoader(Once(tmp_path, die), batch_size=2, **forked(2))]
-    assert batches == [[i, i + 1] for i in range(0, 12, 2)]
-
-
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.WorkerWarning")
 def test_a_worker_that_dies_again_and_again(tmp_path: Path) -> None:
     batches = iter(DataLoader(Once(tmp_path, die, always=True), batch_size=2, **forked(2)))
@@ -241,11 +181,3 @@ def test_out_of_order(tmp_path: Path) -> None:
     assert sorted(elements) == [0, 2, 3]
     with pytest.raises(LoaderError, match="in_order=False"):
         loader.state_dict()
-
-
-def test_many_elements_are_kept_without_file_descriptors() -> None:
-    """Each tensor of torch's workers has a descriptor of its own."""
-    before = len(os.listdir("/proc/self/fd"))
-    kept = list(DataLoader(Squares(400), batch_size=None, **forked(1)))
-    assert len(os.listdir("/proc/self/fd")) - before < 20
-    assert Counter(int(row[0][0]) for row in kept) == Counter(range(400))

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, DistributedSampler, get_worker_info
 
 import feedpipe as fp
 from feedpipe.compat import datasets
-from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError, StateError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, StateError
 
 fork: Any = {"multiprocessing_context": "fork"}
 
@@ -105,13 +105,6 @@ def test_a_streamed_shuffle_keeps_its_order_with_more_workers(workers: int) -> N
     assert in_turn(as_workers(pipe.as_iterable_dataset(seed=3), workers))[:1000] == expected
 
 
-def test_a_streamed_pipe_has_no_length() -> None:
-    dataset = streamed(9).as_iterable_dataset()
-    with pytest.raises(TypeError, match="streamed pipe has no length as a dataset"):
-        len(dataset)
-    assert list(dataset) == list(streamed(9))
-
-
 @pytest.mark.parametrize("persistent", [False, True])
 def test_set_epoch_reaches_the_workers(persistent: bool) -> None:
     pipe = squares(30).shuffle()
@@ -166,26 +159,6 @@ def test_map_dataset_with_a_sampler_and_default_collation() -> None:
         loader: Any = DataLoader(dataset, batch_size=2, sampler=sampler, num_workers=1, **fork)  # type: ignore[arg-type]
         parts += [x for batch in loader for x in batch["x"].tolist()]
     assert sorted(parts) == [float(i) for i in range(10)]
-
-
-def test_map_dataset_reads_a_batch_at_once_and_by_number() -> None:
-    pipe = fp.from_sequence(range(5)).map(lambda x, rng: x + rng.random(), rng=True)
-    dataset = pipe.as_map_dataset()
-    assert dataset.__getitems__([3, 0, -1]) == [pipe[3], pipe[0], pipe[4]]
-    assert dataset[-5] == pipe[0]
-    assert list(dataset.__getitems__([])) == []
-    for bad in (5, -6):
-        with pytest.raises(IndexError, match=f"index {bad} is out of range for a pipe of 5 elements"):
-            dataset[bad]
-    assert pipe.as_map_dataset(seed=1)[0] != pipe[0]
-
-
-def test_errors_name_the_row() -> None:
-    pipe = fp.from_sequence([1, 0]).map(lambda x: 1 / x)
-    with pytest.raises(RowError, match="division by zero"):
-        pipe.as_map_dataset()[1]
-    with pytest.raises(RowError, match="division by zero"):
-        list(pipe.as_iterable_dataset())
 
 
 def test_bad_arguments() -> None:

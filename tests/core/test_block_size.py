@@ -41,11 +41,6 @@ def test_a_slow_function_gets_short_blocks(seconds_of_a_row: float, mean: tuple[
     assert mean[0] <= np.mean(blocks) <= mean[1]
 
 
-def test_blocks_that_take_next_to_nothing_grow_fast_and_others_double() -> None:
-    assert list(sizes(lambda n: n * 1e-8, 1 + 8 + 64 + 512 + 4096 + 8192)) == [1, 8, 64, 512, 4096, 8192]
-    assert list(sizes(lambda n: n * 2e-5, 1 + 8 + 16 + 32 + 64 + 128)) == [1, 8, 16, 32, 64, 128]
-
-
 @pytest.mark.parametrize("seconds_of_a_block", [0.001, 0.004, 0.05])
 def test_a_block_that_takes_as_long_with_fewer_rows_does_not_shrink(seconds_of_a_block: float) -> None:
     """As with thousands of columns, or a remote dataset: rows must not take longer because their blocks are short."""
@@ -59,35 +54,6 @@ def test_a_block_that_takes_as_long_with_fewer_rows_does_not_shrink(seconds_of_a
 
     blocks = list(sizes(seconds, 50_000))
     assert len(blocks) * seconds_of_a_block < 2 * 50_000 * 1e-4
-
-
-def test_blocks_of_many_columns_may_take_longer() -> None:
-    """What operators do for each column, whatever its rows, is most of the time of a short block."""
-
-    def longest(columns: int) -> int:
-        time = Time()
-        block_size = AdaptiveBlockSize(time)
-        lengths: list[int] = []
-        for _ in range(60):
-            size = block_size.rows()
-            lengths.append(size)
-            block_size.produced(Rows({str(column): np.zeros(size, np.float32) for column in range(columns)}, size))
-            time.seconds += 1e-6 * columns + 2e-4 * size
-        return int(np.median(lengths[20:]))
-
-    assert longest(3) <= 64
-    assert longest(2000) >= 256
-
-
-def test_a_function_that_becomes_slow_gets_shorter_blocks() -> None:
-    made = 0
-
-    def seconds(size: int) -> float:
-        nonlocal made
-        made += size
-        return size * (1e-7 if made < 100_000 else 1e-2)
-
-    assert max(list(sizes(seconds, 120_000))[-100:]) <= 2
 
 
 def test_bytes_limit_a_block_and_more_columns_allow_more() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
 import feedpipe as fp
@@ -96,11 +95,6 @@ def test_operators_of_other_packages_are_printed_as_code_that_runs(pipe, code):
     assert repr(again) == repr(pipe) and list(again) == list(pipe)
 
 
-def test_further_inputs_stand_behind_the_operator():
-    pipe = counted(1).then(Joined("a", notes=["b"]), counted(2))
-    assert ".then(Joined('a', notes=['b']), fp.Pipe.source(CountFrom(3, count=2)))" in repr(pipe)
-
-
 def test_a_kind_that_is_also_a_method_is_no_method():
     """`Joined` says that it is a `zip`; the method `zip` would make another operator."""
     assert ".then(Joined('a'))" in repr(fp.from_sequence([1]).then(Joined("a")))
@@ -115,18 +109,6 @@ def test_a_subclass_of_an_operator_of_ours_is_another_operator():
     assert repr(fp.from_sequence([1]).then(First(1))) == "fp.from_sequence([1]).then(First(1))"
 
 
-def test_an_array_is_compared_with_a_default_that_is_none():
-    pipe = fp.from_sequence([1]).then(Joined("a", np.arange(3)))
-    assert repr(pipe) == "fp.from_sequence([1]).then(Joined('a', weights=<ndarray 3>))"
-
-
-def test_explain_shows_the_same_calls(capsys):
-    counted().then(EverySecond(1)).explain()
-    printed = capsys.readouterr().out
-    assert "\n  Pipe.source(CountFrom(3, count=9)) " in printed
-    assert "\n  .then(EverySecond(first=1)) " in printed
-
-
 def test_errors_show_the_same_calls():
     class Failing(Joined):
         def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
@@ -139,15 +121,3 @@ def test_errors_show_the_same_calls():
         len(counted().then(EverySecond()).map(inverse))
     with pytest.raises(TypeError, match=r"and `\.then\(EverySecond\(\)\)` is streamed"):
         counted().then(EverySecond())[0]
-
-
-def test_an_error_of_a_source_shows_it_without_a_dot():
-    class Broken:
-        def __len__(self):
-            return 2
-
-        def __getitem__(self, index):
-            raise ValueError("no")
-
-    with pytest.raises(fp.RowError, match=r"^`from_sequence\(<Broken of 2>\)` failed with ValueError: no"):
-        list(fp.from_sequence(Broken()))

@@ -16,7 +16,7 @@ from feedpipe.errors import ArgumentTypeError
 from feedpipe.extensions import Rows
 from feedpipe.testing import same
 
-from ..support.core import concat, nbytes, pick, select_columns, signature, take, take_joined
+from ..support.core import concat, nbytes, pick, signature, take, take_joined
 
 
 def as_list(rows: Any) -> list[Any]:
@@ -90,21 +90,6 @@ def test_is_a_sequence_of_dicts(rows: Rows) -> None:
     assert nbytes(rows) >= 0
 
 
-@pytest.mark.parametrize("how", HOW)
-def test_scalars_are_pythons_own(how: str) -> None:
-    row = held(3, how)[1]
-    for name, value in row.items():
-        assert type(value) in ({"g": np.ndarray, "t": str}.get(name, int),)
-
-
-def test_rows_without_columns() -> None:
-    rows = Rows({}, 3)
-    assert as_list(rows) == [{}, {}, {}]
-    assert as_list(take(rows, np.array([1, 1], np.int64))) == [{}, {}]
-    assert as_list(rows[1:]) == [{}, {}]
-    assert len(concat([rows, rows])) == 6
-
-
 @pytest.mark.parametrize("how", ["numpy", "chosen", "joined"])
 def test_columns_cannot_be_written_to_and_copies_can(how: str) -> None:
     rows = take(held(4, how), np.array([3, 1], np.int64))
@@ -118,46 +103,6 @@ def test_columns_cannot_be_written_to_and_copies_can(how: str) -> None:
     again = rows.copies()
     again["n"][:] = -1  # type: ignore[index]
     assert rows[0]["n"] == before
-
-
-def test_positions_in_one_source_are_joined_without_gathering() -> None:
-    source = {"x": np.arange(10)}
-    parts = [Rows.selected(source, np.array([i, i + 1], np.int64)) for i in (5, 1)]
-    joined = concat([parts[0], parts[1][1:]])
-    assert isinstance(joined, Rows)
-    assert joined._columns_and_selection[0] is source
-    assert [row["x"] for row in joined] == [5, 6, 2]
-    assert nbytes(joined) == 24
-
-
-def test_tables_are_joined_when_their_columns_are_needed() -> None:
-    tables = [Rows({"x": np.arange(2), "y": np.zeros((2, 3))}), Rows({"x": np.arange(2, 6), "y": np.ones((4, 3))})]
-    joined = concat(list(tables))
-    assert isinstance(joined, Rows)
-    assert (repr(joined), nbytes(joined)) == ("Rows(6 x ['x', 'y'])", 6 * 4 * 8)
-    selected = select_columns(joined, {"z": "x"})
-    assert joined.copies()["x"].tolist() == [0, 1, 2, 3, 4, 5]
-    for rows in (joined, selected):
-        assert len(rows._tables_and_selection[0]) == 2
-    assert selected["z"].tolist() == [0, 1, 2, 3, 4, 5]  # type: ignore[union-attr]
-    assert len(selected._tables_and_selection[0]) == 1
-    joined.copies()["x"][:] = -1  # type: ignore[index]
-    assert [row["x"] for row in joined] == [0, 1, 2, 3, 4, 5]
-    assert [row["x"] for row in tables[0]] == [0, 1]
-
-
-def test_a_table_without_rows_is_not_joined() -> None:
-    table = Rows({"x": np.arange(2)})
-    joined = concat([table[:0], table, table[:0]])
-    assert isinstance(joined, Rows)
-    assert joined["x"] is table["x"]
-
-
-@pytest.mark.parametrize("content", [object(), None])
-def test_objects_of_several_parts_are_taken(content: object) -> None:
-    parts = [Rows({"x": np.array([content, 1], object)}), Rows({"x": np.array([2], object)})]
-    (taken,) = take_joined(parts, np.array([2, 0], np.int64))
-    assert [row["x"] for row in taken] == [2, content]  # type: ignore[index, call-overload]
 
 
 @given(
@@ -193,19 +138,6 @@ def test_rows_of_several_parts_are_those_of_all_joined(
         assert not any(c.flags.writeable for c in arrays) and all(c.flags.c_contiguous for c in arrays)
 
 
-def test_numbers_in_numpy_and_arrow_join() -> None:
-    numpy, arrow = Rows({"x": np.arange(2, dtype="f4")}), Rows({"x": pa.array([None, 1.5], pa.float32())})
-    joined = concat([numpy, arrow])
-    assert isinstance(joined, Rows)
-    assert [row["x"] for row in joined] == [0.0, 1.0, None, 1.5]
-    assert joined.arrow.schema.field("x").type == pa.float32()
-
-
-def test_types_that_differ_become_rows() -> None:
-    joined = concat([Rows({"x": np.arange(2)}), Rows({"x": np.arange(2.0)})])
-    assert joined == [{"x": 0}, {"x": 1}, {"x": 0.0}, {"x": 1.0}]
-
-
 def test_a_column_by_name() -> None:
     table = pa.table({"x": [1, 2, 3], "s": ["a", "b", "c"]})
     for pipe, order in ((fp.from_table(table), [0, 1]), (fp.from_table(table).slice(0, None, 2), [0, 2])):
@@ -221,15 +153,6 @@ def test_a_column_by_name() -> None:
                 batch[index]
     selected = Rows.selected({"x": np.arange(5)}, np.array([4, 0]))
     assert selected["x"].tolist() == [4, 0] and list(selected) == [{"x": 4}, {"x": 0}]
-
-
-def test_the_size_of_what_does_not_say_it() -> None:
-    import torch
-
-    sparse = torch.eye(3).to_sparse()
-    assert nbytes([sparse]) > 0
-    (row,) = fp.from_sequence([1]).map(lambda _: {"x": sparse})
-    assert row["x"] is sparse
 
 
 def test_equality_is_that_of_the_rows() -> None:

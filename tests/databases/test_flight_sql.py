@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import json
 from collections.abc import Iterator
@@ -67,12 +66,6 @@ def test_types_of_keys(server: FlightSqlServer, kind: str, value: str) -> None:
     query = f"SELECT i, ({value})::{kind} AS k FROM range(100) r(i)"
     rows = list(fp.read_sql(query, server.uri, partition_on="k", partitions=7))
     assert sorted(row["i"] for row in rows) == list(range(100))
-
-
-def test_types(server: FlightSqlServer) -> None:
-    query = "SELECT 1 AS id, DATE '2024-01-01' AS day, true AS yes, [1.5::DOUBLE] AS list, NULL::VARCHAR AS nothing"
-    (row,) = fp.read_sql(query, server.uri, partition_on="id")
-    assert row == {"id": 1, "day": datetime.date(2024, 1, 1), "yes": True, "list": [1.5], "nothing": None}
 
 
 def test_errors(server: FlightSqlServer) -> None:

@@ -79,12 +79,6 @@ def test_resume(cluster: Galera, taken: int) -> None:
     assert start + ids(resumed) == ALL
 
 
-def test_text_keys_with_backslashes(cluster: Galera) -> None:
-    query = "SELECT concat(char(92), id, char(39)) AS k, id FROM points WHERE id < 100"
-    pipe = fp.read_sql(query, cluster.uris, partition_on="k", partitions=7, session=SYNC)
-    assert sorted(ids(pipe)) == ALL[:99]
-
-
 def test_a_node_that_dies_in_the_middle(cluster: Galera) -> None:
     pipe = points(cluster.uris)
     assert len(pipe) == COUNT

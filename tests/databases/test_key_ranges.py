@@ -14,7 +14,6 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.databases.adbc import AdbcConnection
-from feedpipe.databases.connection import default_count
 from feedpipe.databases.database import Database
 from feedpipe.databases.driver import SqlQuery
 from feedpipe.errors import DataError
@@ -72,30 +71,6 @@ def test_keys_that_are_not_unique(uri: str, count: int, walks: bool, monkeypatch
     query = "SELECT n / 2 AS half FROM skewed WHERE n < 10"
     with pytest.raises(DataError, match="several rows have half = "):
         list(fp.read_sql(query, uri, partition_on="half", partitions=count))
-
-
-def test_a_database_says_whether_it_sorts(uri: str) -> None:
-    with closing(Database.of(uri, [], None).connect(0)) as connected:
-        statements = connected.statements
-        assert statements is not None
-        if uri.startswith("postgresql"):
-            statements.run("SET enable_seqscan = off")  # the table is so small that sorting it is cheap
-        for key, expected in (("k", True), ("n", False)):
-            query = SqlQuery("SELECT * FROM skewed WHERE n < 500", key)
-            assert statements.has_order(statements.dialect.keys(query, None, 9, 2), query) is expected
-            assert statements.has_order(statements.dialect.steps(query, None, 9, 4), query) is expected
-
-
-def test_columns_with_the_names_of_the_statement(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AdbcConnection, "has_order", lambda *_: True)
-    monkeypatch.setattr("feedpipe.databases.connection.ROWS_OF_STEP", 100)
-    query = SqlQuery("SELECT n AS row_key, k AS step FROM skewed WHERE k > 9 -- a comment", "step")
-    assert ranges(uri, query, 2) == [(16, 251_001, 498), (252_004, 998_001, 498)]
-
-
-def test_ranges_are_shared_evenly() -> None:
-    counts = [default_count(rows) for rows in (1, 65_536, 65_537, 200_000, 2_000_000, 10**9)]
-    assert counts == [1, 1, 2, 4, 32, 4096]
 
 
 READ_MUCH = """

@@ -11,7 +11,6 @@ from typing import Any
 
 import adbc_driver_postgresql.dbapi
 import psycopg
-import pyarrow as pa
 import pytest
 
 import feedpipe as fp
@@ -69,10 +68,6 @@ def test_rows_in_order(uri: str, driver: Any) -> None:
     pipe = points(uri, driver=driver, partitions=3)
     assert len(pipe) == COUNT
     assert ids(pipe) == ALL
-
-
-def test_rows_through_a_connection_of_the_user(uri: str) -> None:
-    assert ids(points(lambda: psycopg.connect(uri), partitions=3)) == ALL
 
 
 @pytest.mark.parametrize("taken", [1, 4_999, 5_000, 13_337])
@@ -162,12 +157,6 @@ def test_types_of_keys(uri: str, kind: str, value: str) -> None:
     assert sorted(start + [row["i"] for row in resumed]) == list(range(1, 501))
 
 
-def test_batches_are_small_and_columns_stay_arrow(uri: str) -> None:
-    batch = next(iter(points(uri, partitions=1).batch(1000)))
-    assert isinstance(batch, fp.Rows)
-    assert batch.arrow.schema == pa.schema([("id", pa.int32()), ("x", pa.float64())])
-
-
 def test_parameters_and_session(uri: str) -> None:
     query = "SELECT id, current_setting('feedpipe.x') AS s FROM points WHERE id < $1"
     pipe = fp.read_sql(query, uri, partition_on="id", parameters=[9], session=["SET feedpipe.x = 'y'"])
@@ -185,22 +174,6 @@ def test_wrong_password(postgres: Postgres) -> None:
     with pytest.raises(SourceError, match="password authentication failed") as caught:
         list(points(postgres.uri_of("keeper", "WRONGTULIP")))
     assert "WRONGTULIP" not in repr(caught.value) + str(caught.value.__cause__)
-
-
-def test_no_permission(postgres: Postgres, uri: str) -> None:
-    with pytest.raises(SourceError, match="permission denied for table points"):
-        list(points(postgres.uri_of("stranger", "stranger")))
-
-
-@pytest.mark.parametrize("query", ["SELECT * FROM nothing", "DELETE FROM points RETURNING *", "SELEC 1"])
-def test_a_query_that_cannot_be_read(uri: str, query: str) -> None:
-    with pytest.raises(SourceError, match=r"postgresql://\*\*\*@127.0.0.1.* cannot read the query: "):
-        list(fp.read_sql(query, uri, partition_on="id"))
-
-
-def test_a_key_without_an_order(uri: str) -> None:
-    with pytest.raises(SourceError, match="query: ERROR: could not identify an ordering operator for type json"):
-        list(fp.read_sql("SELECT to_json(id) AS id FROM points", uri, partition_on="id"))
 
 
 def test_no_server() -> None:

@@ -14,8 +14,7 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import RowError
 
-from ..support.core import ProcessResources, RunEnded, end_dropped
-from ..support.engine import CoroutinePool, ThreadPool
+from ..support.core import end_dropped
 
 ROWS = 500
 SERVICES: dict[str, Callable[[], Any]] = {
@@ -160,26 +159,6 @@ def test_workers_end_their_runs(kind: str) -> None:
         assert [row for row, _ in zip(loader, range(5), strict=False)] == first
 
 
-@pytest.mark.parametrize("pool", [ThreadPool, CoroutinePool])
-def test_a_closed_pool_takes_no_call_and_resolves_all(pool: Any) -> None:
-    resources = ProcessResources()
-    calls = pool(2, resources)
-    go = threading.Event()
-
-    async def wait() -> bool:
-        return await asyncio.to_thread(go.wait)
-
-    begun = [calls.submit(wait if pool is CoroutinePool else go.wait) for _ in range(9)]
-    calls.close()
-    go.set()
-    with pytest.raises(RunEnded):
-        calls.submit(go.wait)
-    resources.join()
-    assert all(call.is_done() for call in begun)
-    with pytest.raises(RunEnded):
-        calls.result(begun[-1])
-
-
 def test_a_coroutine_that_cancels_itself_is_a_failed_row() -> None:
     async def cancelled(row: int) -> int:
         if row % 2:
@@ -190,57 +169,6 @@ def test_a_coroutine_that_cancels_itself_is_a_failed_row() -> None:
     assert list(pipe) == [0, 2, 4]
     with pytest.raises(RowError):
         list(fp.from_sequence(range(6)).map(cancelled, concurrency=2))
-
-
-def test_a_run_that_has_ended_gets_no_resource_and_no_thread() -> None:
-    resources = ProcessResources()
-    resources.close()
-    with pytest.raises(RunEnded):
-        resources.get("key", lambda: pytest.fail("made"))
-    with pytest.raises(RunEnded):
-        resources.start("none", pytest.fail, pytest.fail)
-    resources.join()
-
-
-@pytest.mark.parametrize("is_started", [True, False])
-def test_an_interrupt_while_a_thread_starts(is_started: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = threading.Thread.start
-
-    def interrupted(thread: threading.Thread) -> None:
-        if is_started:
-            start(thread)
-        try:
-            raise KeyboardInterrupt
-        finally:
-            raise RuntimeError("release unlocked lock")  # as the lock does in which `Thread.start` waits
-
-    go = threading.Event()
-    resources = ProcessResources()
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        resources.start("waits", go.wait, go.set)
-    resources.join()
-    assert go.is_set()
-
-
-def test_a_resource_that_fails_leaves_no_other_open() -> None:
-    told = []
-
-    class Resource:
-        def __init__(self, error: BaseException | None) -> None:
-            self.error = error
-
-        def close(self) -> None:
-            told.append(self)
-            if self.error is not None:
-                raise self.error
-
-    resources = ProcessResources()
-    for number, error in enumerate([None, KeyboardInterrupt(), None]):
-        resources.get(number, lambda error=error: Resource(error))
-    with pytest.raises(KeyboardInterrupt):
-        resources.close()
-    assert len(told) == 3
 
 
 def test_generators_are_closed_by_their_run_inputs_first() -> None:

@@ -78,19 +78,6 @@ assert sys.meta_path == before
     )
 
 
-def test_the_module_shows_no_trace(tmp_path: Path) -> None:
-    run(
-        """
-seed_process(7)
-import torch, torch.nn
-assert type(torch.__loader__) is type(torch.__spec__.loader) is type(torch.nn.__loader__)
-import inspect
-assert "manual_seed" in inspect.getsource(torch)
-""",
-        tmp_path,
-    )
-
-
 def test_an_import_that_fails_may_be_tried_again(tmp_path: Path) -> None:
     run(
         """
@@ -106,45 +93,6 @@ for _ in range(2):
 del os.environ["BROKEN"]
 import torch
 assert torch.seeds == [7]
-""",
-        tmp_path,
-    )
-
-
-def test_a_torch_that_is_missing_stays_missing(tmp_path: Path) -> None:
-    run(
-        """
-seed_process(7)
-import site
-sys.path[:] = [path for path in sys.path if path and not os.path.isdir(os.path.join(path, "torch"))]
-try:
-    import torch
-except ModuleNotFoundError as error:
-    assert error.name == "torch"
-else:
-    raise AssertionError
-sys.modules["torch"] = None  # the way to forbid an import
-seed_process(8)
-""",
-        tmp_path,
-    )
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_other_hooks_of_its_kind_are_no_harm(tmp_path: Path, place: int) -> None:
-    """Each asks all others, and so this one again."""
-    run(
-        f"""
-class Other:
-    def find_spec(self, name, path=None, target=None):
-        for finder in sys.meta_path:
-            if finder is not self and (spec := finder.find_spec(name, path, target)):
-                return spec
-
-seed_process(7)
-sys.meta_path.insert({place}, Other())
-import torch
-assert set(torch.seeds) == {{7}}
 """,
         tmp_path,
     )

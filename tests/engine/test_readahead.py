@@ -19,15 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import MissingError, RowError, SourceError
+from feedpipe.errors import MissingError, RowError
 from feedpipe.extensions import START, Context
 from feedpipe.testing import check_operator, same
 
 from ..storage.remote_store import RemoteStore
 from ..support.core import OneRow, Pacing, ProcessContext
-from ..support.engine import ITEMS_AHEAD, bind, resolve
 from ..support.engine import ahead as readahead
-from ..support.files import ranges as _byte_ranges
+from ..support.engine import bind, resolve
 from ..support.storage import remote, tasks
 
 COUNT = 40
@@ -230,16 +229,6 @@ def test_an_error_comes_after_the_rows_before_it(name: str, number: int) -> None
     assert got == paths[:number]
 
 
-def test_a_damaged_image_is_named() -> None:
-    place = RemoteStore({})
-    pipe = read_images(place)
-    place.files["images/a/08.png"] = b""
-    got: list[Any] = []
-    with pytest.raises(RowError, match=r"08\.png"):
-        got.extend(pipe)
-    assert len(got) == 8
-
-
 def test_functions_before_the_files_are_called_once_and_fail_in_their_turn() -> None:
     place = RemoteStore({f"{n}.txt": b"%d" % n for n in range(30)})
     called: list[int] = []
@@ -257,40 +246,6 @@ def test_functions_before_the_files_are_called_once_and_fail_in_their_turn() -> 
     assert got == [b"%d" % n for n in range(20)]
     # The failing row is tried again to raise its error, and once more by itself if it was in a block with another.
     assert called in ([*range(21), 20], [*range(21), 20, 20])
-
-
-def test_files_are_read_once_if_rows_before_them_were_skipped() -> None:
-    place = RemoteStore({f"{n}.txt": b"%d" % n for n in range(30)})
-
-    def path(number: int) -> str:
-        if number % 7 == 3:
-            raise ValueError("no such number")
-        return f"{number}.txt"
-
-    files = fp.from_sequence(range(30)).map(path, on_error="skip").open_files(filesystem=place.filesystem)
-    assert [row["bytes"] for row in files.parse_bytes()] == [b"%d" % n for n in range(30) if n % 7 != 3]
-    assert len(place.requests) == len({name for name, *_ in place.requests}) == 26
-
-
-def test_all_inputs_of_a_row_are_begun() -> None:
-    place = RemoteStore({})
-    pipe = read_bytes(place).zip(read_images(place), fp.from_sequence(range(COUNT)).filter(bool).load())
-    waiting = set(one_by_one(read_images(place), place)[1][10 : 10 + TOGETHER])
-    together = threading.Barrier(TOGETHER, timeout=60)
-
-    def wait(*request: Any) -> None:
-        if request in waiting:
-            waiting.remove(request)
-            together.wait()
-
-    place.before = wait
-    assert [number for _, _, number in pipe] == list(range(1, COUNT))
-
-
-def test_what_is_held_in_memory_is_not_read_again() -> None:
-    place = RemoteStore({})
-    pipe = read_bytes(place).load().shuffle()
-    assert len(list(pipe)) == len(list(pipe)) == len(place.requests) == COUNT
 
 
 FILES: dict[str, tuple[Callable[[str], bytes], Callable[[fp.Pipe[fp.File]], fp.Pipe[Any]]]] = {
@@ -328,47 +283,6 @@ def parquet() -> bytes:
     data = io.BytesIO()
     pq.write_table(pa.table({"x": np.random.default_rng(0).random(2**17)}), data)
     return data.getvalue()
-
-
-@pytest.mark.parametrize("name", ["bytes", "lines", "parquet"])
-def test_what_had_no_room_is_fetched_when_there_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_byte_ranges, "MIN_RANGE_BYTES", _byte_ranges.MAX_RANGE_BYTES)  # files are not split
-    data, each, parse = {
-        "bytes": (bytes(2**20), 1, lambda files: files.parse_bytes()),
-        "lines": (b"x" * 2**20, 1, lambda files: files.parse_lines()),
-        "parquet": (parquet(), 2**17, lambda files: files.parse_parquet()),
-    }[name]
-    place = RemoteStore({f"files/{n:02d}": data for n in range(COUNT)})
-    files = fp.list_files("files", filesystem=place.filesystem).open_files(filesystem=place.filesystem)
-    blocks = bind(resolve(parse(files))).blocks(START, Context())
-    tasks.budget.acquire(tasks.BUDGET_BYTES, needed=True)
-    rows = len(next(blocks))
-    settle()
-    fetched = [path for path, begin, end in place.requests if end - begin > 2**19]
-    assert fetched == ["files/00"]
-    tasks.budget.release(tasks.BUDGET_BYTES)
-    while rows <= each:
-        rows += len(next(blocks))
-    settle()
-    fetched = [path for path, begin, end in place.requests if end - begin > 2**19]
-    assert sorted(fetched) == [f"files/{n:02d}" for n in range(len(fetched))] and len(fetched) > ITEMS_AHEAD // 2
-
-
-@pytest.mark.parametrize("name", [*FILES, "text"])
-def test_nothing_more_is_begun_by_a_run_that_has_failed(name: str) -> None:
-    encode, parse = FILES.get(name, (str.encode, lambda files: files.parse_lines()))
-    place = RemoteStore({f"files/{n:02d}": encode(f"{n:02d}") for n in range(COUNT)})
-    files = fp.list_files("files", filesystem=place.filesystem).open_files(filesystem=place.filesystem)
-    stage = bind(resolve(parse(files)))
-
-    def refuse(path: str, begin: int, end: int) -> None:
-        if path == "files/20":
-            raise PermissionError("not this one")
-
-    place.before = refuse
-    with pytest.raises(SourceError, match="files/20") as caught:
-        list(stage.blocks(START, Context()))
-    assert not readahead._reading, caught  # whose frames are alive
 
 
 @pytest.mark.parametrize("dropped", [False, True])

@@ -8,10 +8,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import LoaderError, RowError
-from feedpipe.extensions import Block
 
 from ..support.core import end_dropped
-from ..support.engine import _ElementsOfBlocks
 
 
 def test_an_end_stays_an_end() -> None:
@@ -42,23 +40,6 @@ def test_a_run_that_was_interrupted_never_ends_in_silence() -> None:
     for _ in range(3):
         with pytest.raises(LoaderError, match="KeyboardInterrupt has ended this run"):
             next(iterator)
-
-
-def test_an_interrupt_between_two_blocks_loses_no_element(monkeypatch: pytest.MonkeyPatch) -> None:
-    iterator = iter(fp.from_sequence(range(99)))
-    rows = [next(iterator)]
-    read = _ElementsOfBlocks._next
-    with monkeypatch.context() as patch:
-
-        def interrupt(run: _ElementsOfBlocks) -> Block | None:
-            patch.setattr(_ElementsOfBlocks, "_next", read)
-            raise KeyboardInterrupt
-
-        patch.setattr(_ElementsOfBlocks, "_next", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            rows += iterator
-    rows += iterator
-    assert rows == [*range(99)]
 
 
 def test_an_iterator_that_is_dropped_ends_its_run() -> None:

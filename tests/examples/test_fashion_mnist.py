@@ -56,20 +56,6 @@ def values(network: torch.nn.Module) -> dict[str, list[float]]:
     return {name: tensor.flatten().tolist() for name, tensor in network.state_dict().items()}
 
 
-class TestAugment:
-    def test_flips_and_shifts_by_up_to_two_pixels(self, example: ModuleType) -> None:
-        image = np.zeros((28, 28), np.uint8)
-        image[10, 5] = 255
-        places = set()
-        for seed in range(400):
-            row = example.augment((7, {"image": image, "label": 3}), np.random.default_rng(seed))
-            assert (row["number"], row["label"], row["image"].dtype) == (7, 3, np.uint8)
-            ((down, right),) = np.argwhere(row["image"]).tolist()
-            places.add((down, right))
-        columns = [*range(3, 8), *range(20, 25)]
-        assert places == {(down, right) for down in range(8, 13) for right in columns}
-
-
 @pytest.mark.usefixtures("one_rank")
 class TestOneRank:
     def test_a_stopped_job_ends_where_an_unstopped_one_does(
@@ -174,21 +160,6 @@ def check_table(output: str, *, stopped: str) -> None:
 
 
 class TestData:
-    def test_a_folder_without_the_files_is_refused(self, example: ModuleType, tmp_path: Path) -> None:
-        with pytest.raises(FileNotFoundError, match=r"lacks train-images-idx3-ubyte\.gz, "):
-            example.find_data(tmp_path)
-
-    def test_the_program_says_what_is_missing(
-        self,
-        example: ModuleType,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        monkeypatch.setattr(sys, "argv", ["fashion_mnist.py", "--data", str(tmp_path)])
-        assert example.main() == 1
-        assert "lacks train-images" in capsys.readouterr().err
-
     def test_a_download_is_checked_and_kept(self, example: ModuleType, tmp_path: Path) -> None:
         source, target = tmp_path / "source", tmp_path / "new" / "target"
         source.write_bytes(b"images")

@@ -12,8 +12,6 @@ import pytest
 import torch
 import torch.distributed as dist
 
-import feedpipe as fp
-
 from .loading import loaded_example
 from .test_fashion_mnist import values, write_idx
 
@@ -48,16 +46,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written
 
 
-def test_a_step_has_the_images_of_two_ranks(example: ModuleType, ddp: ModuleType, folder: Path) -> None:
-    ranks = [
-        fp.Loader(ddp.training_pipe(folder, BATCH // 2), rank=rank, world_size=2, even="error") for rank in range(2)
-    ]
-    loader = example.training_loader(folder, batch=BATCH, workers=0)
-    for whole, *parts in zip(loader, *ranks, strict=True):
-        for name in ("number", "image", "label"):
-            assert torch.equal(whole[name].cpu(), torch.cat([part[name] for part in parts]))
-
-
 @pytest.mark.slow
 def test_it_trains_the_network_that_one_rank_trains(example: ModuleType, ddp: ModuleType, folder: Path) -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -78,11 +66,3 @@ def test_it_learns(
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)  # further tests run in this process
     assert example.main() == 0  # below the goal it is 1
     assert "test accuracy" in capsys.readouterr().out
-
-
-def test_it_says_which_files_are_missing(
-    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["fashion_mnist_data_parallel.py", "--data", str(tmp_path)])
-    assert example.main() == 1
-    assert "lacks train-images" in capsys.readouterr().err

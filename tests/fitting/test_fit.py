@@ -19,8 +19,6 @@ from feedpipe.errors import (
     ArgumentError,
     ArgumentTypeError,
     DataError,
-    LimitError,
-    MissingError,
     PlanError,
     RowError,
     StateError,
@@ -28,7 +26,6 @@ from feedpipe.errors import (
 
 from ..support.examples import examples
 from ..support.fitting import ColumnSummaries, SummarizeRows
-from ..support.fitting import fit as column_summaries
 from ..support.fitting import fit as fitting
 
 EVERYTHING = {
@@ -144,36 +141,6 @@ def test_arrays_have_statistics_of_each_number() -> None:
     assert np.allclose(stats["x"].inverse(tensors["x"]).numpy(), array, atol=1e-6)
 
 
-def test_stats_are_a_file(tmp_path: Path) -> None:
-    stats = fp.fit(fp.from_table(table()), EVERYTHING)
-    stats.save(tmp_path / "stats.json")
-    loaded = fp.Stats.load(tmp_path / "stats.json")
-    assert loaded == stats and all(loaded[name] == stats[name] for name in stats)
-    assert repr(loaded).startswith("Stats(x: mean_std, y: min_max, ")
-    with pytest.raises(KeyError, match=r"no statistics of a column 'citty'; did you mean 'city'\?"):
-        stats["citty"]
-    (tmp_path / "other.json").write_text("[1]")
-    with pytest.raises(DataError, match="other.json has no statistics that `save` wrote"):
-        fp.Stats.load(tmp_path / "other.json")
-    with pytest.raises(MissingError, match="there is no file .*none.json"):
-        fp.Stats.load(tmp_path / "none.json")
-
-
-def test_inverse_of_columns() -> None:
-    stats = fp.fit(fp.from_table(table()), EVERYTHING)
-    inverted = stats.inverse({"x": np.zeros(2), "city": [0, 1, 9], "other": "as it is"})
-    assert inverted["x"].tolist() == [stats["x"].mean] * 2 and inverted["other"] == "as it is"
-    assert inverted["city"] == [*stats["city"][:2], None]
-    with pytest.raises(ArgumentError, match="column 'label' has the statistics `counts`, which have no inverse"):
-        stats.inverse({"label": [0]})
-
-
-def test_counts_balance_classes() -> None:
-    pipe = fp.from_table(table())
-    even = pipe.resample("label", target="uniform", source=fp.fit(pipe, {"label": fp.stats.counts()})["label"])
-    assert 400 < sum(bool(row["label"]) for row in even) < 600
-
-
 def test_it_goes_on_where_it_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "CHUNK_ROWS_OF_DICTS", 8)
     read: list[int] = []
@@ -233,23 +200,6 @@ def test_bad_values() -> None:
         fp.fit(fp.from_sequence([{"y": 1}]), mean)
 
 
-def test_values_of_several_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "CHUNK_ROWS_OF_DICTS", 1)
-    rows = fp.from_sequence([{"x": 1}, {"x": 2.5}, {"x": None}, {"x": 1}])
-    assert dict(fp.fit(rows, {"x": fp.stats.counts()})["x"]) == {1.0: 2, 2.5: 1}
-    with pytest.raises(DataError, match="`fit`: column 'x' has values of several types: int64, large_string"):
-        fp.fit(fp.from_sequence([{"x": 1}, {"x": "a"}]), {"x": fp.stats.counts()})
-
-
-def test_a_vocabulary_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column_summaries, "MAX_BYTES", 1000)
-    rows = fp.from_sequence([{"id": str(n)} for n in range(1000)])
-    with pytest.raises(
-        LimitError, match="`fit`: the distinct values of column 'id' take more than (.|\n)*such as pref"
-    ):
-        fp.fit(rows, {"id": fp.stats.vocabulary(max_size=10)})
-
-
 def test_arguments_are_refused() -> None:
     pipe = fp.from_table(table())
     for wrong in ({}, {"x": "mean"}, {"x": fp.stats.mean_std}, None, {1: fp.stats.mean_std()}):
@@ -265,12 +215,3 @@ def test_arguments_are_refused() -> None:
         fp.stats.vocabulary(min_count=0)
     with pytest.raises(ArgumentError, match="`resume` must be the path of a file, and .* is a folder"):
         fp.fit(pipe, {"x": fp.stats.mean_std()}, resume="/")
-
-
-def test_pipes_without_an_end() -> None:
-    statistics = {"x": fp.stats.mean_std()}
-    rows = fp.from_sequence([{"x": 1}, {"x": 3}])
-    with pytest.raises(PlanError, match=r"`fit` must come to the end of the pipe, and `.repeat\(\)` has none; put it"):
-        fp.fit(rows.repeat().filter(lambda row: True), statistics)
-    assert fp.fit(rows.repeat().take(3), statistics).rows == 3
-    assert fp.fit(rows.repeat(2), statistics)["x"].mean == 2

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.errors import ArgumentError, DataError
+from feedpipe.errors import DataError
 
 from ..support.files import MAX_DEPTH, Jsonl
 from .reading import fix, read_all
@@ -71,43 +71,16 @@ def test_any_bytes_give_rows_or_an_error(data: bytes, size: int) -> None:
 
 
 class TestTypes:
-    def test_are_inferred(self) -> None:
-        rows, _, _ = read(b'{"i": 1, "f": 1.5, "s": "2024-01-01", "n": null, "l": [1], "d": {"x": []}}\n')
-        assert rows == [{"i": 1, "f": 1.5, "s": "2024-01-01", "n": None, "l": [1], "d": {"x": []}}]
-
-    def test_a_field_may_be_left_out(self) -> None:
-        assert read(b'{"a": 1, "b": 2}\n{"b": 3}\n{}\n')[0] == [
-            {"a": 1, "b": 2}, {"a": None, "b": 3}, {"a": None, "b": None},
-        ]  # fmt: skip
-
-    def test_may_be_given(self) -> None:
-        rows, _, _ = read(b'{"a": 1}\n{"a": 2, "later": 1.5}\n', Jsonl(schema={"a": "float32", "later": "float64"}))
-        assert rows == [{"a": 1.0, "later": None}, {"a": 2.0, "later": 1.5}]
-
-    def test_only_some_fields(self) -> None:
-        rows, _, _ = read(
-            b'{"a": 1, "b": 2, "c": 3}\n{"d": 1}\n', Jsonl(columns=["c", "a"]), first=b'{"a": 1, "c": 1}\n'
-        )
-        assert rows == [{"c": 3, "a": 1}, {"c": None, "a": None}]
-        assert list(rows[0]) == ["c", "a"]
-
     def test_a_field_that_is_not_there(self) -> None:
         with pytest.raises(
             DataError, match=r"first-0\.jsonl have no field 'aa', which `columns` names; did you mean 'a'"
         ):
             read(b'{"a": 1}\n', Jsonl(columns=["aa"]))
 
-    def test_objects_without_fields(self) -> None:
-        assert read(b"{}\n{}\n") == ([{}, {}], [1, 2], None)
-
     @pytest.mark.parametrize("data", [b"", b"\n", b" \r\n\n", b"\xef\xbb\xbf"])
     def test_an_empty_file_has_no_rows(self, data: bytes) -> None:
         assert read(data) == ([], [], None)
         assert read(data, first=b'{"a": 1}\n') == ([], [], None)
-
-    def test_a_type_that_json_cannot_have(self) -> None:
-        with pytest.raises(ArgumentError, match="`schema` gives a type that JSON cannot have"):
-            read(b'{"a": 1}\n', Jsonl(schema={"a": pa.duration("s")}))
 
 
 class TestMalformed:
@@ -137,20 +110,10 @@ class TestMalformed:
         assert error is not None
         assert str(error).startswith("a.jsonl, " + message)
 
-    def test_an_object_on_several_lines(self) -> None:
-        rows, _, error = read(b'{"a": 1}\n{"a":\n2}\n', size=1000)
-        assert rows == [{"a": 1}]
-        assert str(error).startswith("a.jsonl, line 2: this is not JSON")
-
     def test_a_name_that_is_not_utf8(self) -> None:
         rows, _, error = read(b'{"a": 1}\n{"\xff": 1}\n', size=1000)
         assert rows == [{"a": 1}]
         assert str(error).startswith("a.jsonl, line 2: byte 0xff is not UTF-8")
-
-    def test_types_come_from_the_lines_before(self) -> None:
-        rows, _, error = read(b'{"a": 1}\n{"a": "x"}\n', size=1000)
-        assert rows == [{"a": 1}]
-        assert "a.jsonl, line 2, field 'a'" in str(error)
 
 
 def nested(depth: int, kind: str = "[") -> str:
@@ -180,17 +143,3 @@ def test_a_line_that_is_nested_too_deeply_is_an_error(depth: int, kind: str) -> 
     assert not rows and "a.jsonl, line 1: objects and lists are nested" in str(error)
     rows, _, error = read(b'{"x": 1}\n' + deep[: depth // 2] + b"\n")
     assert rows == [{"x": 1}] and error is not None
-
-
-def test_a_line_that_is_not_nested_too_deeply_is_read() -> None:
-    at_most = nested(MAX_DEPTH)
-    wide = json.dumps({"x": [[[1]]] * 2 * MAX_DEPTH, "s": "{[" * MAX_DEPTH + '\\"' + "[" * MAX_DEPTH, "\\": '"['})
-    for line in (at_most, wide):
-        rows, _, error = read(f"{line}\n{line}\n".encode())
-        assert error is None and rows == [json.loads(line)] * 2
-
-
-def test_no_object_continues_in_the_next_line_however_deep() -> None:
-    lines = ('{"x":' * MAX_DEPTH + "{}\n") * 1000
-    rows, _, error = read(lines.encode())
-    assert not rows and "a.jsonl, line 1: " in str(error)

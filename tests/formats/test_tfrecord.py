@@ -21,12 +21,10 @@ from ..support.files import (
     RecordReader,
     UnusualError,
     collect_values,
-    crcs_of_lengths,
     masked,
     parse_example,
     parse_one_by_one,
     to_arrow,
-    unmasked,
     write_example,
     write_feature,
 )
@@ -64,13 +62,6 @@ def read(data: bytes, start: int = 0, stop: int = 2**63 - 1) -> tuple[list[bytes
     except ValueError as error:
         return contents, error
     return contents, None
-
-
-def test_checksums_are_those_of_google() -> None:
-    lengths = np.frombuffer(np.random.default_rng(0).bytes(800), np.uint8).reshape(-1, 8)
-    expected = [google_crc32c.value(row.tobytes()) for row in lengths]
-    assert crcs_of_lengths(lengths).tolist() == expected
-    assert unmasked(np.array([masked(crc) for crc in expected], np.uint32)).tolist() == expected
 
 
 @given(
@@ -120,14 +111,6 @@ CONTENTS = [bytes([number]) * (number * 37 % 200) for number in range(40)]
 WHOLE = framed(*CONTENTS)
 
 
-@given(st.lists(st.integers(0, len(WHOLE)), max_size=12))
-def test_ranges_share_the_records(cuts: list[int]) -> None:
-    bounds = [0, *sorted(cuts), len(WHOLE)]
-    parts = [read(WHOLE, start, stop) for start, stop in pairwise(bounds)]
-    assert [content for contents, error in parts for content in contents] == CONTENTS
-    assert all(error is None for _, error in parts)
-
-
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 255), st.lists(st.integers(0, len(WHOLE)), max_size=3))
 def test_no_damage_hides_a_record(at: int, change: int, cuts: list[int]) -> None:
     damaged = WHOLE[:at] + bytes([WHOLE[at] ^ change]) + WHOLE[at + 1 :]
@@ -142,20 +125,3 @@ def test_no_damage_hides_a_record(at: int, change: int, cuts: list[int]) -> None
         raise AssertionError("nothing was noticed")
     assert contents == CONTENTS[: len(contents)]
     assert "checksum" in str(error) or "cut short" in str(error)
-
-
-@given(st.integers(0, len(WHOLE)))
-def test_a_file_that_is_cut_short(size: int) -> None:
-    contents, error = read(WHOLE[:size])
-    assert contents == CONTENTS[: len(contents)]
-    whole = size == len(framed(*contents))
-    assert (error is None) == whole
-    assert whole or f"byte {len(framed(*contents))}: the file is cut short within the record" in str(error)
-
-
-def test_a_file_in_a_file_is_one_record() -> None:
-    """The records inside of a record have checksums, too."""
-    inner = framed(*[bytes([n]) * 50 for n in range(20)])
-    data = framed(b"first", inner, b"last")
-    contents, error = read(data)
-    assert contents == [b"first", inner, b"last"] and error is None

@@ -39,14 +39,6 @@ def test_elements_are_safe_on_the_current_stream(workers: int) -> None:
     assert [round(float(total) / SIZE) for total in sums] == list(range(ROWS))
 
 
-def test_another_stream_of_the_consumer() -> None:
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        sums = [element["x"].double().sum() for element in fp.Loader(fp.from_sequence(range(9)).map(big), device=0)]
-    stream.synchronize()
-    assert [round(float(total) / SIZE) for total in sums] == list(range(9))
-
-
 def test_memory_of_workers_is_used_again_only_after_its_copy() -> None:
     """The regions of the shared memory hold two elements, so workers write them again while the copies lag behind."""
     service = fp.MultiProcess(2, memory=4 * 4 * SIZE)
@@ -56,16 +48,6 @@ def test_memory_of_workers_is_used_again_only_after_its_copy() -> None:
             torch.cuda._sleep(3_000_000)
             sums.append(element["x"].double().sum())
     assert [round(float(total) / SIZE) for total in sums] == list(range(ROWS))
-
-
-@pytest.mark.parametrize("index", range(torch.cuda.device_count()))
-def test_a_device_by_its_index(index: int) -> None:
-    """The current device stays as it was."""
-    before = torch.cuda.current_device()
-    for number, element in enumerate(fp.Loader(fp.from_sequence(range(4)).map(big), device=f"cuda:{index}")):
-        assert element["x"].device == torch.device("cuda", index)
-        assert float(element["x"].double().mean()) == number
-    assert torch.cuda.current_device() == before
 
 
 class Pair(NamedTuple):
@@ -170,13 +152,6 @@ def test_decoding_on_the_device() -> None:
     pipe = fp.from_sequence(range(8)).map(big).remote().map(lambda row: row["x"].to("cuda").mul(2))
     with fp.Loader(pipe, workers=2) as loader:
         assert [float(element.mean()) for element in loader] == [2.0 * number for number in range(8)]
-
-
-def test_pinning_alone() -> None:
-    pipe = fp.from_arrays({"x": np.arange(10)}).batch(4).collate()
-    for batch in fp.Loader(pipe, pin_memory=True):
-        assert batch["x"].is_pinned()
-        assert not batch["x"].is_cuda
 
 
 def test_states_with_a_device() -> None:

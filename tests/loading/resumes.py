@@ -6,25 +6,10 @@ import json
 import multiprocessing
 import os
 import traceback
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import feedpipe as fp
-
-from .elastic import count
-
-
-def check_resume_in_workers(pipe: fp.Pipe[Any], column: str) -> None:
-    """Two workers give the elements of this process, also after a resume in the middle."""
-    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe) as here:
-        whole = [batch[column].tolist() for batch in here]
-        elements = iter(loader)
-        begin = [next(elements)[column].tolist() for _ in range(2)]
-        state = loader.state_dict()
-    with fp.Loader(pipe, workers=2) as loader:
-        loader.load_state_dict(state)
-        assert begin + [batch[column].tolist() for batch in loader] == whole
 
 
 def check_resumes_in_two_epochs(pipe: fp.Pipe[Any], every: int) -> None:
@@ -40,19 +25,6 @@ def check_resumes_in_two_epochs(pipe: fp.Pipe[Any], every: int) -> None:
         again.load_state_dict(states[step])
         rest = list(again)
         assert rest and rest == elements[step : step + len(rest)]
-
-
-def second_epoch_of_ranks(pipe: fp.Pipe[Any], ranks: int) -> Counter[str]:
-    """The rows of all ranks in epoch 1, which workers do not change."""
-    rows: Counter[str] = Counter()
-    for rank in range(ranks):
-        options: dict[str, Any] = {"seed": 2, "rank": rank, "world_size": ranks, "even": None}
-        loader = fp.Loader(pipe, **options)
-        epochs = [list(loader), list(loader)]
-        with fp.Loader(pipe, workers=2, **options) as loader:
-            assert [list(loader), list(loader)] == epochs
-        rows.update(count(epochs[1]))
-    return rows
 
 
 def result_in_fork(function: Callable[[], Any]) -> Any:

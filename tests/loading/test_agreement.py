@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feedpipe.errors import PlanError, PlanWarning, RankError
+from feedpipe.errors import PlanError, RankError
 from feedpipe.extensions import ShardEnd, Step
 
 from ..support.examples import examples
 from ..support.loading import PADDING, AgreedItems, Job
-from ..support.loading import schedule as agreement
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 
@@ -127,31 +125,6 @@ def test_all_ranks_end_at_one_step(case: tuple[list[int], set[int], list[int], l
         assert len({stop for _, stop in results}) == 1
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 6, 7, 40, 100, 155, 156, 157, 158, 159, 160, 200])
-def test_ranks_that_leave_at_one_step_have_made_the_same_exchanges(steps: int) -> None:
-    exchanges = Exchanges(3)
-
-    def take(rank: int) -> int:
-        job, segment = cast("Job", ThreadJob(rank, exchanges)), (1, 30, 500)[rank]
-        agreed = AgreedItems(items(1000, False), job, "drop", 0, 2**20, segment)
-        return sum(isinstance(item, Step) for item in itertools.islice(agreed, steps))
-
-    with ThreadPoolExecutor(3) as pool:
-        assert [*pool.map(take, range(3))] == [steps] * 3
-    assert exchanges.names[0] == exchanges.names[1] == exchanges.names[2]
-
-
-def test_a_large_part_is_not_left_out() -> None:
-    assert {stop for _, stop in run([40, 20, 40], set(), "drop", [2**20] * 3)} == {"PlanError"}
-    assert {stop for _, stop in run([40, 36, 40], set(), "drop", [2**20] * 3)} == {"end"}
-
-
-def test_a_rank_without_elements_is_an_error_on_all() -> None:
-    for even in ("drop", "pad", "error"):
-        assert {stop for _, stop in run([3, 0, 5], set(), even, [2**20] * 3)} == {"PlanError"}
-        assert run([0, 0], set(), even, [2**20] * 2) == [([], "end")] * 2, "an empty epoch"
-
-
 def test_a_rank_holds_few_elements_if_memory_is_small() -> None:
     made = 0
 
@@ -163,13 +136,3 @@ def test_a_rank_holds_few_elements_if_memory_is_small() -> None:
     agreed = AgreedItems(counted(), cast("Job", ThreadJob(0, Exchanges(1))), "drop", 0, 16_000)
     for taken, _ in enumerate(agreed, 1):
         assert made - taken <= 16
-
-
-def test_what_is_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agreement, "SEGMENT_SECONDS", 60.0)  # so that the segments double on a busy machine too
-    agreed = AgreedItems(items(9, False), cast("Job", ThreadJob(0, exchanges := Exchanges(2))), "drop", 0, 2**20)
-    other = ThreadJob(1, exchanges)
-    for name, numbers in (("0", (1, 0, 0)), ("1", (2, 0, 0)), ("3", (5, 1, 0)), ("7", (1, 1, 0)), ("8", (0, 1, 0))):
-        other.exchange(f"elements after step {name}", *numbers)
-    with pytest.warns(PlanWarning, match="ends after step 8, where rank 1 has no more elements; at least 1 of another"):
-        assert len([item for item in agreed if isinstance(item, Step)]) == 8

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import PlanError, RowError, StateError
+from feedpipe.errors import PlanError, StateError
 
 from ..support.examples import examples
 
@@ -140,22 +140,6 @@ def test_a_finished_epoch_is_freed_at_once():
         assert freed() is None
     finally:
         gc.enable()
-
-
-def test_an_epoch_that_has_failed_is_freed():
-    """Its error refers to the frame that has the iterator, and so to the epoch."""
-
-    def run():
-        loader = fp.Loader(fp.from_sequence([1, 0]).map(lambda row: 1 // row).prefetch(1))
-        iterator = iter(loader)
-        assert next(iterator) == 1
-        with pytest.raises(RowError):
-            next(iterator)
-        return weakref.ref(loader)
-
-    freed = run()
-    gc.collect()
-    assert freed() is None
 
 
 @pytest.mark.parametrize("even", ["auto", "drop", "pad"])

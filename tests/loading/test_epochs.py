@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from contextlib import suppress
 
@@ -11,7 +10,6 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import (
     LoaderError,
-    PlanError,
 )
 
 from .small_pipes import numbers, saved, streamed
@@ -28,14 +26,6 @@ def make(request: pytest.FixtureRequest):
 
 
 class TestEpochs:
-    def test_each_iter_begins_the_next_epoch(self, make):
-        loader = make()
-        first, second = list(loader), list(loader)
-        assert first != second
-        assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(12))
-        assert loader.epoch == 2
-        assert [list(make(seed=0)), first] == [first, first]
-
     @pytest.mark.parametrize("looks", [False, True])
     @pytest.mark.parametrize("options", [{}, {"steps": 2}, {"device": "cpu"}], ids=str)
     def test_in_a_loop_epoch_and_step_are_those_of_the_element_just_taken(self, make, options, looks):
@@ -61,16 +51,6 @@ class TestEpochs:
             assert [(info, info.epoch, info.step, info.valid.tolist()) for info, *_ in infos] == infos
             assert [other.state_dict() for _ in other] == states, "a snapshot changes no state"
 
-    def test_break_abandons_the_rest(self, make):
-        loader = make()
-        for _ in loader:
-            break
-        assert (loader.epoch, loader.step) == (0, 1)
-        again = list(loader)
-        other = make()
-        list(other)
-        assert again == list(other)
-
     def test_a_second_iter_ends_the_first(self, make):
         loader = make()
         first = iter(loader)
@@ -78,35 +58,6 @@ class TestEpochs:
         iter(loader)
         with pytest.raises(LoaderError, match="newer"):
             next(first)
-
-    def test_a_loaded_state_continues_its_epoch(self, make):
-        loader = make()
-        whole = list(loader)
-        later = list(loader)
-        other = make()
-        taken = next(iter(other))
-        resumed = make()
-        resumed.load_state_dict(saved(other))
-        assert (resumed.epoch, resumed.step) == (0, 1)
-        assert [taken, *resumed] == whole
-        assert list(resumed) == later
-
-    def test_set_epoch_applies_to_the_next_iter(self, make):
-        loader, other = make(), make()
-        epochs = [list(loader) for _ in range(3)]
-        other.set_epoch(2)
-        assert other.epoch == 0
-        assert list(other) == epochs[2]
-        assert list(other) == list(loader)
-
-    def test_set_epoch_of_the_loaded_epoch_changes_nothing(self, make):
-        loader, other = make(), make()
-        whole = list(loader)
-        taken = next(iter(other))
-        resumed = make()
-        resumed.load_state_dict(saved(other))
-        resumed.set_epoch(0)
-        assert [taken, *resumed] == whole
 
     def test_set_epoch_never_leaves_a_loaded_epoch_in_silence(self, make):
         loader, resumed = make(), make()
@@ -125,16 +76,6 @@ class TestEpochs:
             next(iter(resumed))
             resumed.set_epoch(2)  # as after any `break`
             assert list(resumed) == epochs[2]
-
-    def test_set_epoch_applies_to_a_state_after_the_last_element(self, make):
-        loader, resumed = make(), make()
-        epochs = [list(loader) for _ in range(3)]
-        other = make()
-        for _ in zip(range(3), other, strict=False):  # the loop does not see the end
-            pass
-        resumed.load_state_dict(saved(other))
-        resumed.set_epoch(2)
-        assert list(resumed) == epochs[2]
 
     def test_an_epoch_that_has_given_no_element_is_not_given_up(self, make):
         loader = make()
@@ -172,22 +113,6 @@ class TestEpochs:
                 next(iter(loader))
             assert list(loader) == list(range(12))
 
-    def test_an_epoch_without_elements_is_over(self):
-        loader = fp.Loader(streamed(0))
-        assert [list(loader) for _ in range(3)] == [[], [], []]
-        assert loader.epoch == 3
-
-    def test_peek_shows_what_the_next_iter_gives(self, make):
-        loader = make()
-        epochs = [list(loader) for _ in range(3)]
-        other = make()
-        other.set_epoch(2)
-        assert other.peek() == epochs[2][0]
-        assert list(other) == epochs[2]
-        other.peek()
-        other.set_epoch(1)
-        assert list(other) == epochs[1]
-
     @pytest.mark.parametrize("seen", [True, False])
     def test_a_state_after_the_last_element_means_the_next_epoch(self, make, seen):
         loader = make()
@@ -206,18 +131,6 @@ class TestEpochs:
         reference = make()
         list(reference)
         assert list(resumed) == list(reference)
-
-    def test_a_state_before_the_first_element(self, make):
-        resumed = make()
-        resumed.load_state_dict(saved(make()))
-        assert list(resumed) == list(make())
-
-    def test_loading_and_saving_is_the_identity(self, make):
-        loader = make()
-        next(iter(loader))
-        resumed = make()
-        resumed.load_state_dict(saved(loader))
-        assert saved(resumed) == saved(loader)
 
     def test_peek_moves_nothing(self, make):
         loader = make()
@@ -271,16 +184,6 @@ class TestEpochs:
         padded = fp.Loader(numbers(5), rank=1, world_size=2, even="pad")
         assert [bool(padded.valid) for _ in padded] == [True, True, False]
 
-    def test_info_belongs_to_its_element(self, make):
-        loader = make()
-        whole = [(batch, info) for batch, info in loader.with_info()]
-        assert [info.step for _, info in whole] == [1, 2, 3]
-        assert all(info.epoch == 0 and info.valid.all() for _, info in whole)
-        assert [len(info.valid) for _, info in whole] == [5, 5, 2]
-        resumed = make()
-        resumed.load_state_dict(json.loads(json.dumps(whole[0][1].state_dict())))
-        assert list(resumed) == [batch for batch, _ in whole[1:]]
-
 
 class TestSteps:
     def test_the_next_epoch_goes_on_where_the_last_stopped(self):
@@ -306,7 +209,3 @@ class TestSteps:
             assert (resumed.epoch, resumed.step) == divmod(taken, 4)
             assert list(resumed) == flat[taken : taken // 4 * 4 + 4]
             assert list(resumed) == epochs[taken // 4 + 1]
-
-    def test_an_empty_pipe_is_an_error(self):
-        with pytest.raises(PlanError, match="no elements"):
-            list(fp.Loader(streamed(0), steps=3))

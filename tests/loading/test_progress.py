@@ -94,31 +94,6 @@ def test_it_follows_the_bytes_or_rows_of_files(files: Path, reader: str) -> None
     assert max(errors) < 0.1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("service", [fp.Threads(2), fp.MultiProcess(2)], ids=["threads", "processes"])
-def test_each_service(files: Path, service: Any) -> None:
-    with fp.Loader(fp.read_parquet(files / "*.parquet").filter(odd).shuffle(window=50), service) as loader:
-        shares = shares_of(loader)
-        check(shares)
-        assert len(set(shares)) > 20
-
-
-@pytest.mark.slow
-def test_dispatch_and_remote(files: Path) -> None:
-    for pipe in (
-        fp.read_jsonl(files / "*.jsonl").enumerate().dispatch(),
-        fp.read_jsonl(files / "*.jsonl").filter(odd).remote().batch(4),
-    ):
-        with fp.Loader(pipe, workers=2) as loader:
-            check(shares_of(loader))
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-def test_each_rank_has_its_own(files: Path) -> None:
-    for rank in range(3):
-        check(shares_of(fp.Loader(fp.read_csv(files / "*.csv").filter(odd), rank=rank, world_size=3, even=None)))
-
-
 def test_a_rank_of_another_number_of_ranks_goes_on(files: Path) -> None:
     pipe = fp.read_parquet(files / "*.parquet").filter(odd).shuffle(window=50)
     before = [fp.Loader(pipe, rank=rank, world_size=2, even=None, shards=4, seed=1) for rank in range(2)]
@@ -131,24 +106,12 @@ def test_a_rank_of_another_number_of_ranks_goes_on(files: Path) -> None:
     check([0.0, *shares])
 
 
-def test_known_lengths_count_elements() -> None:
-    loader = fp.Loader(fp.from_sequence(range(8)).batch(2), rank=0, world_size=2)
-    assert shares_of(loader) == [0.0, 0.5, 1.0, 1.0]
-    padded = fp.Loader(fp.from_sequence(range(3)), rank=1, world_size=2, even="pad")
-    assert shares_of(padded) == [0.0, 0.5, 1.0, 1.0]
-
-
 def test_rows_that_are_skipped_count() -> None:
     def fail(n: int) -> int:
         return 1 // (n % 4)
 
     loader = fp.Loader(fp.from_sequence(range(40)).map(fail, on_error="skip"))
     check(shares_of(loader))
-
-
-def test_steps_are_the_end_of_an_epoch() -> None:
-    loader = fp.Loader(fp.from_sequence(range(3)).filter(lambda n: True).repeat(), steps=4)
-    assert shares_of(loader) == [0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
 
 
 def test_it_is_none_if_the_end_is_not_known() -> None:
@@ -164,38 +127,3 @@ def test_it_is_none_if_the_end_is_not_known() -> None:
     source = fp.Loader(fp.from_iterable(rows))
     assert [source.progress for _ in source] == [None] * 3
     assert source.progress == 1.0
-
-
-def test_a_part_of_an_endless_pipe_counts_its_rows() -> None:
-    loader = fp.Loader(fp.from_sequence(range(3)).filter(lambda n: True).repeat().take(8))
-    assert shares_of(loader) == [*(n / 8 for n in range(9)), 1.0]
-
-
-def test_the_next_epoch_begins_at_0() -> None:
-    loader = fp.Loader(fp.from_sequence(range(4)))
-    assert shares_of(loader)[-1] == 1.0
-    elements = iter(loader)
-    assert next(elements) == 0
-    assert loader.progress == 0.25
-    loader.set_epoch(5)
-    assert next(iter(loader)) == 0
-    assert loader.progress == 0.25
-
-
-def test_an_empty_epoch_is_complete() -> None:
-    assert shares_of(fp.Loader(fp.from_sequence([])))[-1] == 1.0
-    assert shares_of(fp.Loader(fp.from_sequence([1]).filter(lambda n: False)))[-1] == 1.0
-
-
-def test_an_error_leaves_it() -> None:
-    loader = fp.Loader(fp.from_sequence(range(4)).map(lambda n: 1 // (2 - n)))
-    with pytest.raises(fp.RowError):
-        list(loader)
-    assert loader.progress == 0.5
-
-
-def test_it_counts_rows_in_row_groups_that_are_read_at_once(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"n": range(640)}), tmp_path / "a.parquet", row_group_size=10)
-    loader = fp.Loader(fp.read_parquet(tmp_path / "a.parquet").batch(8), shards=1)
-    shares = [loader.progress for _ in loader]
-    assert shares == pytest.approx([(number + 1) * 8 / 640 for number in range(80)])

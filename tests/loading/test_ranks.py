@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import pytest
@@ -12,10 +11,9 @@ from feedpipe.errors import (
     ArgumentError,
     PlanError,
     PlanWarning,
-    StateError,
 )
 
-from .small_pipes import numbers, saved, streamed
+from .small_pipes import numbers, streamed
 
 
 class TestRanks:
@@ -25,10 +23,6 @@ class TestRanks:
         parts = [list(fp.Loader(numbers(count), rank=r, world_size=3)) for r in range(3)]
         assert {len(part) for part in parts} == {count // 3}
         assert [x for step in zip(*parts, strict=True) for x in step] == list(range(count // 3 * 3))
-
-    def test_a_rank_without_any_element_is_an_error(self):
-        with pytest.raises(PlanError, match="no element"):
-            list(fp.Loader(numbers(1), rank=0, world_size=3))
 
     def test_dropping_more_than_a_percent_warns(self):
         with pytest.warns(UserWarning, match="1 of 13 elements"):
@@ -62,36 +56,6 @@ class TestRanks:
         assert sorted(sum(parts, [])) == list(range(12))
         assert [len(list(fp.Loader(streamed(), rank=r, world_size=2, steps=9))) for r in range(2)] == [9, 9]
 
-    @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning", "ignore::feedpipe.errors.StateWarning")
-    @pytest.mark.parametrize("after", [0, 1, 2, 3])
-    @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
-    def test_an_indexed_pipe_resumes_on_other_ranks(self, after, ranks):
-        pipe = numbers(48).shuffle().batch(2)
-        order = list(fp.Loader(pipe))
-        before = [fp.Loader(pipe, rank=r, world_size=4) for r in range(4)]
-        taken = [list(itertools.islice(loader, after)) for loader in before]
-        state = saved(before[0])
-        rest = []
-        for r in range(ranks):
-            loader = fp.Loader(pipe, rank=r, world_size=ranks)
-            loader.load_state_dict(state)
-            rest.append(list(loader))
-        assert [b for step in zip(*taken, strict=True) for b in step] == order[: 4 * after]
-        done = [b for step in zip(*rest, strict=True) for b in step]
-        left = order[4 * after :]
-        assert done == left[: len(left) // ranks * ranks]
-
-    def test_a_streamed_pipe_resumes_on_the_same_ranks_only(self):
-        pipe = streamed().shuffle(window=4)
-        loader = fp.Loader(pipe, rank=0, world_size=2, even=None)
-        next(iter(loader))
-        with pytest.raises(StateError, match="rank 0 of 2"):
-            fp.Loader(pipe).load_state_dict(saved(loader))
-        list(loader)
-        other = fp.Loader(pipe)
-        other.load_state_dict(saved(loader))
-        assert other.epoch == 2
-
     def test_rank_from_the_environment(self, monkeypatch):
         monkeypatch.setenv("RANK", "1")
         monkeypatch.setenv("WORLD_SIZE", "2")
@@ -99,12 +63,6 @@ class TestRanks:
         monkeypatch.delenv("WORLD_SIZE")
         with pytest.raises(ArgumentError, match="WORLD_SIZE"):
             fp.Loader(numbers(4))
-
-    def test_drop_last_is_applied_once_for_a_rank(self):
-        # 100 rows in 8 shards: each leaves over some rows, which together make whole batches.
-        pipe = streamed(100).shuffle(window=2).batch(8, drop_last=True)
-        batches = list(fp.Loader(pipe))
-        assert [len(batch) for batch in batches] == [8] * 12
 
     def test_more_than_a_fifth_left_out_is_an_error(self):
         def loader(rows, even):
@@ -123,10 +81,6 @@ class TestRanks:
     def test_load_on_several_ranks_warns(self):
         with pytest.warns(UserWarning, match="`load` holds all"):
             list(fp.Loader(streamed().load(), rank=0, world_size=2))
-
-    def test_shards_must_fit_the_ranks(self):
-        with pytest.raises(PlanError, match="multiple of the 2 ranks"):
-            list(fp.Loader(streamed(), rank=0, world_size=2, shards=3, even=None))
 
 
 def test_order_with_a_shuffle_does_not_depend_on_ranks():

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import traceback
 from typing import Any
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, DataError, LoaderError, Origin, RowError, StateError, StateWarning
+from feedpipe.errors import ArgumentTypeError, DataError, Origin, RowError, StateError, StateWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")  # small files are cut, to be even
 
@@ -73,10 +72,6 @@ class TestEveryElementComesAgain:
         for batch, info in fp.Loader(pipe, seed=3, **arguments).with_info():
             assert info.lineage() == [Origin("from_arrays", number + 1) for number in numbers(batch)]
 
-    def test_leftover_rows_of_a_rank(self, folder):
-        pipe = stream(folder).shuffle(window=10).batch(16)
-        assert check(pipe, folder, shards=6, rank=1, world_size=2, even=None) == 10
-
     @pytest.mark.parametrize(
         "pipe",
         [
@@ -127,32 +122,12 @@ class TestEveryElementComesAgain:
 
 
 class TestLineage:
-    def test_of_several_inputs_names_all_of_them(self):
-        pipe = fp.from_sequence("abc").zip(fp.from_sequence("xyz")).batch(2)
-        _, info = next(fp.Loader(pipe).with_info())
-        assert [origin.row for origin in info.lineage()] == [1, 1, 2, 2]
-
-    def test_of_a_streamed_zip(self, folder):
-        pipe = stream(folder).zip(streamed(range(400)))
-        _, info = next(fp.Loader(pipe).with_info())
-        assert info.lineage() == [origin_of(folder, 0), Origin("from_sequence", 1)]
-
     def test_of_an_indexed_pipe_runs_nothing(self):
         calls: list[int] = []
         loader = fp.Loader(fp.from_sequence(range(8)).map(calls.append).batch(4))
         _, info = next(loader.with_info())
         before = len(calls)
         assert [origin.row for origin in info.lineage()] == [1, 2, 3, 4] and len(calls) == before
-
-    def test_a_row_behind_unbatch_has_its_own(self):
-        pipe = streamed(range(9)).batch(4).unbatch()
-        assert [info.lineage()[0].row for _, info in fp.Loader(pipe).with_info()] == list(range(1, 10))
-
-    def test_padding_has_none(self):
-        loader = fp.Loader(fp.from_sequence(range(3)), rank=1, world_size=2, even="pad")
-        *_, (_, info) = loader.with_info()
-        with pytest.raises(LoaderError, match="padding has no cursor"):
-            info.lineage()
 
 
 def inverse(row: dict[str, Any]) -> float:
@@ -200,19 +175,3 @@ class TestErrors:
             assert numbers(fp.replay(stream(folder).batch(2), info.cursor)) == [0, 1]
         with pytest.raises(StateError, match="only one of both is indexed"):
             fp.replay(fp.from_sequence(range(3)), info.cursor)
-
-
-def test_a_replay_runs_in_the_thread_that_asks(folder: Any) -> None:
-    """So a debugger stops in the user's function."""
-    threads = []
-
-    def note(row: Any) -> Any:
-        threads.append(threading.get_ident())
-        return row
-
-    pipe = stream(folder).map(note).prefetch(4)
-    with fp.Loader(pipe) as loader:
-        _, info = next(iter(loader.with_info()))
-    threads.clear()
-    fp.replay(pipe, info.cursor)
-    assert set(threads) == {threading.get_ident()}

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, LoaderError
 
 from ..support.loader import at_end, state_before
 
@@ -57,21 +56,6 @@ def test_the_last_64_steps_are_kept() -> None:
     assert list(islice(elements, 70)) == list(range(70))
     loader.load_state_dict(loader.state_dict(step=6))
     assert list(loader) == list(range(6, 100))
-
-
-def test_other_steps_are_refused() -> None:
-    loader = fp.Loader(fp.from_sequence(range(100)))
-    with pytest.raises(ArgumentError, match="`step` must be 0 but got: 1; a loader keeps the last 64 steps"):
-        loader.state_dict(step=1)
-    elements = iter(loader)
-    list(islice(elements, 70))
-    for step in (5, 71):
-        with pytest.raises(ArgumentError, match=f"`step` must be from 6 to 70 but got: {step}"):
-            loader.state_dict(step=step)
-    loader.load_state_dict(loader.state_dict())
-    assert loader.state_dict(step=70) == loader.state_dict()
-    with pytest.raises(ArgumentError, match="`step` must be 70 but got: 69"):
-        loader.state_dict(step=69)
 
 
 @pytest.mark.parametrize("pipe", [INDEXED, STREAMED], ids=["indexed", "streamed"])
@@ -129,35 +113,6 @@ def test_skipping_in_a_running_loop() -> None:
                 loader.skip(5)
         assert taken == [0, 1, 2, 8, 9]
         assert loader.epoch == 1
-
-
-def test_skipping_to_the_end_and_beyond() -> None:
-    for pipe in (fp.from_sequence(range(10)), fp.from_sequence(range(10)).filter(lambda x: True)):
-        loader = fp.Loader(pipe)
-        loader.skip(4)
-        with pytest.raises(
-            LoaderError, match=r"`skip\(7\)` goes beyond the end of the epoch, which has 6 elements left"
-        ):
-            loader.skip(7)
-        loader = fp.Loader(pipe)
-        loader.skip(10)
-        assert list(loader) == []
-        assert list(loader) == list(range(10))
-
-
-def test_skipping_in_the_epoch_that_set_epoch_chose() -> None:
-    pipe = fp.from_sequence(range(10)).shuffle()
-    reference = fp.Loader(pipe)
-    reference.set_epoch(1)
-    rows = list(reference)
-    loader = fp.Loader(pipe)
-    for _ in loader:
-        break
-    for epoch in (1, 1):
-        loader.set_epoch(epoch)
-        loader.skip(3)
-        elements = iter(loader)
-        assert list(islice(elements, 2)) == rows[3:5]
 
 
 def test_skipping_with_workers() -> None:

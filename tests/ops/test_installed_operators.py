@@ -66,12 +66,6 @@ def test_an_unknown_name_is_an_error_with_a_repair(install_package: Install, nam
         getattr(PIPE.ext, name)
 
 
-def test_without_packages_there_are_none() -> None:
-    assert dir(PIPE.ext) == []
-    with pytest.raises(AttributeError, match="declares an operator `scaled`; there are none"):
-        _ = PIPE.ext.scaled
-
-
 @pytest.mark.parametrize(
     ("code", "reason"),
     [

@@ -16,7 +16,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import DataError
 
 OBJECTS: list[Any] = [
     *(None, 0, 1, 2, True, False, 1.0, -0.0, 0.5, math.nan, float("nan"), np.float32("nan"), Decimal("nan")),
@@ -128,17 +127,6 @@ def test_columns(column: pa.Array[Any]) -> None:
     check(fp.from_sequence(table.to_pylist()), keys)
 
 
-@pytest.mark.slow
-@given(columns(), columns())
-def test_tables_and_objects_in_turn(column: pa.Array[Any], other: pa.Array[Any]) -> None:
-    """The blocks of one pipe may be columns and objects, and have keys of several types."""
-    first = pa.table({"k": column, "n": range(len(column))})
-    second = pa.table({"k": other, "n": range(len(column), len(column) + len(other))})
-    keys = list(map(canonical, [*column.to_pylist(), *other.to_pylist()]))
-    for others in (fp.from_table(second), fp.from_sequence(second.to_pylist())):
-        check(fp.from_table(first).concat(others), keys)
-
-
 @given(columns(nulls=False))
 def test_statistics_and_indices(column: pa.Array[Any]) -> None:
     values = column.to_pylist()
@@ -151,12 +139,3 @@ def test_statistics_and_indices(column: pa.Array[Any]) -> None:
             assert dict(fp.fit(rows, {"k": fp.stats.counts()})["k"]) == expected
         numbers = [known.index(value) if value in expected else -1 for value in values]
         assert [row["k"] for row in rows.index_of("k", values=known)] == numbers
-
-
-def test_no_list_is_a_key_of_a_group() -> None:
-    rows = fp.from_sequence([{"k": [1]}, {"k": [1]}])
-    assert len(rows.distinct("k")) == 1
-    others = rows.zip_by_key(rows, key="k"), rows.join(rows, on="k")
-    for pipe in (rows.distinct("k", last=9), rows.group_by("k"), *others):
-        with pytest.raises(DataError, match="a key must be hashable but is: "):
-            list(pipe)

@@ -8,10 +8,12 @@ import fsspec
 import pytest
 
 import feedpipe as fp
+from feedpipe.testing import check_operator
 
 from ..servers.s3 import S3
 from ..storage.remote_store import RemoteStore
 from ..support.core import walk
+from ..support.sources import read_files
 from .cases import CASES
 from .checks import READERS, Place, all_files, check_resume, check_rows, check_shuffled, check_workers
 
@@ -41,13 +43,15 @@ def bucket(s3_server: S3) -> str:
     return "readers"
 
 
-PLACES = [
-    pytest.param(name, place, marks=[pytest.mark.slow] if place == "s3" else [])
-    for name, case in CASES.items()
-    for place in case.storages
-    if place != "hdfs"  # which has its own test file
-]
-PLACED_READERS = pytest.mark.parametrize(("name", "there"), PLACES, indirect=["there"])
+def on(*places: str) -> pytest.MarkDecorator:
+    """Run a test with every reader on those of these storages that it reads; HDFS has its own test file."""
+    cases = [
+        pytest.param(name, place, marks=[pytest.mark.slow] if place == "s3" else [])
+        for name, case in CASES.items()
+        for place in case.storages
+        if place in places
+    ]
+    return pytest.mark.parametrize(("name", "there"), cases, indirect=["there"])
 
 
 @pytest.fixture
@@ -70,17 +74,22 @@ def test_every_reader_has_a_case(here: Place) -> None:
     assert readers <= {kind.partition("_")[2] for kind in kinds}, "add the reader to `cases.py`"
 
 
-@PLACED_READERS
+@on("local", "memory", "remote", "s3")
 def test_rows(name: str, there: Place) -> None:
     check_rows(name, there)
 
 
-@PLACED_READERS
+@pytest.mark.parametrize("name", [name.removeprefix("read_") for name in vars(read_files) if name.startswith("read_")])
+def test_law(name: str, here: Place) -> None:
+    check_operator(here.read(name), samples=3)
+
+
+@on("local", "remote", "s3")
 def test_resume(name: str, here: Place, there: Place) -> None:
     check_resume(name, here, there)
 
 
-@PLACED_READERS
+@on("remote", "s3")
 def test_shuffled(name: str, here: Place, there: Place) -> None:
     check_shuffled(name, here, there)
 

@@ -5,7 +5,6 @@ A case sleeps, so that other load on the machine changes nothing; those that nee
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,18 +18,6 @@ from fsspec.implementations.memory import MemoryFileSystem
 import feedpipe as fp
 
 from ..support.seeing import Report
-
-SLOW_FILE = "part-1"
-
-
-def slow_at_seven(row: dict[str, int]) -> dict[str, int]:
-    time.sleep(0.03 if row["x"] == 7 else 0.0002)
-    return row
-
-
-async def slow_later(row: dict[str, int]) -> dict[str, int]:
-    await asyncio.sleep(0.03 if row["x"] == 7 else 0)
-    return row
 
 
 class SlowSequence:
@@ -95,12 +82,6 @@ def keep(row: object) -> bool:
 def slow_collate(rows: object) -> object:
     time.sleep(0.04)
     return rows
-
-
-def slow_at_times(numbers: list[int]) -> np.ndarray[Any, Any]:
-    """An element too large for a service to keep many of them by itself; one of 64 takes 200 ms."""
-    time.sleep(0.2 if numbers[0] % 64 == 0 else 0)
-    return np.empty(2**24, np.uint8)
 
 
 def slow_in_one_file(row: str) -> str:

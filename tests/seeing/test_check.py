@@ -5,7 +5,6 @@ A repair that begins with a dot is chained to `source`, the pipe before the call
 
 from __future__ import annotations
 
-import pickle
 import threading
 import warnings
 from collections.abc import Callable
@@ -220,33 +219,9 @@ def test_errors_come_first_and_a_warning_of_the_plan_is_a_finding() -> None:
     assert caught[0].message.finding == findings[2]  # type: ignore[union-attr]
 
 
-def test_what_an_operator_warns_of_once_is_found_each_time() -> None:
-    pipe = fp.from_sequence([{"g": int(n > 10), "x": n} for n in range(100)]).split(4, key="g")[0]
-    with pytest.raises(fp.errors.PlanError):
-        pipe.check()
-    pipe = fp.from_sequence([{"g": n // 2 if n < 40 else 99, "x": n} for n in range(100)]).split(4, key="g")[0]
-    for _ in range(2):
-        (finding,) = pipe.check()
-        assert finding.rule == "large-group"
-        assert len(eval(f"source{finding.repair}", {"source": fp.from_sequence([{"g": 1}, {"g": 2}])})) == 2
-
-
 def test_arguments_and_a_pipe_without_a_plan() -> None:
     for arguments in ({"world_size": 0}, {"workers": -1}, {"shards": 0}):
         with pytest.raises(ArgumentError, match=f"`{next(iter(arguments))}` must be >="):
             ROWS.check(**arguments)
     with pytest.raises(SourceError, match=r"none\.txt"):
         fp.read_lines("none.txt").check()
-
-
-def test_long_code_is_cut_in_print() -> None:
-    long = Finding("memory", "warning", None, f"`map({'x' * 300})` is long, `map(f)` is not", "pipe")
-    assert str(long).splitlines()[1] == f"  `map({'x' * 56}...` is long, `map(f)` is not"
-
-
-def test_a_finding_travels_with_its_warning() -> None:
-    finding = Finding("memory", "warning", None, "text", ".shuffle(window=2)")
-    with pytest.warns(PlanWarning, match="^text$") as caught:
-        finding.warn()
-    message = caught[0].message
-    assert pickle.loads(pickle.dumps(message)).finding == finding

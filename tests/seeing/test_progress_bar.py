@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError
 
-from ..support.core import ProgressBar, progress_bar
+from ..support.core import progress_bar
 
 
 class Terminal(io.StringIO):
@@ -70,108 +67,12 @@ def test_a_stream_has_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert " 20/20 [" in lines(terminal)[-1]
 
 
-def test_an_endless_stream_only_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
-    loader = fp.Loader(small_blocks().repeat())
-    for number, _ in enumerate(fp.progress(loader)):
-        if number == 30:
-            break
-    loader.close()
-    assert "30 steps [" in terminal.getvalue()
-    assert "%|" not in terminal.getvalue()
-
-
-def test_it_goes_on_at_the_step_of_a_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
-    pipe = fp.from_sequence(range(10))
-    loader = fp.Loader(pipe)
-    elements = iter(loader)
-    assert [next(elements) for _ in range(4)] == [0, 1, 2, 3]
-    resumed = fp.Loader(pipe)
-    resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())))
-    assert list(fp.progress(resumed)) == [4, 5, 6, 7, 8, 9]
-    assert " 4/10 [" in lines(terminal)[0]
-    assert " 10/10 [" in lines(terminal)[-1]
-
-
-def test_an_error_ends_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
-    with pytest.raises(fp.RowError):
-        list(fp.progress(fp.Loader(fp.from_sequence(range(4)).map(lambda n: 1 // (2 - n)))))
-    assert " 2/4 [" in lines(terminal)[-1]
-
-
-def test_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
-    assert list(fp.progress(fp.from_sequence("abc"))) == ["a", "b", "c"]
-    assert lines(terminal)[-1].startswith("pipe: 100%")
-    assert list(fp.progress(small_blocks(), title="odd"))[:2] == [1, 3]
-    assert "20 elements" in lines(terminal)[-1]
-
-
 def test_only_the_first_rank_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = as_terminal(monkeypatch)
     assert list(fp.progress(fp.Loader(fp.from_sequence(range(4)), rank=1, world_size=2))) == [1, 3]
     assert not lines(terminal)
     assert list(fp.progress(fp.Loader(fp.from_sequence(range(4)), rank=0, world_size=2))) == [0, 2]
     assert lines(terminal)
-
-
-def test_a_log_has_a_line_each_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, now = io.StringIO(), [0.0]
-    monkeypatch.setattr(sys, "stderr", log)
-    monkeypatch.setattr(progress_bar.time, "perf_counter", lambda: now[0])
-    bar = ProgressBar("copy", 100, unit=" files", shown=True)
-    for _ in range(50):
-        now[0] += 0.5
-        bar.update(1)
-    bar.close()
-    counts = [int(count) for count in re.findall(r" (\d+)/100 ", log.getvalue())]
-    assert counts[:3] == [0, 20, 40]
-    assert counts[-1] == 50
-
-
-def test_wrong_arguments() -> None:
-    with pytest.raises(ArgumentTypeError, match=r"`source` must be a Loader or a Pipe but got: \[1\]"):
-        fp.progress([1])  # type: ignore[arg-type]
-    with pytest.raises(ArgumentTypeError, match="`title` must be a string but got: 3"):
-        fp.progress(fp.from_sequence([1]), title=3)  # type: ignore[arg-type]
-
-
-def people() -> fp.Pipe[Any]:
-    return small_blocks().map(lambda n: {"n": n})
-
-
-def _load(folder: Path, *, progress: bool) -> None:
-    assert len(people().load(progress=progress)) == 20
-
-
-def _verify(folder: Path, *, progress: bool) -> None:
-    fp.verify(folder / "before" / "_manifest.jsonl", progress=progress)
-
-
-OPERATIONS: dict[str, Callable[..., object]] = {
-    "fit": lambda folder, progress: fp.fit(people(), {"n": fp.stats.mean_std()}, progress=progress),
-    "write_parquet": lambda folder, progress: fp.write_parquet(people(), folder / "new", progress=progress),
-    "load": _load,
-    "verify": _verify,
-}
-
-
-@pytest.mark.parametrize("name", OPERATIONS)
-def test_operations_show_theirs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
-    fp.write_parquet(people(), tmp_path / "before", progress=False)
-    OPERATIONS[name](tmp_path, progress=True)
-    assert lines(terminal)[-1].startswith(f"{name}: 100%|")
-    log = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", log)
-    OPERATIONS[name](tmp_path / "log", progress=True) if name != "verify" else _verify(tmp_path, progress=True)
-    assert not log.getvalue()
-
-
-def test_a_state_does_not_depend_on_the_line_of_load() -> None:
-    assert repr(people().load(progress=True)) == repr(people().load())
 
 
 def folders_of_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -191,13 +92,6 @@ def test_a_listing_shows_its_files_folder_by_folder(tmp_path: Path, monkeypatch:
     assert len(fp.list_files(folders_of_files(tmp_path, monkeypatch), recursive=True)) == 10
     counts = [int(count) for count in re.findall(r"list_files: (\d+) files", terminal.getvalue())]
     assert counts[:5] == [2, 4, 6, 8, 10]
-
-
-def test_a_short_listing_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = as_terminal(monkeypatch)
-    (tmp_path / "a.txt").write_text("a\n")
-    assert len(fp.list_files(tmp_path)) == 1
-    assert not terminal.getvalue()
 
 
 @pytest.mark.parametrize("form", ["stream", "indexed", "pipe"])

@@ -14,8 +14,8 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
 
 from ..soak import SOAK
-from ..support.seeing import Report, Tuning, with_concurrency
-from .bottlenecks import CASES, napping, napping_1, napping_6, numbers, slow_at_times
+from ..support.seeing import Tuning, with_concurrency
+from .bottlenecks import CASES, napping_1, napping_6, numbers
 
 
 def same_elements(pipe: fp.Pipe[Any], tuning: Tuning) -> bool:
@@ -48,28 +48,6 @@ def test_a_function_that_waits_gets_calls_at_a_time() -> None:
     assert same_elements(pipe, tuning)
 
 
-def test_the_order_of_a_stream_is_kept_and_what_is_missing_is_said() -> None:
-    pipe = fp.from_iterable(range(200)).filter(napping_1).batch(10)
-    tuning = fp.tune(pipe, step_seconds=0.001, timeout=2)
-    assert not tuning.enough
-    assert tuning.shards == 1
-    assert all(getattr(trial.service, "workers", 1) <= 1 for trial in tuning.trials)
-    (missing,) = [line for line in tuning.lines if line.startswith("missing: ")]
-    assert "the order of the pipe has 1 shard" in missing or "free CPUs" in missing
-    assert str(tuning).endswith("shards=1)")
-    assert same_elements(pipe, tuning)
-
-
-@pytest.mark.slow
-def test_workers_keep_as_much_ready_as_a_slow_element_takes() -> None:
-    pipe = fp.from_sequence(range(4000)).batch(1).collate(slow_at_times)
-    tuning = fp.tune(pipe, step_seconds=0.01, timeout=24)
-    ahead = [trial for trial in tuning.trials if getattr(trial.service, "prefetch", None)]
-    assert ahead, str(tuning)
-    assert getattr(ahead[0].service, "prefetch", None) in range(20, 60)
-    assert ahead[0].seconds < min(trial.seconds for trial in tuning.trials if trial not in ahead), str(tuning)
-
-
 @pytest.mark.slow
 def test_without_a_step_the_fastest_is_found() -> None:
     pipe = fp.from_sequence(range(1000)).map(napping_1).batch(10)
@@ -91,15 +69,6 @@ def test_a_setting_that_cannot_run_is_named_and_left_out() -> None:
         assert any(line.endswith(f": {trial.problem}") for line in tuning.lines)
     assert not isinstance(tuning.service, fp.Threads)
     assert tuning.concurrency == {}
-
-
-def test_a_report_tells_the_step() -> None:
-    with fp.Loader(fp.from_sequence(range(60)).batch(2)) as loader:
-        for _ in loader:
-            napping(0)
-        report: Report = loader.report()
-    tuning = fp.tune(fp.from_sequence(range(100)).batch(2), step_seconds=report, timeout=0.5)
-    assert f"a step of the loop takes {1e3 * report.step_seconds:.3g} ms" in str(tuning)
 
 
 def test_wrong_arguments() -> None:

@@ -1,8 +1,7 @@
-"""`check_service` finds the faults of a reading service."""
+"""`check_part`, which holds what services promise, finds the faults of one that does not."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -14,7 +13,7 @@ import feedpipe as fp
 from feedpipe.errors import RowError
 from feedpipe.extensions import Step
 
-from ..support.check_service import check_part, check_service
+from ..support.testing import check_part
 
 Items = Iterator[Any]
 
@@ -56,10 +55,6 @@ class BrokenSession:
         self.inner.close()
 
 
-def whole(items: Items) -> Items:
-    return items
-
-
 def without_the_first(items: Items) -> Items:
     next(items)
     return items
@@ -91,22 +86,11 @@ def without_leftovers(items: Items) -> Items:
     return (item if isinstance(item, Step) else item._replace(leftover=None) for item in items)
 
 
-def as_lists(items: Items) -> Items:
-    return (item._replace(element=list(item.element)) if hasattr(item.element, "arrow") else item for item in items)
-
-
 def with_quiet_errors(items: Items) -> Items:
     try:
         yield from items
     except RowError:
         return
-
-
-def with_other_words(items: Items) -> Items:
-    try:
-        yield from items
-    except RowError as error:
-        raise type(error)("failed", operator=error.operator, where=error.where, origin=error.origin) from error
 
 
 def without_cause(items: Items) -> Items:
@@ -117,24 +101,11 @@ def without_cause(items: Items) -> Items:
         raise
 
 
-def with_errors_first(items: Items) -> Items:
-    yield from list(items)
-
-
-def with_a_thread(items: Items) -> Items:
-    if not threads:
-        threads.append(threading.Thread(target=stop.wait, name="that-stays", daemon=True))
-        threads[0].start()
-    return items
-
-
 def with_a_file(items: Items) -> Items:
     kept.append(open("/dev/null"))  # noqa: SIM115
     return items
 
 
-stop = threading.Event()
-threads: list[threading.Thread] = []
 kept: list[Any] = []
 
 
@@ -146,11 +117,8 @@ kept: list[Any] = []
         (twice, "indexed", "element 3 is"),
         (with_cursors_before, "streamed", "what follows element"),
         (without_leftovers, "streamed", "what follows element 10 of epoch 0"),
-        (as_lists, "indexed", "element 0 is"),
         (with_quiet_errors, "failing", "a pipe that must fail gave all"),
-        (with_other_words, "failing", "the error is RowError('failed"),
         (without_cause, "failing", "should have the cause SampleError"),
-        (with_errors_first, "failing", "gave 0 elements"),
         (with_a_file, "epochs", "open files"),
     ],
 )
@@ -160,41 +128,3 @@ def test_faults_are_found(change, part, words):
     assert words in str(caught.value)
     while kept:
         kept.pop().close()
-
-
-def test_a_thread_that_stays_is_found(monkeypatch):
-    monkeypatch.setattr("tests.support.check_service.MAX_WAIT_SECONDS", 0.001)
-    try:
-        with pytest.raises(AssertionError, match="thread that-stays"):
-            check_part("indexed", Broken(with_a_thread))
-    finally:
-        stop.set()
-
-
-def test_each_part_is_checked(monkeypatch):
-    checked = []
-    monkeypatch.setattr("tests.support.check_service.check_part", lambda part, *_: checked.append(part))
-    check_service(Broken(whole))
-    assert checked == ["indexed", "streamed", "files", "failing", "epochs"]
-
-
-@pytest.mark.slow
-def test_a_service_without_faults_passes():
-    check_service(Broken(whole))
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (without_the_first, "lacks"),
-        (twice, "in excess"),
-        (swapped, "has the order"),
-    ],
-)
-def test_without_order(change, words):
-    with pytest.raises(AssertionError, match=words):
-        check_service(Broken(change, ordered=False))
-
-
-def test_a_service_without_order_passes():
-    check_service(Broken(whole, ordered=False))

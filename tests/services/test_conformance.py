@@ -11,9 +11,9 @@ import feedpipe as fp
 from feedpipe.errors import LoaderError, PlanError
 
 from ..support.testing import PARTS, check_part
-from .test_merge import Threads as OnMerge
 
-SERVICES = {  # with others in which states go on; `test_check_service.py` checks `InProcess`, tests/clients `Ray`
+SERVICES = {  # with others in which states go on; tests/clients checks `Ray`
+    "in process": (fp.InProcess(), []),
     "one worker": (fp.MultiProcess(1), []),
     "five workers": (fp.MultiProcess(5), []),
     "other numbers of workers": (fp.MultiProcess(2), [fp.MultiProcess(3, prefetch=1)]),
@@ -21,9 +21,6 @@ SERVICES = {  # with others in which states go on; `test_check_service.py` check
     "one thread": (fp.Threads(1), []),
     "threads and processes": (fp.Threads(3), [fp.MultiProcess(2)]),
     "threads without order": (fp.Threads(3, ordered=False), []),
-    "on merge": (OnMerge(3), []),
-    "on merge, without order": (OnMerge(3, ordered=False), []),
-    "on merge, with deaths": (OnMerge(2, lifetime=4), []),
 }
 
 

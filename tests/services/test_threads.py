@@ -36,17 +36,6 @@ def test_a_source_that_cannot_be_divided_is_read_once():
     assert threaded == list(fp.Loader(pipe, shards=6))
 
 
-@pytest.mark.parametrize(
-    "pipe", [fp.from_sequence(range(400)).shuffle(), fp.from_sequence(range(400)).filter(lambda x: x % 3)]
-)
-def test_several_epochs_without_a_copy(pipe):
-    pipe = pipe.map(lambda x: np.full(10, x)).batch(4)
-    with fp.Loader(pipe, fp.Threads(2), shards=4) as threads, fp.Loader(pipe, shards=4) as here:
-        for _ in range(3):
-            one, other = list(threads), list(here)
-            assert [[row[0] for row in batch] for batch in one] == [[row[0] for row in batch] for batch in other]
-
-
 def test_elements_are_those_that_the_function_returned():
     kept: dict[int, object] = {}
 
@@ -71,20 +60,6 @@ def test_finished_elements_are_bounded(options):
             # One more is made, and blocks are made whole; small ones, for they are large.
             assert made <= taken + 4 + 131
     assert made == 200
-
-
-def test_an_error_comes_in_its_turn_and_stays():
-    def broken(x: int) -> int:
-        return 1 // (x - 7)
-
-    rows: list[int] = []
-    with fp.Loader(fp.from_sequence(range(20)).map(broken), fp.Threads(3)) as loader:
-        iterator = iter(loader)
-        with pytest.raises(fp.RowError, match="row 8"):
-            rows.extend(iterator)
-        with pytest.raises(fp.RowError, match="row 8"):
-            next(iterator)
-    assert rows == [broken(x) for x in range(7)]
 
 
 def test_closed_and_dropped_loaders_leave_no_thread():

@@ -3,8 +3,8 @@
 The parts: random chains with resumes, damaged states, plans of up to 1,024 ranks, resumes on other numbers of ranks,
 rows that fail and caches that are cut off, mutants of the code that divides rows, killed workers, Ctrl-C at random
 moments, loops that something holds back and what their reports say, exponents of costs, ranks that end with
-connections to PostgreSQL, killed actors and nodes of Ray, and all of `check_service` in actors, in the environment of
-`make test-clients`.
+connections to PostgreSQL, killed actors and nodes of Ray, and the conformance of services in actors, in the environment
+of `make test-clients`.
 """
 
 from __future__ import annotations

@@ -15,10 +15,6 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowErro
 from feedpipe.testing import check_operator
 
 
-def again(pipe: Any) -> Any:
-    return pickle.loads(cloudpickle.dumps(pipe))
-
-
 def test_rows_are_dicts_of_scalars_and_arrays() -> None:
     pipe = fp.from_arrays({"x": np.arange(6).reshape(3, 2), "y": np.array([1.5, 2.5, 3.5], np.float32)})
     assert len(pipe) == 3
@@ -26,20 +22,6 @@ def test_rows_are_dicts_of_scalars_and_arrays() -> None:
     assert row["x"].tolist() == [2, 3]
     assert type(row["y"]) is float
     assert [r["y"] for r in pipe] == [1.5, 2.5, 3.5]
-
-
-@pytest.mark.parametrize("value", [np.array(["a", "bc"]), np.array([b"a", b"bc"]), np.array([True, False])])
-def test_text_bytes_and_bools(value: Any) -> None:
-    assert [row["x"] for row in fp.from_arrays({"x": value})] == value.tolist()
-
-
-def test_tensors_share_their_memory() -> None:
-    import torch
-
-    tensor = torch.arange(6.0).reshape(3, 2).requires_grad_()
-    pipe = fp.from_arrays({"x": tensor})
-    batch = pipe.batch(2)[0]
-    assert np.shares_memory(batch.columns["x"], tensor.detach().numpy())
 
 
 def test_nothing_is_copied_before_a_column_is_read() -> None:
@@ -67,16 +49,6 @@ def test_a_function_that_writes_into_a_row_fails(shuffled: bool) -> None:
     assert array.flags.writeable
 
 
-def test_arrays_that_are_not_contiguous() -> None:
-    array = np.asfortranarray(np.arange(12).reshape(6, 2))
-    pipe = fp.from_arrays({"x": array, "y": array[:, 1], "z": array[::-1]})
-    for row in pipe.shuffle():
-        assert row["x"][1] == row["y"]
-        assert row["z"].tolist() == array[5 - row["x"][0] // 2].tolist()
-    batch = pipe.shuffle().batch(3).collate()[0]
-    assert batch["x"].is_contiguous()
-
-
 def test_a_foreign_byte_order() -> None:
     pipe = fp.from_arrays({"x": np.arange(4, dtype=">u4").reshape(2, 2), "y": np.arange(2, dtype=">f8")})
     for rows in (pipe, pipe.shuffle()):
@@ -101,30 +73,12 @@ def test_a_mapped_file_stays_on_disk_and_travels_as_its_path(tmp_path: Path) -> 
         pickle.loads(sent)[0]["x"][0] = 1
 
 
-def test_changes_to_a_copy_on_write_map_travel(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.zeros(5))
-    array = np.load(tmp_path / "x.npy", mmap_mode="c")
-    array[2] = 7
-    assert [row["x"] for row in again(fp.from_arrays({"x": array}))] == [0, 0, 7, 0, 0]
-
-
 def test_the_error_of_a_missing_mapped_file_names_it(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(5))
     sent = cloudpickle.dumps(fp.from_arrays({"x": np.load(tmp_path / "x.npy", mmap_mode="r")}))
     (tmp_path / "x.npy").unlink()
     with pytest.raises(SourceError, match=r"x\.npy cannot be mapped"):
         pickle.loads(sent)
-
-
-def test_in_memory_arrays_travel() -> None:
-    pipe = fp.from_arrays({"x": np.arange(6)[::-2], "s": np.array(["a", "b", "c"])})
-    assert list(again(pipe)) == list(pipe)
-
-
-def test_identity_says_names_dtypes_and_shapes() -> None:
-    pipe = fp.from_arrays({"x": np.zeros((3, 2), np.uint8), "y": np.zeros(3)})
-    assert pipe.op.identity() == {"x": ["uint8", [3, 2]], "y": ["float64", [3]]}
-    assert repr(pipe) == "fp.from_arrays({'x': <ndarray 3 x 2>, 'y': <ndarray 3>})"
 
 
 def test_keeps_the_law_of_cursors() -> None:

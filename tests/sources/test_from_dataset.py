@@ -9,10 +9,10 @@ import datasets
 import pytest
 import torch
 from datasets.distributed import split_dataset_by_node
-from torch.utils.data import Dataset, IterableDataset, TensorDataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, PlanWarning, RowError, StateError
+from feedpipe.errors import ArgumentTypeError, PlanWarning, RowError
 from feedpipe.extensions import START, Context
 from feedpipe.testing import check_operator
 
@@ -76,16 +76,6 @@ class Stateful(IterableDataset[int]):
         self.at = state["at"]
 
 
-class Reordered(IterableDataset[int]):
-    epoch = 0
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __iter__(self) -> Iterator[int]:
-        return iter([10 * self.epoch + i for i in range(5)])
-
-
 def test_map_style() -> None:
     pipe = fp.from_dataset(Squares())
     assert len(pipe) == 25
@@ -102,13 +92,6 @@ def test_getitems_gets_many_numbers_at_once() -> None:
     assert check_operator(fp.from_dataset(data)) == [i * i for i in range(25)]
 
 
-def test_tensors() -> None:
-    data = TensorDataset(torch.arange(6.0).reshape(3, 2), torch.arange(3))
-    (batch,) = fp.from_dataset(data).batch(3).collate()
-    assert batch[0].tolist() == [[0, 1], [2, 3], [4, 5]]
-    assert batch[1].tolist() == [0, 1, 2]
-
-
 @pytest.mark.parametrize("data", [Squares(bad=7), ManySquares(bad=7)])
 def test_the_error_of_an_item_comes_after_the_items_before_it(data: Any) -> None:
     rows = iter(fp.from_dataset(data))
@@ -120,38 +103,11 @@ def test_the_error_of_an_item_comes_after_the_items_before_it(data: Any) -> None
     assert __file__ in str(caught.value)
 
 
-def test_a_dataset_that_gives_too_few_items() -> None:
-    class Few(ManySquares):
-        def __getitems__(self, indices: list[int]) -> list[int]:
-            return []
-
-    with pytest.raises(RowError, match="asked for 1 items and gave 0"):
-        list(fp.from_dataset(Few()))
-
-
 def test_iterable() -> None:
     assert check_operator(fp.from_dataset(Count())) == list(range(25))
     assert check_operator(fp.from_dataset(Count(0))) == []
     with pytest.raises(TypeError, match="not known"):
         len(fp.from_dataset(Count()))
-
-
-def test_an_iterable_that_fails() -> None:
-    class Broken(Count):
-        def __iter__(self) -> Iterator[int]:
-            yield 1
-            raise OSError("gone")
-
-    rows = iter(fp.from_dataset(Broken()))
-    assert next(rows) == 1
-    with pytest.raises(RowError, match=r"gone\n  on from_dataset\(Broken\), row 2"):
-        next(rows)
-
-
-def test_its_own_state() -> None:
-    data = Stateful()
-    assert check_operator(fp.from_dataset(data)) == list(range(25))
-    assert data.at == 0  # runs work on copies
 
 
 def test_a_state_after_a_failure_does_not_skip_the_item() -> None:
@@ -170,17 +126,6 @@ def test_a_state_after_a_failure_does_not_skip_the_item() -> None:
     for run in (blocks, stage.blocks(ends[-1], context)):
         with pytest.raises(RowError, match="row 4"):
             next(run)
-
-
-def test_a_state_that_is_not_json() -> None:
-    with pytest.raises(StateError, match=r"resumes a Stateful by its `state_dict\(\)`.*cannot be written as JSON"):
-        list(fp.from_dataset(Stateful(plain=False)))
-
-
-def test_set_epoch_is_called() -> None:
-    data = Reordered()
-    assert check_operator(fp.from_dataset(data), epoch=2) == [20, 21, 22, 23, 24]
-    assert data.epoch == 0
 
 
 def test_a_surrounding_worker_of_torch_is_hidden_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,18 +180,6 @@ def test_hugging_face_streams(make: Any, own_state: bool) -> None:
     assert _keeps_state(make()) is own_state
     rows = check_operator(pipe)
     assert len(rows) == len(list(make()))
-
-
-def test_hugging_face_streams_are_shuffled_in_each_epoch() -> None:
-    pipe = fp.from_dataset(generated().shuffle(seed=3, buffer_size=5))
-    assert check_operator(pipe, epoch=0) != check_operator(pipe, epoch=1)
-
-
-def test_hugging_face_map_style() -> None:
-    assert check_operator(fp.from_dataset(HF)) == list(HF)
-    assert len(fp.from_dataset(HF.shuffle(seed=1))) == 23
-    doubled = HF.with_transform(lambda batch: {"b": [2 * a for a in batch["a"]]})
-    assert fp.from_dataset(doubled)[5] == {"b": 10}
 
 
 @pytest.mark.parametrize(

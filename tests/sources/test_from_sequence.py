@@ -26,11 +26,6 @@ def test_law(sequence):
     assert sorted(check_operator(fp.from_sequence(sequence).shuffle())) == sorted(expected)
 
 
-def test_index_and_length():
-    pipe = fp.from_sequence(Squares())
-    assert len(pipe) == 9 and pipe[-1] == 64 and pipe.head(2) == [0, 1]
-
-
 def test_an_iterator_is_no_sequence():
     with pytest.raises(ArgumentTypeError, match=r"length and an index.*from_iterable"):
         fp.from_sequence(iter([1]))

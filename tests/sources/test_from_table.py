@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, DataError, SourceError
+from feedpipe.errors import ArgumentTypeError, DataError
 from feedpipe.extensions import Context, Rows
 from feedpipe.testing import check_operator
 
@@ -81,34 +81,12 @@ def test_pandas() -> None:
     assert fp.from_table(named)[0] == {"a": 1, "c": "v", "s": "1"}
 
 
-def test_polars_text_and_categories() -> None:
-    frame = pl.DataFrame(
-        {"s": ["x", "y", None], "c": pl.Series(["u", "v", "u"], dtype=pl.Categorical), "l": [["a"], [], ["b"]]}
-    )
-    pipe = fp.from_table(frame)
-    assert check_operator(pipe) == frame.to_dicts()
-    batch = pipe.batch(3).collate()[0]
-    assert batch == {"s": ["x", "y", None], "c": ["u", "v", "u"], "l": [["a"], [], ["b"]]}
-
-
 def test_dictionaries_that_differ_from_chunk_to_chunk() -> None:
     parts = [pa.table({"c": pa.array(words).dictionary_encode()}) for words in (["a", "b"], ["b", "c"], ["a"])]
     pipe = fp.from_table(pa.concat_tables(parts))
     assert [row["c"] for row in check_operator(pipe)] == ["a", "b", "b", "c", "a"]
     assert [pipe[i]["c"] for i in (4, 0, 3)] == ["a", "a", "c"]
     assert sorted(pipe.shuffle().batch(5).collate()[0]["c"]) == ["a", "a", "b", "b", "c"]
-
-
-def test_run_end_encoded_columns() -> None:
-    runs = pa.RunEndEncodedArray.from_arrays([2, 5], ["a", "b"])
-    assert [row["r"] for row in check_operator(fp.from_table(pa.table({"r": runs})))] == ["a", "a", "b", "b", "b"]
-
-
-def test_numbers_and_slices_are_not_copied() -> None:
-    batch = fp.from_table(CHUNKED.select(["number", "text"])).batch(5)[2]
-    source = CHUNKED["number"].chunk(3)
-    assert np.shares_memory(batch.columns["number"], source.to_numpy())
-    assert batch.columns["text"].buffers()[2].address == CHUNKED["text"].chunk(3).buffers()[2].address
 
 
 def test_rows_keep_their_memory_alive() -> None:
@@ -138,18 +116,6 @@ def test_any_rows_from_many_chunks(chunk: int, dtype: str) -> None:
         assert rows.arrow.num_rows == len(chosen)
 
 
-def test_a_column_with_nulls_joins_one_without() -> None:
-    whole, holes = (
-        pa.table({"x": pa.array([1.0, 2.0], pa.float32())}),
-        pa.table({"x": pa.array([3, None], pa.float32())}),
-    )
-    pipe = fp.from_table(whole).concat(fp.from_table(holes))
-    (batch,) = pipe.batch(4)
-    assert isinstance(batch, Rows)
-    assert [row["x"] for row in batch] == [1.0, 2.0, 3.0, None]
-    check_operator(pipe.batch(3))
-
-
 def test_empty_tables() -> None:
     for table in (TABLE.slice(0, 0), TABLE.schema.empty_table(), pa.table({})):
         assert check_operator(fp.from_table(table)) == []
@@ -172,13 +138,6 @@ def test_hugging_face_indices(change: str) -> None:
     assert list(again(fp.from_table(data))) == list(data)
 
 
-def test_hugging_face_columns_and_transforms() -> None:
-    data = datasets.Dataset(CHUNKED)
-    assert fp.from_table(data.with_format("numpy", columns=["number"]))[3] == {"number": 3}
-    with pytest.raises(ArgumentTypeError, match="from_dataset"):
-        fp.from_table(data.with_transform(lambda batch: batch))
-
-
 def test_a_table_of_a_file_is_not_read_into_memory(tmp_path: Any) -> None:
     data = datasets.Dataset(TABLE)
     data.save_to_disk(tmp_path / "data")
@@ -191,36 +150,10 @@ def test_a_table_of_a_file_is_not_read_into_memory(tmp_path: Any) -> None:
     assert list(again(pipe)) == ROWS
 
 
-def test_a_slice_travels_without_its_parent() -> None:
-    big = pa.table({"x": np.arange(100_000)})
-    assert len(cloudpickle.dumps(fp.from_table(big.slice(10, 5)))) < 10_000
-
-
-def test_identity_says_length_names_and_types() -> None:
-    pipe = fp.from_table(TABLE.select(["number", "text"]))
-    pipe.head(1)
-    identity = pipe.op.identity()
-    assert identity.pop("sample").startswith("#")
-    assert identity == {"rows": 40, "columns": {"number": "int64", "text": "string"}}
-    assert repr(pipe) == "fp.from_table(<Table>)"
-
-
 @pytest.mark.parametrize("value", [[{"a": 1}], {"a": [1]}, np.zeros(3), None, pl.DataFrame])
 def test_values_that_are_no_table(value: Any) -> None:
     with pytest.raises(ArgumentTypeError, match="`table` must be a data frame") as caught:
         fp.from_table(value)
-    assert __file__ in str(caught.value)
-
-
-def test_a_stream_that_is_no_table() -> None:
-    with pytest.raises(SourceError, match="could not read the Series"):
-        len(fp.from_table(pl.Series([1])))
-
-
-def test_a_query_that_fails() -> None:
-    relation = duckdb.sql("select (100 - range)::utinyint + 250::utinyint as x from range(10)")
-    with pytest.raises(SourceError, match="could not read the DuckDBPyRelation") as caught:
-        len(fp.from_table(relation))
     assert __file__ in str(caught.value)
 
 

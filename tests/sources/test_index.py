@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import io
 import json
 import os
-import pickle
 import subprocess
 import sys
 from collections import Counter
@@ -15,8 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import fsspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.feather as feather
@@ -27,20 +23,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError, MissingError, SourceError, StateError
-from feedpipe.extensions import Context
+from feedpipe.errors import ArgumentError, DataError, MissingError, SourceError
 from feedpipe.testing import check_operator
 
-from ..storage.remote_store import RemoteStore
 from ..support.core import walk
-from ..support.engine import bind, resolve
+from ..support.engine import resolve
 from ..support.examples import examples
-from ..support.files import parquet, parquet_footer
-from ..support.loading import epochs
+from ..support.files import parquet
 from ..support.sources import index as index_module
-from ..support.storage import Index, open_version, remove_versions, versions
+from ..support.storage import Index, versions
 from ..support.storage import index as storage_index
-from ..support.writing import index as write_index
 
 
 @pytest.fixture
@@ -122,19 +114,6 @@ def test_formats_with_footers(here: Path, ending: str) -> None:
     assert fp.index("data", "f.index").units == {"arrow": 1 + 2 + 3 + 3, "orc": 4}[ending]
 
 
-@pytest.mark.parametrize("reader", [fp.read_lines, fp.read_bytes])
-def test_files_as_a_whole(here: Path, reader: Any) -> None:
-    for number in range(5):
-        (here / "data" / f"{number}.txt").write_text("line\n" * number)
-    pipe = reader("data", manifest="f.index")
-    order = (lambda p: p.map(lambda row: row["bytes"]).shuffle()) if pipe.indexed else (lambda p: p)
-    assert list(order(pipe)) == list(order(reader("data")))
-    made = fp.index("data", "f.index")
-    assert repr(made) == "Index('f.index', version 1: 5 files, 50 bytes)"
-    assert (made.rows, made.units, made.bytes) == (None, 5, 50)
-    assert identities(fp.list_files("data")) == identities(fp.list_files("data", manifest="f.index"))
-
-
 def test_no_file_is_opened_but_for_its_rows(here: Path) -> None:
     write_some([10] * 6)
     fp.index("data", "f.index", recursive=True)
@@ -144,27 +123,6 @@ def test_no_file_is_opened_but_for_its_rows(here: Path) -> None:
     assert pipe.length == 60
     loader = fp.Loader(read("f.index"), shards=1)
     assert values(islice(iter(loader), 10)) == list(range(10))
-
-
-@pytest.mark.slow
-def test_workers_read_blocks_themselves(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "BLOCK_FILES", 4)
-    write_some([5] * 13)
-    pipe = read("f.index").shuffle(window=10).batch(3)
-    alone = [values(rows) for rows in fp.Loader(pipe, seed=1)]
-    with fp.Loader(pipe, workers=2, seed=1) as loader:
-        assert [values(rows) for rows in loader] == alone
-
-
-def test_ranks_exchange_the_address_alone(here: Path) -> None:
-    write_some([5] * 40)
-    pipe = read("f.index").shuffle(window=10).batch(3)
-    packed = epochs.packed_fields(pipe, resolve(pipe))
-    assert len(packed) < 300
-    again = read("f.index").shuffle(window=10).batch(3)
-    resolved = resolve(again, epochs.resolved_operators(again, packed))
-    assert [node.op.identity() for node in walk(resolved)] == identities(pipe)
-    assert len(pickle.dumps(fp.index("data", "f.index", recursive=True))) < 200
 
 
 @pytest.mark.parametrize(
@@ -194,15 +152,6 @@ def test_an_index_tells_what_footers_tell(here: Path, options: dict[str, Any]) -
     assert list(kept) == list(without)
 
 
-def test_fields_of_structs_with_an_index(here: Path) -> None:
-    rows = [{"s": {"a": k, "b": "x"}, "n": k} for k in range(20)]
-    pq.write_table(pa.Table.from_pylist(rows), "data/a.parquet", row_group_size=5)
-    for _ in range(2):
-        nested = fp.read_parquet("data", columns=["s.a"], manifest="f.index")
-        assert list(nested) == [{"s": {"a": k}} for k in range(20)]
-        assert list(fp.read_parquet("data", filter=pc.field("n") >= 15, manifest="f.index")) == rows[15:]
-
-
 def test_a_changed_file_of_the_same_size_is_told_by_its_seal(here: Path) -> None:
     for name in "ab":
         pq.write_table(pa.table({"x": [1, 2]}), f"data/{name}.parquet")
@@ -212,26 +161,6 @@ def test_a_changed_file_of_the_same_size_is_told_by_its_seal(here: Path) -> None
     os.utime("data/b.parquet", ns=(before.st_atime_ns, before.st_mtime_ns))
     with pytest.raises(SourceError, match="b.parquet has changed since its footer was read"):
         list(fp.read_parquet("data", manifest="f.index"))
-
-
-def test_the_footer_of_a_remote_file_of_known_length_is_one_request() -> None:
-    sink = io.BytesIO()
-    pq.write_table(pa.table({f"column_{k}": [k] for k in range(1_000)}), sink)
-    data = sink.getvalue()
-    size, length = len(data), int.from_bytes(data[-8:-4], "little") + 8
-    store = RemoteStore({"d/a": data})
-    (group,) = bind(resolve(fp.read_parquet("d", filesystem=store.filesystem)).inputs[0]).rows(range(1), Context())
-    assert group.footer_bytes == length > 2**16
-    for known, expected in [
-        (0, [(size - 2**16, size), (size - length, size - 2**16)]),
-        (length, [(size - length, size)]),
-    ]:
-        parquet_footer._cache.clear()
-        store.requests.clear()
-        stream, version = open_version(group.file)
-        with stream:
-            assert parquet_footer.parquet_footer(group.file, stream, version, known).seal == group.seal
-        assert [(begin, end) for _, begin, end in store.requests] == expected
 
 
 # Dealing in granules
@@ -365,28 +294,6 @@ def test_filters_on_bounds_leave_out_no_row(
         assert identities(pipes[0]) == identities(pipes[1])
 
 
-def test_only_footers_that_may_match_are_read(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "BLOCK_FILES", 4)
-    write_some([10] * 12)  # x from 1000 k to 1000 k + 9
-    fp.index("data", "f.index", recursive=True, statistics=["x"])
-    read_blocks: list[int] = []
-    read_block = Index._read_block
-
-    def counted(index: Index, number: int) -> Any:
-        read_blocks.append(number)
-        return read_block(index, number)
-
-    monkeypatch.setattr(Index, "_read_block", counted)
-    for path in here.glob("data/*/*.parquet"):
-        if path.name != "part-006.parquet":
-            path.unlink()
-    pipe = read("f.index", filter=(pc.field("x") > 6004) & (pc.field("x") < 7000))
-    assert values(pipe) == list(range(6005, 6010))
-    assert set(read_blocks) == {1}
-    assert list(read("f.index", filter=pc.field("x") < 0)) == []
-    assert values(read("f.index", filter=(pc.field("day") == 2) & (pc.field("x") < 7000))) == list(range(6000, 6010))
-
-
 def test_folders_leave_out_files(here: Path) -> None:
     write_some([10] * 12)
     fp.index("data", "f.index", recursive=True)  # without statistics
@@ -394,45 +301,6 @@ def test_folders_leave_out_files(here: Path) -> None:
         path.unlink()
     assert values(read("f.index", filter=pc.field("day") == 2)) == [1000 * k + j for k in (6, 7, 8) for j in range(10)]
     assert list(read("f.index", filter=pc.field("day") > 7)) == []
-
-
-@pytest.mark.slow
-def test_footers_are_read_in_processes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "BLOCK_FILES", 16)
-    monkeypatch.setattr(write_index, "CHUNK_FILES", 4)
-    times = pa.array([1, 3], pa.timestamp("ns"))
-    for number in range(21):
-        pq.write_table(pa.table({"x": [number, None], "t": times}), f"data/{number:02}.parquet")
-    alone = fp.index("data", "a.index", statistics=["x", "t"])
-    made = fp.index("data", "f.index", statistics=["x", "t"], workers=2)
-    assert made.digest == alone.digest
-    pq.write_table(pa.table({"x": [99], "t": times[:1]}), "data/00.parquet")
-    assert fp.index("data", "f.index", workers=2).digest == fp.index("data", "a.index").digest
-    (here / "data" / "13.parquet").write_bytes(b"PAR1 and nothing else PAR1")
-    with pytest.raises(DataError, match=r"13\.parquet is damaged"):
-        fp.index("data", "g.index", workers=2)
-    assert not versions("g.index")
-    with pytest.raises(ArgumentError, match="`workers` must be >= 0 but got: -1"):
-        fp.index("data", "g.index", workers=-1)
-
-
-def test_statistics_grow_with_an_index(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "BLOCK_FILES", 4)
-    write_some([10] * 6)
-    fp.index("data", "f.index", recursive=True, statistics=["x"])
-    write("day=0/part-001.parquet", 20, 50_000)
-    write("day=9/new.parquet", 5, 90_000)
-    pq.write_table(pa.table({"x": ["text"]}), "data/day=9/other.parquet")
-    second = fp.index("data", "f.index", recursive=True)
-    second.check()
-    bounds = [block.bounds for block in second.blocks()]
-    assert [low for part in bounds for low in part[0].to_pylist()] == [0, 50_000, 2000, 3000, 4000, 5000, 90_000, None]
-    assert [high for part in bounds for high in part[1].to_pylist()][-2:] == [90_004, None]
-    assert fp.index("data", "f.index", recursive=True, statistics=["x"]).number == 2
-    with pytest.raises(
-        ArgumentError, match=r"f\.index keeps the statistics of \['x'\], and this call asks for those of"
-    ):
-        fp.index("data", "f.index", recursive=True, statistics=["y"])
 
 
 def test_statistics_that_are_refused(here: Path) -> None:
@@ -520,38 +388,6 @@ def test_a_version_that_was_removed(here: Path) -> None:
         fp.Loader(read("f.index").batch(4)).load_state_dict(state)
 
 
-def test_an_index_that_was_made_again(here: Path) -> None:
-    write_some([8] * 4)
-    fp.index("data", "f.index", recursive=True)
-    loader = fp.Loader(read("f.index").batch(4))
-    next(iter(loader))
-    state = loader.state_dict()
-    write("day=0/part-000.parquet", 2)
-    for path in (here / "f.index").iterdir():
-        path.unlink()
-    fp.index("data", "f.index", recursive=True)
-    with pytest.raises(StateError, match=r"version 1 of f\.index has the digest \w+, and the state was made with"):
-        fp.Loader(read("f.index").batch(4)).load_state_dict(state)
-
-
-def test_old_versions_are_removed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "BLOCK_FILES", 2)
-    for number in range(5):
-        write(f"day={number}/part.parquet", 3, 10 * number)
-        made = fp.index("data", "f.index", recursive=True)
-    (here / "f.index" / "of-another.parquet").write_text("")
-    assert remove_versions("f.index", None, 2) == [1, 2, 3]
-    assert remove_versions("f.index", None, 2) == []
-    left = [Index.open("f.index", number=number) for number in (4, 5)]
-    assert {*os.listdir("f.index")} == {"of-another.parquet", "v4.parquet", "v5.parquet"}
-    for opened in left:
-        opened.check()
-    assert made.digest == left[1].digest
-    assert len(read("f.index", version=4)) == 12 and len(read("f.index")) == 15
-    with pytest.raises(MissingError, match=r"g\.index has no index; the versions there are: none"):
-        remove_versions("g.index", None, 1)
-
-
 def test_two_writers_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_some([3] * 4)
     fp.index("data", "f.index", recursive=True)
@@ -632,38 +468,12 @@ def test_damage_is_an_error_or_changes_no_row(here: Path) -> None:
     assert refused > len(damaged) // 2
 
 
-def test_a_version_of_another_format(here: Path) -> None:
-    write_some([3] * 6)
-    fp.index("data", "f.index", recursive=True)
-    table = pq.read_table("f.index/v1.parquet")
-    text = pq.read_metadata("f.index/v1.parquet").metadata[b"feedpipe index"]
-    for changed, words in (
-        (b"{}", "v1.parquet is no version of an index"),
-        (json.dumps(json.loads(text) | {"version": 9}), "is of version 9 of the format; this feedpipe reads version 1"),
-        (json.dumps(json.loads(text) | {"files": "many"}), "is damaged: its metadata have another checksum"),
-    ):
-        pq.write_table(table.replace_schema_metadata({"feedpipe index": changed}), "f.index/v1.parquet")
-        with pytest.raises(DataError, match=words):
-            Index.open("f.index")
-
-
 def test_a_file_that_has_changed(here: Path) -> None:
     write_some([30] * 3)
     fp.index("data", "f.index", recursive=True)
     write("day=0/part-001.parquet", 31)
     with pytest.raises(SourceError, match=r"part-001\.parquet is not the file that was listed"):
         list(read("f.index"))
-
-
-def test_a_folder_that_gives_no_column(here: Path) -> None:
-    write_some([3] * 4)
-    write("part.parquet", 3)
-    errors: list[str] = []
-    for manifest in (None, "f.index"):
-        with pytest.raises(DataError, match="is in no folder day=") as error:
-            list(read(manifest))
-        errors.append(str(error.value).splitlines()[0])
-    assert errors[0].rpartition("data/")[2] == errors[1].rpartition("data/")[2]
 
 
 def test_schemas_of_all_files(here: Path) -> None:
@@ -680,34 +490,6 @@ def test_schemas_of_all_files(here: Path) -> None:
     pipe = fp.read_parquet("data", columns=["x"], manifest="f.index")
     assert list(pipe) == [{"x": number} for number in (1, 2, 3)]
     assert pipe.schema == fp.read_parquet("data", columns=["x"]).schema
-
-
-def test_an_index_in_memory(tmp_path: Path) -> None:
-    memory = fsspec.filesystem("memory", skip_instance_cache=True)
-    memory.store = {}
-    for number in range(4):
-        with memory.open(f"/data/{number}.parquet", "wb") as stream:
-            pq.write_table(pa.table({"x": [number]}), stream)
-    made = fp.index("/data", "/all.index", filesystem=memory)
-    assert made.files == 4
-    pipe = fp.read_parquet("/data", filesystem=memory, manifest="/all.index")
-    assert values(pipe) == [0, 1, 2, 3]
-    with memory.open("/data/4.parquet", "wb") as stream:
-        pq.write_table(pa.table({"x": [4]}), stream)
-    assert fp.index("/data", "/all.index", filesystem=memory).number == 2
-    assert versions("/all.index", memory) == [1, 2]
-
-
-def test_blocks_are_kept_a_while(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "BLOCK_FILES", 2)
-    monkeypatch.setattr(storage_index, "MAX_BLOCKS", 3)
-    for number in range(20):
-        (here / "data" / f"{number:02}.txt").write_text("x" * number)
-    made = fp.index("data", "f.index")
-    sizes = [path.size for path in made.files_at(np.array([19, 0, 0, 7, 3]))]
-    assert sizes == [19, 0, 0, 7, 3]
-    assert made.bytes_of(range(3, 17)).tolist() == list(range(3, 17))
-    assert len(made._kept) == 3
 
 
 def test_the_law_of_cursors(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

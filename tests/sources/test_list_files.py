@@ -1,18 +1,14 @@
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
-import fsspec
-import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError, SourceError, StateError
-from feedpipe.extensions import Context
+from feedpipe.errors import ArgumentError, ArgumentTypeError, SourceError, StateError
 from feedpipe.testing import check_operator
 
-from ..support.engine import bind, resolve
+from ..support.engine import resolve
 
 
 @pytest.fixture
@@ -26,31 +22,6 @@ def test_law(folder):
     assert check_operator(fp.list_files(folder)) == [f"{folder}/{name}" for name in ("a.txt", "b.txt", "c.csv")]
 
 
-def test_length_and_index(folder):
-    pipe = fp.list_files(folder, pattern="*.txt")
-    assert len(pipe) == 2
-    assert pipe[-1] == f"{folder}/b.txt"
-    assert list(pipe[1:]) == [f"{folder}/b.txt"]
-    stage = bind(resolve(pipe))
-    assert stage.rows(np.array([1, 0, 1]), Context()) == [pipe[1], pipe[0], pipe[1]]
-
-
-def test_nothing_is_listed_before_the_first_look(tmp_path):
-    pipe = fp.list_files(tmp_path / "later").map(str.upper)
-    (tmp_path / "later").mkdir()
-    (tmp_path / "later" / "a").write_text("")
-    assert len(pipe) == 1
-    (tmp_path / "later" / "b").write_text("")
-    assert len(pipe) == 1, "listed once for a pipe"
-
-
-def test_a_resolved_listing_travels(folder):
-    node = pickle.loads(pickle.dumps(resolve(fp.list_files(folder))))
-    for path in folder.iterdir():
-        path.unlink()
-    assert len(bind(resolve(node)).rows(range(3), Context())) == 3
-
-
 def test_the_identity_does_not_depend_on_the_root(tmp_path):
     identities = []
     for root in ("one", "two"):
@@ -61,12 +32,6 @@ def test_the_identity_does_not_depend_on_the_root(tmp_path):
     assert identities[0]["files"] == 1
 
 
-def test_shown_as_code():
-    assert repr(fp.list_files("data")) == "fp.list_files('data')"
-    pipe = fp.list_files([Path("a"), "b"], pattern="*.csv", recursive=True, filesystem=fsspec.filesystem("memory"))
-    assert "fp.list_files(['a', 'b'], pattern='*.csv', recursive=True, filesystem=<MemoryFileSystem>)" in repr(pipe)
-
-
 def test_a_missing_folder_names_the_line(tmp_path):
     pipe = fp.list_files(tmp_path / "none")
     with pytest.raises(
@@ -74,11 +39,6 @@ def test_a_missing_folder_names_the_line(tmp_path):
     ) as error:
         list(pipe)
     assert isinstance(error.value, FileNotFoundError)
-
-
-def test_an_error_downstream_names_the_file(folder):
-    with pytest.raises(RowError, match=r"on .*b\.txt"):
-        list(fp.list_files(folder).map(lambda path: 1 // (not path.endswith("b.txt"))))
 
 
 @pytest.mark.parametrize(

@@ -71,12 +71,6 @@ def test_law(uri: str) -> None:
     assert list(fp.read_delta(uri, columns=["day"])) == [{"day": row["day"]} for row in rows]
 
 
-def test_shown_as_it_was_written(uri: str) -> None:
-    assert repr(fp.read_delta("a")) == "fp.read_delta('a')"
-    shown = "fp.read_delta('s3://***@b/a', columns=['x'], filter=(x > 3), version=1)"
-    assert repr(fp.read_delta("s3://k:p@b/a", columns=["x"], filter=pc.field("x") > 3, version=1)) == shown
-
-
 @pytest.mark.parametrize(
     ("expression", "files"),
     [
@@ -167,15 +161,6 @@ def test_a_file_with_rows_for_a_filter_is_never_ruled_out(data: st.DataObject, e
     )
 
 
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")  # row groups of few rows are divided row by row
-def test_in_workers(uri: str) -> None:
-    pipe = fp.read_delta(uri).shuffle(window=20).batch(8)
-    here = [list(batch) for batch in fp.Loader(pipe, seed=3)]
-    assert by_id(row for batch in here for row in batch) == table(0, 60).to_pylist()
-    with fp.Loader(pipe, fp.MultiProcess(2, start_method="fork"), seed=3) as loader:
-        assert [list(batch) for batch in loader] == here
-
-
 def test_a_state_keeps_its_version(uri: str) -> None:
     first = fp.Loader(fp.read_delta(uri))
     rows = list(first)
@@ -206,16 +191,6 @@ def test_ranks_that_do_not_communicate_must_name_the_version(uri: str) -> None:
         next(iter(fp.Loader(fp.read_delta(uri), rank=0, world_size=2)))
     ranks = [list(fp.Loader(fp.read_delta(uri, version=1), rank=k, world_size=2)) for k in range(2)]
     assert by_id(ranks[0] + ranks[1]) == table(0, 60).to_pylist()
-
-
-def test_columns_that_were_added_are_null_before(tmp_path: Path) -> None:
-    uri = str(tmp_path)
-    nested = [{"a": 1, "b": ["x"]}]
-    write_deltalake(uri, pa.table({"id": [0]}))
-    write_deltalake(uri, pa.table({"id": [1], "more": [[1, 2]], "at": nested}), mode="append", schema_mode="merge")
-    rows = by_id(check_operator(fp.read_delta(uri)))
-    assert rows == [{"id": 0, "more": None, "at": None}, {"id": 1, "more": [1, 2], "at": nested[0]}]
-    assert list(fp.read_delta(uri, columns=["more"], filter=pc.field("id") == 0)) == [{"more": None}]
 
 
 def test_values_of_folders_have_the_types_of_the_table(tmp_path: Path) -> None:
@@ -310,25 +285,6 @@ def test_features_that_are_refused(tmp_path: Path, changes: dict[str, Any], mess
     with pytest.raises((DataError, SourceError), match=message) as caught:
         fp.read_delta(write(tmp_path, {"x": "long"}, ONE, **changes)).head(1)
     assert "test_read_delta.py" in str(caught.value)
-
-
-def test_a_feature_that_no_file_uses_is_no_obstacle(tmp_path: Path) -> None:
-    uri = write(tmp_path, {"x": "long"}, ONE, protocol=features("deletionVectors", "timestampNtz"))
-    assert list(fp.read_delta(uri)) == [{"x": 1}, {"x": 2}]
-
-
-def test_a_log_with_checkpoints(tmp_path: Path) -> None:
-    uri = str(tmp_path)
-    for number in range(4):
-        write_deltalake(uri, pa.table({"id": [number]}), mode="append")
-    DeltaTable(uri).create_checkpoint()
-    write_deltalake(uri, pa.table({"id": [4]}), mode="append")
-    for number in range(3):
-        (tmp_path / "_delta_log" / f"{number:020}.json").unlink()
-    assert [row["id"] for row in by_id(fp.read_delta(uri))] == [0, 1, 2, 3, 4]
-    assert [row["id"] for row in by_id(fp.read_delta(uri, version=3))] == [0, 1, 2, 3]
-    with pytest.raises(SourceError, match="has no version 1: its log does not go back so far any more"):
-        len(fp.read_delta(uri, version=1))
 
 
 def test_on_s3(uri: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,18 +8,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError
 from feedpipe.testing import check_operator, same
 
-from ..loading.resumes import check_resume_in_workers, result_in_fork
+from ..loading.resumes import result_in_fork
 from ..support.examples import examples
 
 X, Y = np.arange(84.0).reshape(21, 2, 2), np.arange(21)
@@ -80,16 +78,6 @@ def test_files_are_joined_wherever_they_and_their_chunks_end(tmp_path: Path, siz
     assert sorted(row["y"] for row in pipe.shuffle()) == list(range(end))
 
 
-def test_other_storage(tmp_path: Path) -> None:
-    storage = MemoryFileSystem(skip_instance_cache=True)
-    storage.store = {}
-    for k in range(3):
-        data = write(tmp_path / "a.h5", {"chunks": (3, 2, 2)}, 7 * k, 7 * k + 7).read_bytes()
-        storage.pipe_file(f"/data/{k}.h5", data)
-    pipe = fp.read_hdf5("/data", NAMES, filesystem=storage)
-    assert same(check_operator(pipe, samples=4), list(fp.from_arrays({"x": X, "y": Y})))
-
-
 def test_a_chunk_is_read_once_while_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import h5py
 
@@ -99,14 +87,6 @@ def test_a_chunk_is_read_once_while_it_is_kept(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(h5py.Dataset, "__getitem__", lambda self, key: read.append(key) or real(self, key))
     assert len(list(pipe.shuffle())) == len(list(pipe)) == 21
     assert sorted((part.start, part.stop) for part in read) == [(0, 5), (5, 10), (10, 15), (15, 20), (20, 21)]
-
-
-@pytest.mark.slow
-def test_workers_and_resume(tmp_path: Path) -> None:
-    paths = [write(tmp_path / f"{k}.h5", {"chunks": (4, 2, 2)}, 7 * k, 7 * k + 7) for k in range(3)]
-    pipe = fp.read_hdf5(paths, NAMES).shuffle().batch(4).collate()
-    assert len(cloudpickle.dumps(pipe)) < 10_000
-    check_resume_in_workers(pipe, "y")
 
 
 def test_a_forked_process_opens_a_file_that_was_open_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,41 +100,6 @@ def test_a_forked_process_opens_a_file_that_was_open_itself(tmp_path: Path, monk
     in_fork = result_in_fork(lambda: ([row["x"].tolist() for row in pipe], len(opened)))
     assert in_fork == (X.tolist(), 1)
     assert ([row["x"].tolist() for row in pipe], len(opened)) == (X.tolist(), 0)
-
-
-def test_an_error_names_file_and_row(tmp_path: Path) -> None:
-    for k in range(2):
-        write(tmp_path / f"{k}.h5", None, 7 * k, 7 * k + 7)
-    with pytest.raises(fp.RowError, match=r"1\.h5, row 3"):
-        list(fp.read_hdf5(tmp_path, ["y"]).map(lambda row: 1 // (row["y"] - 9)))
-
-
-def test_a_state_belongs_to_the_same_files(tmp_path: Path) -> None:
-    loader = fp.Loader(fp.read_hdf5(write(tmp_path / "a.h5"), NAMES))
-    next(iter(loader))
-    state = loader.state_dict()
-    write(tmp_path / "b.h5", None, 0, 20).replace(tmp_path / "a.h5")  # HDF5 refuses to write a file that is open
-    with pytest.raises(fp.FeedpipeError, match="read_hdf5"):
-        fp.Loader(fp.read_hdf5(tmp_path / "a.h5", NAMES)).load_state_dict(state)
-
-
-def test_a_file_that_changed(tmp_path: Path) -> None:
-    pipe = fp.read_hdf5(write(tmp_path / "a.h5"), NAMES)
-    assert len(pipe) == 21
-    write(tmp_path / "a.h5", {"chunks": (1, 2, 2)})
-    with pytest.raises(SourceError, match=r"a\.h5 is not the file that was listed(.|\n)*test_read_hdf5\.py"):
-        list(pipe)
-
-
-def test_a_damaged_chunk(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.h5", {"chunks": (5, 2, 2), "fletcher32": True})
-    data = bytearray(path.read_bytes())
-    data[data.index(X[12:14].tobytes())] ^= 1
-    path.write_bytes(data)
-    pipe = fp.read_hdf5(path, NAMES)
-    with pytest.raises(DataError, match=r"a\.h5, dataset 'train/x': rows 11 to 15 cannot be read: (.|\n)*read_hdf5"):
-        list(pipe)
-    assert pipe[9]["y"] == 9
 
 
 def test_broken_files(tmp_path: Path) -> None:

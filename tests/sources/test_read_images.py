@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import pickle
 import shutil
 
-import cloudpickle
 import numpy as np
 import PIL.Image
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, MissingError, SourceError
@@ -46,41 +43,6 @@ def test_law_and_rows(root):
         assert list(row) == ["image", "label", "label_name", "path"]
 
 
-def test_indexed(root):
-    pipe = fp.read_images(root)
-    assert len(pipe) == 6 and pipe[-1]["label_name"] == "ü"
-    check_operator(pipe.shuffle().map(lambda row: (row["path"], row["label"])).batch(4))
-
-
-def test_without_labels_and_in_grey(root):
-    (root / "_cache" / "7.png").unlink()
-    PIL.Image.fromarray(pixels(9)).save(root / "in the root.png")
-    rows = check_operator(fp.read_images(root, label=None, mode="L"))
-    assert list(rows[0]) == ["image", "path"]
-    assert rows[0]["image"].shape == (3, 4, 1)
-    assert len(rows) == 7
-    assert repr(fp.read_images("a", label=None, mode="L")) == "fp.read_images('a', label=None, mode='L')"
-    assert repr(fp.read_images("a")) == "fp.read_images('a')"
-
-
-@pytest.mark.parametrize("slash", ["", "/"])
-def test_other_storage(root, slash):
-    memory = MemoryFileSystem(skip_instance_cache=True)
-    memory.store = {}
-    memory.put(f"{root}/", "/train/", recursive=True)
-    here, there = list(fp.read_images(root)), list(fp.read_images(f"/train{slash}", filesystem=memory))
-    assert [row["label_name"] for row in here] == [row["label_name"] for row in there]
-    assert [row["label"] for row in here] == [row["label"] for row in there]
-    assert there[0]["path"] == "/train/a-c/3.png"
-
-
-def test_relative_roots_and_urls(root, monkeypatch):
-    monkeypatch.chdir(root)
-    names = [row["label_name"] for row in fp.read_images(root)]
-    for written in (".", "./", "../train", f"file://{root}", f"{root}//"):
-        assert [row["label_name"] for row in fp.read_images(written)] == names, written
-
-
 def test_a_state_belongs_to_the_same_files(root, tmp_path):
     loader = fp.Loader(fp.read_images(root).batch(2))
     next(iter(loader))
@@ -94,18 +56,6 @@ def test_a_state_belongs_to_the_same_files(root, tmp_path):
         fp.Loader(fp.read_images(root).batch(2)).load_state_dict(state)
 
 
-def test_travels(root):
-    pipe = fp.read_images(root)
-    assert [row["path"] for row in pickle.loads(cloudpickle.dumps(pipe))] == [row["path"] for row in pipe]
-
-
-@pytest.mark.slow
-def test_workers(root):
-    pipe = fp.read_images(root).shuffle().map(lambda row: (row["label"], int(row["image"][0, 0, 0])))
-    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe) as here:
-        assert list(loader) == list(here)
-
-
 def test_the_error_of_a_damaged_image_comes_after_the_images_before_it(root):
     data = (root / "b" / "1.png").read_bytes()
     (root / "b" / "1.png").write_bytes(data[: len(data) // 2])
@@ -113,14 +63,6 @@ def test_the_error_of_a_damaged_image_comes_after_the_images_before_it(root):
     with pytest.raises(fp.RowError, match=r"`read_images\((.|\n)*b/1\.png, image 4(.|\n)*test_read_images\.py"):
         got.extend(fp.read_images(root))
     assert len(got) == 3
-
-
-def test_a_file_that_vanished_or_changed(root):
-    pipe = fp.read_images(root)
-    assert len(pipe) == 6
-    (root / "a" / "4.png").unlink()
-    with pytest.raises(MissingError, match=r"4\.png is not there"):
-        pipe[1]
 
 
 def test_bad_roots(root, tmp_path):

@@ -35,13 +35,6 @@ def test_law(uri):
     )
 
 
-def test_shown_as_it_was_written():
-    assert repr(fp.read_lance("a.lance")) == "fp.read_lance('a.lance')"
-    assert repr(fp.read_lance("s3://k:p@b/a", columns=["x"], version=1)) == (
-        "fp.read_lance('s3://***@b/a', columns=['x'], version=1)"
-    )
-
-
 def test_rows_that_were_deleted_have_no_position(uri):
     lance.dataset(uri).delete("x < 100")
     assert [row["x"] for row in check_operator(fp.read_lance(uri))] == list(range(100, 120))

@@ -1,15 +1,11 @@
 from __future__ import annotations
 
 import io
-import pickle
 import warnings
 
 import cloudpickle
 import numpy as np
 import pytest
-from fsspec.implementations.dirfs import DirFileSystem
-from fsspec.implementations.local import LocalFileSystem
-from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +13,6 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
 from feedpipe.testing import check_operator, same
 
-from ..loading.resumes import check_resume_in_workers
 from ..support.examples import examples
 
 
@@ -55,12 +50,6 @@ def test_plain_rows(tmp_path, shape, dtype, order):
     assert same(rows, list(fp.from_sequence(native)))
 
 
-@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-def test_versions_of_the_format(tmp_path, version):
-    (tmp_path / "x.npy").write_bytes(encoded(np.arange(5), version))
-    assert list(fp.read_numpy(tmp_path / "x.npy")) == [0, 1, 2, 3, 4]
-
-
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4), st.lists(st.integers(0, 5), min_size=1, max_size=4))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(25))
 def test_files_are_joined_wherever_they_end(tmp_path, xs, ys):
@@ -80,71 +69,6 @@ def test_files_are_joined_wherever_they_end(tmp_path, xs, ys):
         [batch["y"].tolist() for batch in pipe.batch(3).collate(format="numpy")],
         [y[k : k + 3].tolist() for k in range(0, len(y), 3)],
     )
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("kind", ["local", "remote"])
-def test_other_storage(tmp_path, kind, order):
-    storage = DirFileSystem(str(tmp_path), LocalFileSystem())
-    if kind == "local":
-        storage = MemoryFileSystem(skip_instance_cache=True)
-        storage.store = {}
-    storage.makedirs("/data", exist_ok=True)
-    x = np.arange(60.0).reshape(30, 2)
-    for k in range(3):
-        storage.pipe_file(f"/data/x{k}.npy", encoded(np.asarray(x[10 * k : 10 * k + 10], order=order)))
-    storage.pipe_file("/data/y.npy", encoded(np.arange(30)))
-    table = fp.read_numpy({"x": "/data/x*.npy", "y": "/data/y.npy"}, filesystem=storage)
-    assert same(check_operator(table, samples=4), list(fp.from_arrays({"x": x, "y": np.arange(30)})))
-    assert sorted(row["y"] for row in table.shuffle().batch(7).unbatch()) == list(range(30))
-    assert same(list(fp.read_numpy("/data/x*.npy", filesystem=storage)), list(x))
-
-
-def test_a_mixed_table_of_empty_parts(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((0, 2)))
-    assert list(fp.read_numpy({"x": [tmp_path / "x.npy"] * 2})) == []
-    assert len(fp.read_numpy([tmp_path / "x.npy"] * 2)) == 0
-
-
-def test_mapped_and_read_only(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2))
-    row = fp.read_numpy({"x": tmp_path / "x.npy"})[0]["x"]
-    with pytest.raises(ValueError, match="read-only"):
-        row[0] = 1
-    assert not row.flags.owndata
-
-
-def test_travels_as_paths(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(100_000))
-    pipe = fp.read_numpy({"x": tmp_path / "x.npy"})
-    assert pipe[7] == {"x": 7}
-    sent = cloudpickle.dumps(pipe)
-    assert len(sent) < 10_000
-    assert pickle.loads(sent)[99_999] == {"x": 99_999}
-
-
-def test_workers_and_resume(tmp_path):
-    for k in range(3):
-        np.save(tmp_path / f"{k}.npy", np.arange(7 * k, 7 * k + 7))
-    pipe = fp.read_numpy({"x": tmp_path}).shuffle().batch(4).collate()
-    check_resume_in_workers(pipe, "x")
-
-
-def test_an_error_names_file_and_row(tmp_path):
-    for k in range(2):
-        np.save(tmp_path / f"{k}.npy", np.arange(7 * k, 7 * k + 7))
-    with pytest.raises(fp.RowError, match=r"1\.npy, row 3"):
-        list(fp.read_numpy(tmp_path).map(lambda x: 1 // int(x - 9)))
-
-
-def test_a_state_belongs_to_the_same_files(tmp_path):
-    np.save(tmp_path / "x.npy", np.arange(6))
-    loader = fp.Loader(fp.read_numpy(tmp_path / "x.npy"))
-    next(iter(loader))
-    state = loader.state_dict()
-    np.save(tmp_path / "x.npy", np.arange(7))
-    with pytest.raises(fp.FeedpipeError, match="read_numpy"):
-        fp.Loader(fp.read_numpy(tmp_path / "x.npy")).load_state_dict(state)
 
 
 FIELDS = np.zeros(3, [("a", "i4"), ("b", "f8")])
@@ -240,17 +164,6 @@ def test_npz_files_that_do_not_fit(tmp_path):
     (tmp_path / "c.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:-30])
     with pytest.raises(DataError, match=r"c\.npz is no \.npz file that can be read, or is damaged: "):
         len(fp.read_numpy({"x": tmp_path / "c.npz"}))
-
-
-def test_a_damaged_array_of_an_npz_file(tmp_path):
-    np.savez_compressed(tmp_path / "a.npz", x=np.arange(1000))
-    pipe = fp.read_numpy({"x": tmp_path / "a.npz"})
-    assert len(pipe) == 1000
-    data = bytearray((tmp_path / "a.npz").read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    (tmp_path / "a.npz").write_bytes(data)
-    with pytest.raises(DataError, match=r"a\.npz is no \.npz file that can be read, or is damaged: (.|\n)*read_numpy"):
-        list(pipe)
 
 
 def test_arguments(tmp_path):

@@ -79,23 +79,6 @@ def test_parameters_and_comments(make: Make) -> None:
     assert list(pipe) == [{"id": 0}, {"id": 3}, {"id": 6}, {"id": 9}]
 
 
-def test_an_absolute_path_may_have_four_slashes(make: Make) -> None:
-    database = re.search(r"(sqlite|duckdb)://[^']*", repr(make()))[0]  # type: ignore[index]
-    driver = "dbapi" if database.startswith("sqlite") else None
-    pipe = fp.read_sql("SELECT id FROM points", database.replace(":///", ":////"), driver=driver)  # type: ignore[arg-type]
-    assert {row["id"] for row in pipe} == {row["id"] for row in make()}
-
-
-def test_a_table_without_rows(tmp_path: Path) -> None:
-    pipe = read_sqlite(write_sqlite(tmp_path / "none.db", []))
-    assert len(pipe) == 0
-    assert list(fp.Loader(pipe)) == []
-    pipe = read_duckdb(write_duckdb(tmp_path / "none.duckdb", []))
-    assert list(pipe) == []
-    assert pipe.schema is not None
-    assert pipe.schema.names == ["id", "x", "name"]
-
-
 def test_a_column_that_begins_with_nulls(tmp_path: Path) -> None:
     some = [{"id": n, "x": None, "name": "late" if n == 4999 else None} for n in range(5000)]
     pipe = read_sqlite(write_sqlite(tmp_path / "nulls.db", some), partitions=3)
@@ -111,16 +94,6 @@ class TestBadInput:
     def test_a_query_that_cannot_be_read(self, uri: str, query: str) -> None:
         with pytest.raises(SourceError, match=r"cannot read the query: .*\n  at .*test_read_sql.py"):
             list(fp.read_sql(query, uri, partition_on="id", driver="dbapi"))
-
-    def test_two_columns_of_one_name(self, uri: str) -> None:
-        query = "SELECT id, x AS id FROM points"
-        with pytest.raises((DataError, SourceError), match="id"):
-            list(fp.read_sql(query, uri, driver="dbapi"))
-
-    def test_no_such_database(self, tmp_path: Path) -> None:
-        with pytest.raises(SourceError, match="cannot read the query: there is no file '.*none.db'"):
-            list(read_sqlite(f"sqlite://{tmp_path}/none.db"))
-        assert not list(tmp_path.iterdir())
 
     def test_values_of_several_types(self, tmp_path: Path) -> None:
         with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
@@ -228,10 +201,3 @@ class TestRowsThatChange:
         other = fp.Loader(fp.read_sql("SELECT id FROM points", uri, partition_on="id", partitions=5, driver="dbapi"))
         with pytest.raises(StateError, match="is now `read_sql"):
             other.load_state_dict(loader.state_dict())
-
-
-def test_a_state_holds_thousands_of_ranges_in_little_room(tmp_path: Path) -> None:
-    some = [{"id": 1000 * n + n * n % 700, "x": 0.0, "name": ""} for n in range(8192)]
-    loader = fp.Loader(read_sqlite(write_sqlite(tmp_path / "many.db", some), partitions=4096))
-    next(iter(loader))
-    assert len(json.dumps(loader.state_dict())) < 50_000

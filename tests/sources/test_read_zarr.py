@@ -12,7 +12,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, SourceError
 from feedpipe.testing import check_operator, same
 
-from ..loading.resumes import check_resume_in_workers, result_in_fork
+from ..loading.resumes import result_in_fork
 
 X, Y = np.arange(84.0).reshape(21, 2, 2), np.arange(21)
 
@@ -60,22 +60,6 @@ def test_arrays_of_a_column_are_joined(tmp_path: Path) -> None:
         list(fp.read_zarr({"x": paths}).map(lambda row: 1 // int(row["x"][0, 0] - X[9, 0, 0])))
 
 
-def test_values_that_were_not_written_are_the_fill_value(tmp_path: Path) -> None:
-    write(tmp_path / "x", np.array([1, 2, 3, 4], "i4"), chunks=(2,), fill_value=7)
-    (tmp_path / "x/c/1").unlink()
-    assert [row["x"] for row in fp.read_zarr({"x": tmp_path / "x"})] == [1, 2, 7, 7]
-
-
-def test_a_url() -> None:
-    write("memory://zarrs/x", Y)
-    assert [row["x"] for row in fp.read_zarr({"x": "memory://zarrs/x"})] == list(range(21))
-
-
-def test_workers_and_resume(tmp_path: Path) -> None:
-    pipe = fp.read_zarr({"y": write(tmp_path / "y", Y, chunks=(4,))}).shuffle().batch(4).collate()
-    check_resume_in_workers(pipe, "y")
-
-
 def test_an_array_that_is_open_before_a_fork_is_opened_again(tmp_path: Path) -> None:
     pipe = fp.read_zarr({"y": write(tmp_path / "y", Y, chunks=(4,))})
     assert pipe[3]["y"] == 3
@@ -88,22 +72,6 @@ def test_a_state_belongs_to_arrays_of_this_form(tmp_path: Path) -> None:
     state = loader.state_dict()
     with pytest.raises(fp.FeedpipeError, match="read_zarr"):
         fp.Loader(fp.read_zarr({"y": write(tmp_path / "y", Y[:20])})).load_state_dict(state)
-
-
-def test_an_array_that_changed(tmp_path: Path) -> None:
-    pipe = fp.read_zarr({"y": write(tmp_path / "y", Y)})
-    assert len(pipe) == 21
-    write(tmp_path / "y", Y[:20])
-    with pytest.raises(SourceError, match=r"/y has changed since its shape was read(.|\n)*test_read_zarr\.py"):
-        list(pipe)
-
-
-def test_a_damaged_chunk(tmp_path: Path) -> None:
-    pipe = fp.read_zarr({"y": write(tmp_path / "y", Y, chunks=(5,))})
-    (tmp_path / "y/c/2").write_bytes(b"hello")
-    with pytest.raises(DataError, match=r"/y: rows 11 to 15 cannot be read: (.|\n)*test_read_zarr\.py"):
-        list(pipe)
-    assert pipe[9]["y"] == 9
 
 
 def test_arrays_that_do_not_fit(tmp_path: Path) -> None:

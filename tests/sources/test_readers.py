@@ -1,14 +1,24 @@
-"""The readers of files have the options of what they call: for types, at run time, in `help`."""
+"""The readers of files: their options, what they are short for, and the files that they refuse.
+
+`tests/readers` holds their rows, and `tests/ops/parsing` each format.
+"""
 
 from __future__ import annotations
 
+import gzip
 import inspect
+from pathlib import Path
 from typing import get_type_hints
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError
+from feedpipe.errors import ArgumentTypeError, DataError, MissingError, SourceError
+from feedpipe.testing import check_operator
 
 from ..support.sources import read_files
 
@@ -38,3 +48,122 @@ def test_the_words_of_other_libraries_are_known() -> None:
         fp.read_csv("a", sep=";")  # type: ignore[call-arg]
     with pytest.raises(ArgumentTypeError, match="`read_parquet` has no argument `compression`"):
         fp.read_parquet("a", compression="gzip")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_is_shown_as_the_chain_that_it_is(name: str) -> None:
+    pipe = getattr(fp, name)("data/*")
+    assert f".open_files().{name.replace('read', 'parse')}(" in repr(pipe)
+    assert repr(eval(repr(pipe), {"fp": fp})) == repr(pipe)
+
+
+def test_options_of_csv_arrive(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.dat").write_bytes(gzip.compress(b"a;b;c\n'1;2';-;3\n"))
+    (tmp_path / "deep" / "a.txt").write_bytes(b"not this")
+    pipe = fp.read_csv(
+        *(tmp_path,),
+        pattern="*.dat",
+        recursive=True,
+        compression="gzip",
+        schema={"z": "float32"},  # type: ignore[arg-type]
+        columns=["z", "y", "x"],
+        delimiter=";",
+        header=True,
+        column_names=["x", "y", "z"],  # type: ignore[arg-type]
+        quote="'",
+        null_values=["-"],
+        newlines_in_values=False,
+        path_column="path",
+        row_column="row",  # type: ignore[arg-type]
+    )
+    assert check_operator(pipe) == [
+        {"z": 3.0, "y": "-", "x": "1;2", "path": str(tmp_path / "deep" / "a.dat"), "row": 0}
+    ]
+
+
+def test_options_of_parquet_arrive(tmp_path: Path) -> None:
+    (tmp_path / "part=3").mkdir()
+    pq.write_table(pa.table({"x": [1, 2, 3], "y": [4, 5, 6]}), tmp_path / "part=3" / "a.dat")
+    (tmp_path / "part=3" / "a.txt").write_bytes(b"not this")
+    found = {"pattern": "*.dat", "recursive": True, "filter": pc.field("x") > 1}
+    pipe = fp.read_parquet(tmp_path, columns=["part", "y"], path_column="path", row_column="row", **found)
+    path = str(tmp_path / "part=3" / "a.dat")
+    assert check_operator(pipe) == [{"part": 3, "y": y, "path": path, "row": y - 4} for y in (5, 6)]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_missing_file_names_the_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match=r"none is not there(.|\n)*test_readers\.py:"):
+        list(getattr(fp, name)(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("read_parquet", b"", "a is empty"),
+        ("read_parquet", b"x,y\n1,2\n" * 9, "a is no Parquet file"),
+        ("read_orc", b"", "a is empty"),
+        ("read_orc", b"x,y\n1,2\n" * 9, "a is (no ORC file|damaged)"),
+    ],
+)
+def test_another_format_is_an_error_that_names_the_line(
+    name: str, content: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(DataError, match=message) as error:
+        list(getattr(fp, name)(tmp_path / "a"))
+    assert "test_readers.py" in str(error.value)
+
+
+def write_units(name: str, folder: Path, rows: int) -> None:
+    """Write two files of 30 rows in units of so many."""
+    table = pa.table({"x": range(30), "y": [i / 2 for i in range(30)]})
+    for file in "ab":
+        if name == "read_orc":
+            orc.write_table(table, folder / file, stripe_size=1, batch_size=rows)
+        else:
+            pq.write_table(table, folder / file, row_group_size=rows)
+
+
+@pytest.mark.parametrize(("name", "units"), [("read_parquet", "row_groups"), ("read_orc", "stripes")])
+def test_units_of_files_are_in_the_plan_and_in_a_state(
+    name: str, units: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = getattr(fp, name)
+    write_units(name, tmp_path, 4)
+    read(tmp_path).shuffle(window=100).batch(8).collate().explain()
+    message = capsys.readouterr().out
+    assert f"{units}()" in message and "16 indexed" in message and "60 streamed" in message
+    assert "Python rows" not in message
+    loader = fp.Loader(read(tmp_path).batch(2))
+    next(iter(loader))
+    state = loader.state_dict()
+    write_units(name, tmp_path, 5)  # as many rows, in other units
+    with pytest.raises(fp.FeedpipeError, match=units):
+        fp.Loader(read(tmp_path).batch(2)).load_state_dict(state)
+
+
+@pytest.mark.parametrize("size", [10, 150_000, 200_000])
+def test_a_file_that_is_cut_while_it_is_read_loses_no_rows_in_silence(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "a.txt"
+    lines = [f"line {n:05d}".ljust(49) for n in range(5000)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    rows = iter(fp.read_lines(path))
+    taken = [next(rows)]
+    with path.open("r+b") as file:
+        file.truncate(size)
+    with pytest.raises(SourceError, match="has changed since it was listed or read: it ends before byte 250000"):
+        taken.extend(rows)
+    assert taken == lines[: len(taken)]
+
+
+def test_a_file_that_decompresses_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feedpipe.files.open_files.MAX_ROW_BYTES", 3 << 20)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(3 << 20)))
+    (tmp_path / "b.gz").write_bytes(gzip.compress(bytes((3 << 20) + 1)))
+    rows = iter(fp.read_bytes(tmp_path))
+    assert next(rows)["bytes"] == bytes(3 << 20)
+    with pytest.raises(DataError, match=r"(?s)b\.gz holds more than 3 MiB, the most .*`compression=None`.*\n  at "):
+        next(rows)
+    assert len(list(fp.read_bytes(tmp_path, compression=None))) == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import pickle
 import sqlite3
 import subprocess
 import sys
@@ -22,19 +21,11 @@ from feedpipe.extensions import KeyRange, SqlQuery
 from feedpipe.testing import check_operator
 
 from ..support.databases import Database
-from .sql_files import read_sqlite, rows
+from .sql_files import rows
 
 
 class TestSecrets:
     URI = "postgresql://ann:hunter%2B2@127.0.0.1:1/shop?sslpassword=tulip"
-
-    def test_are_not_shown(self) -> None:
-        pipe = fp.read_sql("SELECT 1", lambda: self.URI, partition_on="id")
-        with pytest.raises((SourceError, ArgumentError)) as caught:
-            list(pipe)
-        texts = [repr(pipe), str(caught.value), repr(caught.value), str(caught.value.__cause__)]
-        for secret in ("hunter", "tulip", "ann"):
-            assert not [text for text in texts if secret in text]
 
     def test_are_masked_in_the_words_of_a_driver(self) -> None:
         class Talkative:
@@ -60,9 +51,6 @@ class TestSecrets:
 
 
 class TestFunctionsAndDrivers:
-    def test_a_function_that_returns_a_uri(self, uri: str) -> None:
-        assert len(read_sqlite(lambda: uri)) == 100  # type: ignore[arg-type]
-
     def test_a_function_that_returns_a_connection(self, uri: str) -> None:
         def connect() -> sqlite3.Connection:
             return sqlite3.connect(uri.removeprefix("sqlite://"), check_same_thread=False)
@@ -71,24 +59,10 @@ class TestFunctionsAndDrivers:
         assert check_operator(pipe) == rows(100)
         assert "connect" in repr(pipe)
 
-    def test_a_driver_of_the_user(self) -> None:
-        pipe = fp.read_sql("squares", "squares://100", partition_on="n", driver=Squares())
-        assert check_operator(pipe) == [{"n": n, "square": n * n} for n in range(100)]
-        pickle.loads(pickle.dumps(pipe))
-
     def test_a_connection_that_is_lost(self) -> None:
         Squares.losses = itertools.chain([False, True], itertools.repeat(False))
         pipe = fp.read_sql("squares", ["squares://100", "squares://100"], partition_on="n", driver=Squares())
         assert list(pipe) == [{"n": n, "square": n * n} for n in range(100)]
-
-    def test_all_connections_are_lost(self) -> None:
-        Squares.losses = itertools.chain([False], itertools.repeat(True))
-        pipe = fp.read_sql("squares", ["squares://100", "squares://100"], partition_on="n", driver=Squares())
-        try:
-            with pytest.raises(SourceError, match="the connection to 'squares://100' has failed: gone"):
-                list(pipe)
-        finally:
-            Squares.losses = itertools.repeat(False)
 
     def test_a_driver_that_is_not_installed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("feedpipe.core.checks.find_spec", lambda name: None)
@@ -117,13 +91,6 @@ class TestTheNextRange:
         assert SlowRanges.second_has_begun.wait(20)
         rows_of_slow_ranges.close()
         assert SlowRanges.events == ["cancel", "close"]
-
-    def test_begins_in_its_turn_without_threads(self) -> None:
-        SlowRanges.reset()
-        pipe = fp.read_sql("squares", "squares://30", partition_on="n", driver=SlowRanges())
-        for elements in iter(pipe), iter(fp.Loader(pipe, fp.InProcess(debug=True), shards=1)):
-            assert len(list(itertools.islice(elements, 10))) == 10
-            assert not SlowRanges.second_has_begun.is_set()
 
 
 class Squares:

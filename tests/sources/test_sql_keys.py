@@ -122,14 +122,3 @@ def test_keys_that_are_not_unique(tmp_path: Path) -> None:
     for partitions in (1, 2, 3, 10):
         with pytest.raises(DataError, match="whose values are unique.*several rows have id = "):
             list(read_sqlite(uri, partitions=partitions))
-
-
-def test_keys_that_are_null(tmp_path: Path) -> None:
-    some = [{"id": None, "x": 0.0, "name": ""}, {"id": 1, "x": 0.0, "name": ""}]
-    with pytest.raises(DataError, match="without nulls.*1 row has no id"):
-        list(read_sqlite(write_sqlite(tmp_path / "nulls.db", some, "id INTEGER")))
-
-
-def test_keys_that_are_not_exact(uri: str) -> None:
-    with pytest.raises(DataError, match="'x' is of type double"):
-        list(read_sqlite(uri, partition_on="x"))

@@ -13,12 +13,6 @@ from ..support.stats import MAX_POINTS, QuantileSketch
 SHARES = [0.0, 0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0]
 
 
-def test_few_values_are_exact() -> None:
-    numbers = np.random.default_rng(0).normal(size=MAX_POINTS)
-    parts = [QuantileSketch.of(len(part), part) for part in np.array_split(numbers, 7)]
-    assert np.allclose(QuantileSketch.merged(parts).quantiles(SHARES), np.quantile(numbers, SHARES), rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("distribution", ["normal", "lognormal", "rising", "ties", "two values"])
 def test_ranks_are_near(distribution: str) -> None:
     rng = np.random.default_rng(1)

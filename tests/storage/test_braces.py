@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, MissingError
+from feedpipe.errors import ArgumentError
 
 from ..support.storage import expand_braces
 
@@ -28,17 +26,6 @@ from ..support.storage import expand_braces
 )
 def test_braces_expand_as_in_a_shell(path: str, paths: list[str]) -> None:
     assert expand_braces(path) == paths
-
-
-def test_braces_in_paths_of_files(tmp_path: Path) -> None:
-    for name in ("a-0", "a-1", "b-0", "b-1"):
-        (tmp_path / name).write_text(name)
-    assert [row["bytes"] for row in fp.read_bytes(f"{tmp_path}/{{b,a}}-{{0..1}}")] == [b"b-0", b"b-1", b"a-0", b"a-1"]
-    assert len(fp.read_bytes(f"{tmp_path}/{{a,b}}-*")) == 4
-    with pytest.raises(MissingError, match=r"a-2 is not there"):
-        len(fp.read_bytes(f"{tmp_path}/a-{{0..2}}"))
-    (tmp_path / "a-{0..1}").write_text("itself")
-    assert [row["bytes"] for row in fp.read_bytes(f"{tmp_path}/a-{{0..1}}")] == [b"itself"]
 
 
 def test_braces_that_stand_for_too_many_paths() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pytest
 
 import feedpipe as fp
@@ -13,7 +12,6 @@ from feedpipe.errors import ArgumentError, DataError, SourceError
 
 from ..support.core import walk
 from ..support.engine import resolve
-from ..support.storage import Manifest, manifest_schema, write_manifest
 
 
 @pytest.fixture
@@ -40,22 +38,6 @@ def test_files_are_listed_once(here: Path) -> None:
     assert len(fp.list_files("data", pattern="*.txt", manifest="m.index")) == 2
 
 
-def test_the_identity_does_not_depend_on_the_index(here: Path) -> None:
-    without = identity(fp.list_files("data"))
-    assert identity(fp.list_files("data", manifest="m.index")) == without
-    assert identity(fp.list_files("data", manifest="m.index")) == without
-
-
-def test_sizes_are_kept(here: Path) -> None:
-    pipe = fp.list_files("data", manifest="m.index")
-    len(pipe)
-    for path in fp.list_files("data", manifest="m.index"):
-        assert path.size == 5  # type: ignore[attr-defined]
-    (here / "data" / "a.txt").write_text("longer")
-    with pytest.raises(SourceError, match=r"a\.txt is not the file that was listed"):
-        list(fp.list_files("data", manifest="m.index").open_files().parse_lines())
-
-
 @pytest.mark.parametrize(
     ("paths", "options"),
     [("data/*", {}), ("data", {"pattern": "*.txt"}), ("data", {"recursive": True}), (["data", "data"], {})],
@@ -65,34 +47,6 @@ def test_an_index_of_another_call(here: Path, paths: Any, options: dict[str, Any
     with pytest.raises(ArgumentError, match=r"m\.index was made by `list_files\('data'\)`, and this is `list") as error:
         len(fp.list_files(paths, manifest="m.index", **options))
     assert "test_cached_listing.py" in str(error.value)
-
-
-def test_the_same_call_from_another_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = list(fp.list_files("data/", manifest="m.index"))
-    assert list(fp.list_files(here / "data", manifest="m.index")) == first
-    (here / "other").mkdir()
-    monkeypatch.chdir(here / "other")
-    assert list(fp.list_files(here / "data", manifest="../m.index")) == first
-    with pytest.raises(ArgumentError, match=r"was made by `list_files\('data/'\)`, .* perhaps from another folder"):
-        len(fp.list_files("data", manifest="../m.index"))
-
-
-def test_on_another_file_system() -> None:
-    memory = fsspec.filesystem("memory")
-    memory.pipe("/known/a.txt", b"1\n")
-    try:
-        assert list(fp.list_files("memory://known/*.txt", manifest="memory://known/_m.index")) == [
-            "memory://known/a.txt"
-        ]
-        paths = fp.list_files("/known", filesystem=memory, manifest="/known/_n.index")
-        assert list(paths) == ["/known/a.txt"]
-        memory.pipe("/known/b.txt", b"2\n")
-        assert list(fp.list_files("memory://known/*.txt", manifest="memory://known/_m.index")) == [
-            "memory://known/a.txt"
-        ]
-        assert len(fp.list_files("/known", filesystem=memory, manifest="/known/_n.index")) == 1
-    finally:
-        memory.rm("/known", recursive=True)
 
 
 def test_a_failed_listing_makes_no_index(here: Path) -> None:
@@ -120,22 +74,6 @@ def test_the_manifest_of_a_writer(here: Path) -> None:
     for options in ({"paths": "data"}, {"paths": "out/*"}, {"paths": "out", "pattern": "*.parquet"}):
         with pytest.raises(ArgumentError, match=r"was made by `write_parquet`, and stands for all .* its folder 'out'"):
             len(fp.list_files(**options, manifest=manifest))  # type: ignore[arg-type]
-
-
-def test_digests_of_many_files_agree(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("storage.listing", "sources.list_files"):
-        monkeypatch.setattr(f"feedpipe.{module}.BATCH_FILES", 4)
-    manifest = fp.write_parquet(fp.from_sequence(range(10)).map(lambda i: {"id": i}), "out", rows_per_file=1)
-    assert identity(fp.list_files("out", manifest=manifest)) == identity(fp.list_files("out"))
-
-
-def test_the_manifest_of_a_writer_that_wrote_nothing(here: Path) -> None:
-    manifest = "out/_manifest.jsonl"
-    (here / "out").mkdir()
-    # Earlier versions wrote such manifests.
-    write_manifest(Manifest("write_parquet", manifest_schema().empty_table()), manifest)
-    with pytest.raises(SourceError, match=r"names no file: `write_parquet` wrote no row"):
-        len(fp.list_files("out", manifest=manifest))
 
 
 def test_no_password_is_kept(here: Path) -> None:

@@ -7,8 +7,6 @@ import socket
 
 import pytest
 
-from feedpipe.errors import redacted
-
 from ..support.storage import HDFS_UNKNOWN, describe, is_transient
 
 HEAD = "When reading information for key 'a.csv' in bucket 'data': AWS Error"
@@ -94,27 +92,3 @@ def test_permanent_errors(error: OSError, message: str) -> None:
     assert not is_transient(error)
     assert message in describe(error)
     assert "\n" not in describe(error) and len(describe(error)) < 250
-
-
-def test_hdfs_without_class_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLASSPATH", "/some.jar")
-    assert "CLASSPATH" not in describe(OSError(HDFS_UNKNOWN, ""))
-    monkeypatch.delenv("CLASSPATH")
-    assert "`hadoop classpath --glob`" in describe(OSError(HDFS_UNKNOWN, ""))
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("s3://key:secret@bucket/a.csv", "s3://***@bucket/a.csv"),
-        ("s3://key:sec%2Fret@bucket", "s3://***@bucket"),
-        ("cannot read 's3://a:b@c/d' and https://e:f@g", "cannot read 's3://***@c/d' and https://***@g"),
-        ("hdfs://me@host:8020/a", "hdfs://***@host:8020/a"),
-        ("s3://bucket/a@b:c@d", "s3://bucket/a@b:c@d"),
-        ("/data/a:b@c", "/data/a:b@c"),
-    ],
-)
-def test_passwords_are_redacted(text: str, shown: str) -> None:
-    assert redacted(text) == shown
-    assert redacted(shown) == shown
-    assert describe(OSError(text)) == shown

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
-import json
 import lzma
 import pickle
 import zipfile
 from pathlib import Path
 
-import fsspec
 import pyarrow as pa
 import pytest
 from pyarrow import fs
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError, SourceError
+from feedpipe.errors import DataError, SourceError
 
 
 @pytest.fixture
@@ -27,40 +24,11 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_each_open_makes_a_new_stream(path: Path) -> None:
-    file = fp.File(str(path))
-    for _ in range(2):
-        with file.open() as stream:
-            assert stream.read(5) == b"hello"
-            assert stream.seek(6) == 6
-            assert stream.read() == b"world\n"
-    assert file.size() == 12
-
-
-def test_is_a_stream_like_any_other(path: Path) -> None:
-    assert list(fp.File(str(path)).open()) == [b"hello\n", b"world\n"]
-    assert io.TextIOWrapper(fp.File(str(path)).open()).read() == "hello\nworld\n"
-    path.write_text('{"a": 1}')
-    with fp.File(str(path)).open() as stream:
-        assert json.load(stream) == {"a": 1}
-
-
 def test_is_small_and_picklable(path: Path) -> None:
     file = fp.File(str(path), filesystem=fs.LocalFileSystem(), compression="gzip")
     again = pickle.loads(pickle.dumps(file))
     assert again == file
     assert len(pickle.dumps(fp.File("a"))) < 200
-
-
-def test_options_are_keywords() -> None:
-    with pytest.raises(TypeError, match="positional"):
-        fp.File("a.csv", fs.LocalFileSystem())  # type: ignore[misc]
-
-
-def test_repr() -> None:
-    assert repr(fp.File("a.csv")) == "File('a.csv')"
-    file = fp.File("a.csv", filesystem=fsspec.filesystem("memory"), compression=None)
-    assert repr(file) == "File('a.csv', filesystem=<MemoryFileSystem>, compression=None)"
 
 
 @pytest.mark.parametrize(
@@ -113,11 +81,6 @@ def test_what_arrow_does_not_decompress(tmp_path: Path, ending: str) -> None:
             archive.writestr("b", b"")
         with pytest.raises(DataError, match="is a zip archive of 2 files, and only one of a single file is read"):
             list(fp.read_lines(path))
-
-
-def test_an_unknown_compression() -> None:
-    with pytest.raises(ArgumentError, match="`compression` must be one of 'infer', None, 'gzip'"):
-        fp.File("a").open(compression="rar")
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

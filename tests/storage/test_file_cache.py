@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import multiprocessing
@@ -11,24 +10,20 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, SourceError
 
 from ..servers.s3 import S3
-from ..support.storage import BLOCK_BYTES, filesystem_identity, locate
+from ..support.storage import BLOCK_BYTES
 from ..support.storage import file_cache as cache_folder
-from ..support.storage import file_cache as cached_file
 from .remote_store import RemoteStore
 
 RANDOM = np.random.default_rng(0)
@@ -59,32 +54,6 @@ def copies(cache: fp.FileCache) -> list[Path]:
     return sorted(Path(cache.folder).glob("??/*"))
 
 
-class Server(MemoryFileSystem):
-    """One of several servers, which have files of the same paths and sizes, and tell no version of them."""
-
-    protocol, cachable = "server", False
-
-    def __init__(self, host: str, secret: str = "") -> None:
-        super().__init__()
-        self.store, self.pseudo_dirs = {}, [""]
-        self.pipe("/a.txt", f"from {host}".encode())
-
-    def info(self, path: str, **options: Any) -> Any:
-        entry = super().info(path, **options)
-        return {name: entry[name] for name in ("name", "size", "type")}
-
-
-def test_a_copy_belongs_to_one_server(tmp_path: Path) -> None:
-    cache = fp.FileCache(tmp_path)
-    for host in ("one", "two", "one"):
-        assert list(fp.read_lines("/a.txt", filesystem=Server(host), cache=cache)) == [f"from {host}"]
-    identities = [filesystem_identity(locate("a", Server("one", secret=text)).filesystem) for text in ("x", "y")]
-    assert identities[0] == identities[1]  # a new password leaves the copies in use
-    s3 = [fs.S3FileSystem(access_key="a", secret_key=k, endpoint_override=e) for k, e in ["1a", "2a", "1b"]]
-    one, same, other = map(filesystem_identity, s3)
-    assert one == same != other and "secret" not in one
-
-
 def test_a_file_is_fetched_once_by_all_pipes_and_workers(cache: fp.FileCache) -> None:
     lines = [f"{i:9}" for i in range(60_000)]
     store = RemoteStore({"a": "\n".join(lines).encode()})
@@ -94,22 +63,6 @@ def test_a_file_is_fetched_once_by_all_pipes_and_workers(cache: fp.FileCache) ->
     store.before = lambda path, begin, end: pytest.fail("it is in the cache")
     assert list(pipe) == lines
     assert list(fp.read_lines("a", filesystem=store.filesystem, cache=cache)) == lines
-
-
-def test_an_epoch_from_the_cache_opens_no_remote_file(cache: fp.FileCache) -> None:
-    store = RemoteStore({f"{i}": content(0.1, i) for i in range(20)})
-    pipe = fp.read_bytes([f"{i}" for i in range(20)], filesystem=store.filesystem, cache=cache)
-    first = list(pipe)
-    store.open_input_file = None  # type: ignore[method-assign, assignment]
-    assert list(pipe) == first
-
-
-@pytest.mark.parametrize("blocks", [0, 0.1, 1, 1.5, 40.3])
-def test_sizes(cache: fp.FileCache, blocks: float) -> None:
-    store = RemoteStore({"a": content(blocks)})
-    for _ in range(2):
-        assert read(store, cache) == store.files["a"]
-    assert fetched(store) == len(store.files["a"])
 
 
 PARTS = st.tuples(
@@ -203,26 +156,6 @@ def test_copies_are_removed_in_the_order_of_their_last_use(cache: fp.FileCache, 
     assert sum(path.stat().st_blocks * 512 for path in copies(small)) <= 35 * BLOCK_BYTES
 
 
-def test_a_wrong_count_of_bytes_is_corrected(cache: fp.FileCache) -> None:
-    store = RemoteStore({"a": content(10), "b": content(10, 1)})
-    read(store, cache, "a")
-    counter = Path(cache.folder, "bytes")
-    for wrong in (b"", b"\xff" * 7, (2**62).to_bytes(8, "little"), b"12345678 and more"):
-        for copy in copies(cache):
-            copy.unlink()
-        counter.write_bytes(wrong)
-        read(store, cache, "b")
-        assert 0 < int.from_bytes(counter.read_bytes()[:8], "little") < 2**32 or wrong == b""
-    assert read(store, cache, "a") == store.files["a"]
-
-
-def test_a_file_above_the_limit_is_not_kept(tmp_path: Path) -> None:
-    store = RemoteStore({"a": content(10)})
-    cache = fp.FileCache(tmp_path, limit=BLOCK_BYTES)
-    assert read(store, cache) == store.files["a"]
-    assert not copies(cache)
-
-
 def test_a_cache_that_keeps_nothing_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = RemoteStore({f"{i}": content(3, i) for i in range(4)})
     small = fp.FileCache(tmp_path / "copies", limit=2 * BLOCK_BYTES)
@@ -241,30 +174,6 @@ def test_only_its_owner_may_read_a_cache(cache: fp.FileCache) -> None:
     entries = [folder, *folder.rglob("*")]
     assert {path.stat().st_mode & 0o777 for path in entries if path.is_dir()} == {0o700}
     assert {path.stat().st_mode & 0o777 for path in entries if path.is_file()} == {0o600}
-
-
-def test_a_full_disk_is_one_warning(
-    cache: fp.FileCache, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = RemoteStore({f"{i}": content(20, i) for i in range(4)})
-    real = os.pwrite
-
-    def full(descriptor: int, data: bytes, at: int) -> int:
-        if at >= 8 * BLOCK_BYTES:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(descriptor, memoryview(data)[: 2 * BLOCK_BYTES], at)  # and a write may do a part only
-
-    monkeypatch.setattr(cached_file.os, "pwrite", full)
-    pipe = fp.read_bytes([*store.files], filesystem=store.filesystem, cache=cache)
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            assert {row["path"]: row["bytes"] for row in pipe} == store.files
-    (record,) = caplog.records
-    assert "cannot be filled: No space left on device; this process reads the remote files from now on" in (
-        record.getMessage()
-    )
-    monkeypatch.undo()
-    assert {row["path"]: row["bytes"] for row in pipe} == store.files
 
 
 def test_a_small_disk_that_is_really_full(caplog: pytest.LogCaptureFixture) -> None:
@@ -300,20 +209,6 @@ def test_arguments(tmp_path: Path) -> None:
         fp.read_images("a", cache=True)  # type: ignore[arg-type]
     with pytest.raises(ArgumentTypeError, match="`cache` must be a `FileCache`"):
         fp.read_numpy("a.npy", cache=True)  # type: ignore[arg-type]
-
-
-def test_where_it_is_seen(cache: fp.FileCache) -> None:
-    shown = f"cache=FileCache({cache.folder!r})"
-    assert shown in repr(fp.read_csv("a.csv", cache=cache))
-    assert shown in repr(fp.read_images("a", cache=cache))
-    assert shown in repr(fp.read_numpy("a.npy", cache=cache))
-    assert shown in repr(fp.File("a", cache=cache))
-
-
-def test_local_files_are_read_where_they_are(cache: fp.FileCache, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one\n")
-    assert list(fp.read_lines(tmp_path / "a.txt", cache=cache)) == ["one"]
-    assert not Path(cache.folder).exists()
 
 
 def test_a_cache_is_no_part_of_a_state(cache: fp.FileCache) -> None:
@@ -370,21 +265,6 @@ def test_a_process_that_is_killed_leaves_a_valid_cache(cache: fp.FileCache, file
     for name, expected in files.items():
         assert read(store, cache, name) == expected
     assert fetched(store) < sum(map(len, files.values()))
-
-
-def test_images_and_arrays(cache: fp.FileCache, tmp_path: Path) -> None:
-    image_module = pytest.importorskip("PIL.Image")
-    (tmp_path / "cat").mkdir()
-    image_module.new("RGB", (3, 2)).save(tmp_path / "cat/1.png")
-    np.save(tmp_path / "a.npy", np.arange(50_000.0).reshape(-1, 500))
-    store = RemoteStore({name: (tmp_path / name).read_bytes() for name in ("cat/1.png", "a.npy")})
-    store.files = {f"root/{name}": data for name, data in store.files.items()}
-    for again in (False, True):
-        (image,) = fp.read_images("root", filesystem=store.filesystem, cache=cache)
-        rows = list(fp.read_numpy("root/a.npy", filesystem=store.filesystem, cache=cache))
-        assert image["label_name"] == "cat"
-        np.testing.assert_array_equal(np.stack(rows), np.arange(50_000.0).reshape(-1, 500))
-        assert (fetched(store) == 0) == again
 
 
 @pytest.mark.slow

@@ -5,47 +5,14 @@ from __future__ import annotations
 import io
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 
 import fsspec
 import pytest
-from pyarrow import fs
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, MissingError, SourceError
+from feedpipe.errors import MissingError, SourceError
 
-from ..support.storage import RetryPolicy, as_paths, check_filesystem, filesystem, locate, split_options
-
-
-@pytest.mark.parametrize(
-    ("path", "inner"),
-    [
-        ("/data/a.csv", "/data/a.csv"),
-        ("data/a.csv", "data/a.csv"),
-        ("a:b/c", "a:b/c"),
-        ("file:///data/a%20b.csv", "/data/a b.csv"),
-        ("file:/data/a.csv", "/data/a.csv"),
-        ("file://localhost/data", "/data"),
-    ],
-)
-def test_local_paths(path: str, inner: str) -> None:
-    place = locate(path)
-    assert isinstance(place.filesystem, fs.LocalFileSystem)
-    assert (place.path, place.root) == (inner, "")
-
-
-def test_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    assert locate("~/a.csv").path == "/home/me/a.csv"
-
-
-def test_urls_of_fsspec() -> None:
-    place = locate("memory://bucket/data/a.csv")
-    assert place.root + place.path == "memory://bucket/data/a.csv"
-    with fsspec.filesystem("memory").open("/bucket/data/a.csv", "wb") as stream:
-        stream.write(b"hello")
-    assert place.filesystem.open_input_file(place.path).read() == b"hello"
-    assert locate("memory://bucket/b").filesystem is place.filesystem
+from ..support.storage import RetryPolicy, filesystem, locate, split_options
 
 
 @pytest.mark.parametrize(
@@ -66,43 +33,11 @@ def test_options_of_urls(path: str, options: str) -> None:
     assert split_options(path + options) == (path, options)
 
 
-def test_an_explicit_file_system(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("hello")
-    below = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    assert locate("a.txt", below).filesystem is below
-    local = locate(str(tmp_path / "a.txt"), fsspec.filesystem("file"))
-    assert local.filesystem.open_input_file(local.path).read() == b"hello"
-
-
 def test_urls_that_cannot_be_read() -> None:
     with pytest.raises(SourceError, match="nothing here reads URLs such as 'nosuch://host'"):
         locate("nosuch://host/a")
     with pytest.raises(SourceError, match="names the host 'elsewhere'"):
         locate("file://elsewhere/a")
-
-
-def test_check_filesystem() -> None:
-    check_filesystem(None)
-    check_filesystem(fs.LocalFileSystem())
-    check_filesystem(fsspec.filesystem("memory"))
-    with pytest.raises(ArgumentTypeError, match="`filesystem` must be a file system of pyarrow or fsspec"):
-        check_filesystem("s3")
-
-
-def test_paths() -> None:
-    assert as_paths(Path("a") / "b") == "a/b"
-    assert as_paths(("a", Path("b"))) == ["a", "b"]
-    with pytest.raises(SourceError, match="`paths` is an empty list"):
-        as_paths([])
-    for wrong in (b"a", 3, [1], [""], "", None):
-        with pytest.raises(ArgumentTypeError, match="`paths` must"):
-            as_paths(wrong)
-
-
-def test_missing_is_a_file_not_found_error() -> None:
-    error = MissingError("a is not there")
-    assert isinstance(error, (SourceError, FileNotFoundError))
-    assert str(error) == "a is not there"
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

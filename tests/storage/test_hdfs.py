@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,15 +70,6 @@ def test_listings_of_many_pages(hdfs: Hdfs) -> None:
     assert list(fp.list_files(f"{hdfs.url}/many")) == expected
     assert list(fp.list_files(f"{hdfs.url}/many/part*")) == expected
     assert list(fp.read_lines(f"{hdfs.url}/many/**/last.txt")) == ["last"]
-
-
-def test_local_copies(hdfs: Hdfs, tmp_path: Path) -> None:
-    cache = fp.FileCache(tmp_path)
-    for content, copies in ((b"one\ntwo\n", 1), (b"three\nfour\n", 2)):  # HDFS tells times in seconds, so sizes differ
-        write(hdfs.url, "/copies", {"a.txt": content})
-        for _ in range(2):
-            assert list(fp.read_lines(f"{hdfs.url}/copies/a.txt", cache=cache)) == content.decode().split()
-            assert len(list(tmp_path.glob("??/*"))) == copies
 
 
 def test_what_is_missing(hdfs: Hdfs, folder: str) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,7 @@ from pyarrow import fs
 
 from feedpipe.errors import SourceError
 
-from ..support.storage import Listing, Selection
+from ..support.storage import Selection
 
 TREE = [
     "a.csv", "b.csv", "c.txt", ".hidden.csv", "_SUCCESS", "x[1].csv",
@@ -133,44 +130,6 @@ def test_the_log_names_folders_that_are_left_out(
     assert names("root/*", **tree) == ["root/a.txt"] and not caplog.messages
 
 
-def test_the_current_folder(tree: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "here.txt").write_text("")
-    assert names("*.txt", **tree) == ["here.txt"]
-    if not tree:
-        assert names(".") == ["./here.txt"]
-        assert names(str(tmp_path)) == [f"{tmp_path}/here.txt"]
-        assert names(f"file://{tmp_path}/*.txt") == [f"{tmp_path}/here.txt"]
-
-
-def test_the_digest_is_of_names_and_sizes(tree: dict[str, Any], tmp_path: Path) -> None:
-    def digest(*paths: str) -> str:
-        return Selection(list(paths), **tree).listing().digest
-
-    first = digest("data")
-    os.rename("data", "moved")
-    assert digest("moved") == first
-    assert digest("moved/*") == first
-    (tmp_path / "moved" / "a.csv").write_text("longer than before")
-    assert digest("moved") != first
-    (tmp_path / "moved" / "a.csv").write_text("a.csv")
-    assert digest("moved") == first
-    os.rename("moved/b.csv", "moved/bb.csv")
-    assert digest("moved") != first
-    assert digest("moved/a.csv", "moved/c.txt") != digest("moved/c.txt", "moved/a.csv")
-
-
-def test_urls(tmp_path: Path) -> None:
-    memory = fsspec.filesystem("memory")
-    for name in ("b.csv", "a.csv", "deep/c.csv"):
-        memory.pipe(f"/listing/{name}", b"x")
-    assert names("memory://listing/*.csv") == ["memory://listing/a.csv", "memory://listing/b.csv"]
-    assert names("memory://listing/deep") == ["memory://listing/deep/c.csv"]
-    assert names("/listing", filesystem=memory, recursive=True) == [
-        "/listing/a.csv", "/listing/b.csv", "/listing/deep/c.csv",
-    ]  # fmt: skip
-    memory.rm("/listing", recursive=True)
-
-
 def test_links(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text("x")
@@ -184,33 +143,12 @@ def test_links(tmp_path: Path) -> None:
         names(data)
 
 
-def test_names_that_are_not_utf8(tmp_path: Path) -> None:
-    (tmp_path / os.fsdecode(b"caf\xe9")).write_text("x")
-    with pytest.raises(SourceError, match=r"/caf\\udce9 has a name that is not UTF-8"):
-        names(str(tmp_path))
-
-
 @pytest.fixture
 def four_folders(tmp_path: Path) -> UnknownFileSystem:
     for name in "abcd":
         (tmp_path / "data" / name).mkdir(parents=True)
         (tmp_path / "data" / name / "x").write_text(name)
     return UnknownFileSystem(tmp_path)
-
-
-def test_remote_folders_are_listed_at_the_same_time(
-    four_folders: UnknownFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    both = threading.Barrier(2)
-    find = four_folders.find
-
-    def waiting(path: str, **options: Any) -> Any:
-        if path.rstrip("/") != "data":
-            both.wait(timeout=60)  # until another folder is listed too
-        return find(path, **options)
-
-    monkeypatch.setattr(four_folders, "find", waiting)
-    assert names("data", recursive=True, filesystem=four_folders) == [f"data/{name}/x" for name in "abcd"]
 
 
 def test_a_folder_that_cannot_be_listed_is_not_empty(
@@ -226,16 +164,6 @@ def test_a_folder_that_cannot_be_listed_is_not_empty(
     monkeypatch.setattr(four_folders, "find", failing)
     with pytest.raises(SourceError, match="data cannot be listed: .*ermission"):
         names("data", recursive=True, filesystem=four_folders)
-
-
-def test_many_files_are_columns(tmp_path: Path) -> None:
-    for i in range(300):
-        (tmp_path / f"{i:04d}.tar").touch()
-    listing = Selection(str(tmp_path)).listing()
-    assert isinstance(listing, Listing)
-    assert len(listing) == 300
-    assert listing.paths.to_pylist() == sorted(listing.paths.to_pylist())
-    assert len(pickle.dumps(listing)) < 300 * (len(str(tmp_path)) + 28) + 1000
 
 
 @given(st.text(st.sampled_from("ab[]!-*?^\\.z"), max_size=6))

@@ -42,11 +42,6 @@ def test_the_error_says_what_an_entry_is(odd: Path, name: str, given: str) -> No
     assert isinstance(info.value, MissingError) == (name == "gone")
 
 
-def test_a_device(odd: Path) -> None:
-    with pytest.raises(SourceError, match=r"^/dev/zero is a device, and only files and folders are read"):
-        list(fp.read_bytes("/dev/zero"))
-
-
 @pytest.mark.parametrize("given", ["itself", "its folder", "open_files"])
 def test_a_name_that_is_not_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
     monkeypatch.chdir(tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.errors import DataError, MissingError, SourceError
+from feedpipe.errors import DataError
 
 from ..support.storage import Manifest, manifest_schema, read_manifest, write_manifest
 
@@ -36,32 +36,6 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
         FILES[1], {"path": "of unknown size.csv"},
     ]  # fmt: skip
     assert [entry.name for entry in tmp_path.iterdir()] == ["m.jsonl"]
-
-
-def test_without_files(tmp_path: Path) -> None:
-    path = str(tmp_path / "m.jsonl")
-    write_manifest(manifest([]), path)
-    assert len(read_manifest(path).files) == 0
-    assert read_manifest(path).paths(path).to_pylist() == []
-
-
-def test_paths(tmp_path: Path) -> None:
-    files = [{"path": "a.tar"}, {"path": "b.tar"}]
-    written = manifest(files)
-    assert written.paths("m.jsonl").to_pylist() == ["a.tar", "b.tar"]
-    assert written.paths("x/m.jsonl").to_pylist() == ["x/a.tar", "x/b.tar"]
-    assert written.paths("s3://b/x/m.jsonl?region=r").to_pylist() == [
-        "s3://b/x/a.tar?region=r", "s3://b/x/b.tar?region=r",
-    ]  # fmt: skip
-
-
-def test_many_lines_are_one_table(tmp_path: Path) -> None:
-    paths = [f"{i:07}.jpg" for i in range(50_000)]
-    files = pa.table({"path": paths, "bytes": range(50_000), "rows": [None] * 50_000, "sha256": [None] * 50_000})
-    path = str(tmp_path / "m.jsonl")
-    write_manifest(Manifest("write_tar", files.cast(manifest_schema())), path)
-    assert read_manifest(path).files["path"].to_pylist() == paths
-    assert read_manifest(path).files["bytes"].to_pylist() == list(range(50_000))
 
 
 HEAD = '{"format": "feedpipe manifest", "version": 1, "made_by": "write_tar", "files": 1}\n'
@@ -92,13 +66,6 @@ def test_damaged_manifests_and_other_files(tmp_path: Path, text: str, message: s
     with pytest.raises(DataError, match="m.jsonl") as error:
         read_manifest(str(tmp_path / "m.jsonl"))
     assert message in str(error.value)
-
-
-def test_missing_files_and_folders(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="m.jsonl is not there"):
-        read_manifest(str(tmp_path / "m.jsonl"))
-    with pytest.raises(SourceError, match="none/m.jsonl cannot be written: No such file or directory"):
-        write_manifest(manifest(), str(tmp_path / "none" / "m.jsonl"))
 
 
 @given(st.data())

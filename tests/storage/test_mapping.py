@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +12,8 @@ import pyarrow.feather
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import SourceError
 
-from ..support.storage import Budget, map_file, mapping, mapping_limit, room_for_mappings
+from ..support.storage import Budget, mapping
 from .remote_store import RemoteStore
 
 FILES = 12
@@ -45,48 +42,6 @@ def numpy_files(folder: Path) -> list[int]:
     for k in range(FILES):
         np.save(folder / f"{k:02}.npy", np.arange(5 * k, 5 * k + 5))
     return [*range(5 * FILES)]
-
-
-def test_a_file_has_one_mapping_until_its_last_view_is_gone(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"hello")
-    before = room_for_mappings()
-    first, second = map_file(str(path), "a"), map_file(str(path), "a")
-    assert (mappings(tmp_path), room_for_mappings()) == (1, before - 1)
-    array = pa.Array.from_buffers(pa.int8(), 5, [None, second])
-    del first, second
-    assert (mappings(tmp_path), array.to_pylist()) == (1, [*b"hello"])
-    del array
-    assert (mappings(tmp_path), room_for_mappings()) == (0, before)
-
-
-def test_a_file_that_was_replaced_is_mapped_anew(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"one")
-    old = map_file(str(path), "a")
-    (tmp_path / "b").write_bytes(b"two")
-    os.replace(tmp_path / "b", path)
-    assert (old.to_pybytes(), map_file(str(path), "a").to_pybytes()) == (b"one", b"two")
-
-
-def test_an_empty_file(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"")
-    assert map_file(str(tmp_path / "a"), "a").size == 0
-
-
-def test_the_limit_of_the_system_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arrow_files(tmp_path)
-    numpy_files(tmp_path)
-
-    def refuse(path: str) -> None:
-        raise OSError(f"Memory mapping file failed: {os.strerror(errno.ENOMEM)}")
-
-    monkeypatch.setattr(pa, "memory_map", refuse)
-    words = rf"mapped into memory: this process has \d+ mappings, and the system allows {mapping_limit()};.*`vm.max_map"
-    with pytest.raises(SourceError, match=rf"00\.arrow cannot be {words}(.|\n)*test_mapping\.py"):
-        list(fp.read_arrow(tmp_path, pattern="*.arrow"))
-    with pytest.raises(SourceError, match=rf"00\.npy cannot be {words}(.|\n)*test_mapping\.py"):
-        list(fp.read_numpy(tmp_path / "*.npy"))
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, FILES - 1, FILES, 100])

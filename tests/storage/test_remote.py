@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import gzip
 import io
 import itertools
 import random
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import feedpipe as fp
-from feedpipe.errors import DataError, MissingError, SourceError
+from feedpipe.errors import SourceError
 
 from ..support.core import end_dropped, join
 from ..support.storage import REQUESTS_AHEAD, RemoteFile, RemoteRanges, RemoteStream, remote, tasks
@@ -105,39 +104,6 @@ def test_requests_grow_and_are_made_ahead(small: None) -> None:
     stream.close()
 
 
-def test_a_large_read_is_one_request(small: None) -> None:
-    place = RemoteStore({"a": DATA})
-    with RemoteStream(file_of(place)) as stream:
-        stream.seek(50_000)
-        assert stream.read(8000) == DATA[50_000:58_000]
-        assert place.requests == [("a", 50_000, 58_000)]
-
-
-def test_nothing_is_fetched_behind_the_part(small: None) -> None:
-    place = RemoteStore({"a": DATA})
-    with RemoteStream(file_of(place), range(20_000, 40_000)) as stream:
-        until(lambda: place.requests == [("a", 20_000, 28_192)])
-        assert stream.read(100) == DATA[:100]  # a header, say
-        stream.seek(20_000)
-        assert stream.read(20_000) == DATA[20_000:40_000]
-        until(lambda: max(end for _, _, end in place.requests) == 40_000)
-        assert stream.read(10) == DATA[40_000:40_010]
-        until(lambda: max(end for _, _, end in place.requests) <= 41_024)
-        assert sum(end - begin for _, begin, end in place.requests) <= 20_000 + 2 * 1024
-
-
-def test_the_budget_limits_early_fetches(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "budget", tasks.Budget(10_000))
-    place = RemoteStore({"a": DATA[:100_000], "b": DATA[:100_000]})
-    streams = [RemoteStream(file_of(place, name)) for name in "ab"]
-    for stream in streams:
-        assert stream.read(2000) == DATA[:2000]
-    until(lambda: sum(end - begin for _, begin, end in place.requests) <= 2 * 5120 + 10_000)
-    for stream in streams:
-        assert stream.read() == DATA[2000:100_000]
-        stream.close()
-
-
 def test_closing_closes_all_files(small: None) -> None:
     place = RemoteStore({"a": DATA})
     stream = RemoteStream(file_of(place))
@@ -173,17 +139,6 @@ def test_law_of_ranges(parts, reads) -> None:
             assert ranges.seek(begin) == ranges.tell() == begin
             assert bytes(ranges.read(size)) == DATA[:50_000][begin : begin + size]
         ranges.close()
-
-
-def test_ranges_are_joined_and_cut(small: None) -> None:
-    place = RemoteStore({"a": DATA})
-    ranges = RemoteRanges(file_of(place), [(50_000, 60_000), (0, 1000), (1100, 2000), (5000, 5001)])
-    ranges.fetch(needed=True)
-    expected = [("a", 0, 2000), ("a", 5000, 5001), ("a", 50_000, 58_192), ("a", 58_192, 60_000)]
-    until(lambda: sorted(place.requests) == expected)
-    ranges.seek(0)
-    assert ranges.read(2000).obj is not None and bytes(ranges.read(0)) == b""
-    ranges.close()
 
 
 # Errors
@@ -223,23 +178,6 @@ def test_an_error_names_the_byte_and_comes_after_the_bytes_before(small: None) -
             stream.read(100)
 
 
-def test_a_file_that_is_replaced(small: None) -> None:
-    place = RemoteStore({"a": DATA[:50_000]})
-    with RemoteStream(file_of(place)) as stream:
-        stream.read(3000)
-        place.files["a"] = DATA[:40_000]
-        with pytest.raises(SourceError, match="a has changed while it was read"):
-            stream.read()  # it is looked up at the end
-
-
-def test_a_file_of_one_request_is_not_looked_up_again() -> None:
-    place = RemoteStore({"a": DATA[:1000]})
-    with RemoteStream(file_of(place)) as stream:
-        assert stream.read() == DATA[:1000]
-        opened = place.open
-    assert opened == 1 and len(place.requests) == 1
-
-
 def test_a_file_that_has_changed_since_it_was_listed(tmp_path: Path) -> None:
     place = RemoteStore({"a": b"12345"})
     (tmp_path / "a").write_bytes(b"12345")
@@ -254,53 +192,6 @@ def test_a_file_that_has_changed_since_it_was_listed(tmp_path: Path) -> None:
 # A file system as a user writes one
 
 
-def lines(name: str, count: int) -> bytes:
-    return b"".join(b"%s %d\n" % (name.encode(), number) for number in range(count))
-
-
-def test_a_file_system_of_the_user(small: None) -> None:
-    files = {f"data/{name}.txt": lines(name, 3000) for name in "abcdefgh"}
-    files["data/z.txt.gz"] = gzip.compress(lines("z", 3000))
-    place = RemoteStore(files)
-    rows = list(fp.read_lines("data/*", filesystem=place.filesystem))
-    assert rows == [f"{name} {number}" for name in "abcdefghz" for number in range(3000)]
-    until(lambda: place.open == 0)
-
-
-def test_files_are_opened_ahead_and_closed_with_the_run(small: None) -> None:
-    place = RemoteStore({f"data/{number:02}.txt": lines("x", 1000) for number in range(30)})
-    run = iter(fp.read_lines("data", filesystem=place.filesystem))
-    next(run)
-    until(lambda: len({path for path, _, _ in place.requests}) >= 5)
-    del run
-    until(lambda: place.open == 0)
-
-
-def test_an_error_of_a_file_comes_after_the_rows_of_those_before() -> None:
-    place = RemoteStore({f"data/{number}.txt": lines(str(number), 10) for number in range(6)})
-    del place.files["data/3.txt"]
-    paths = fp.from_sequence([f"data/{number}.txt" for number in range(6)])
-    pipe = paths.open_files(filesystem=place.filesystem).parse_lines()
-    rows = []
-    with pytest.raises(MissingError, match=r"data/3\.txt is not there"):
-        for row in pipe:
-            rows.append(row)
-    assert rows == [f"{file} {row}" for file in range(3) for row in range(10)]
-
-
-def test_a_network_that_fails_is_no_damaged_file(small: None) -> None:
-    place = RemoteStore({"a.txt.gz": gzip.compress(DATA[:60_000].hex().encode())})
-
-    def reset(path: str, begin: int, end: int) -> None:
-        if begin > 20_000:
-            raise ConnectionResetError("reset")
-
-    place.before = reset
-    with pytest.raises(SourceError, match=r"a\.txt\.gz cannot be read after byte \d+: reset; 3 attempts") as error:
-        fp.File("a.txt.gz", filesystem=place.filesystem).open().read()
-    assert not isinstance(error.value, DataError)
-
-
 def test_the_columns_of_a_row_group_are_fetched_at_once_and_no_others() -> None:
     sink = io.BytesIO()
     table = pa.table({name: pa.array(range(100_000)) for name in "abcdefgh"})
@@ -312,16 +203,4 @@ def test_the_columns_of_a_row_group_are_fetched_at_once_and_no_others() -> None:
     data = [request for request in place.requests if request not in footers]
     assert len(footers) <= 3 and len(data) == 8
     assert sum(end - begin for _, begin, end in data) < 2 * 8 * 100_000 * 1.01
-    until(lambda: place.open == 0)
-
-
-def test_large_row_groups_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ..support.files import parquet as parquet_file
-
-    monkeypatch.setattr(parquet_file, "MAX_FETCH_BYTES", 2**16)
-    sink = io.BytesIO()
-    table = pa.table({name: pa.array(range(200_000)) for name in "ab"})
-    parquet.write_table(table, sink, compression="none", use_dictionary=False)
-    place = RemoteStore({"a.parquet": sink.getvalue()})
-    assert [row["b"] for row in fp.read_parquet("a.parquet", filesystem=place.filesystem)] == list(range(200_000))
     until(lambda: place.open == 0)

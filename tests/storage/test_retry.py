@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
@@ -50,14 +49,6 @@ def test_pauses_grow_up_to_the_longest() -> None:
     assert policy.counts == {"s3://data": 7}
 
 
-def test_attempts_are_bounded() -> None:
-    time = Time()
-    with pytest.raises(OSError, match=r"^reset; 3 attempts in 0.3 s$") as error:
-        time.policy(max_attempts=3).run(failing(*9 * [RESET]), "a")
-    assert error.value.__cause__ is RESET
-    assert time.pauses == [0.1, 0.2]
-
-
 def test_time_is_bounded() -> None:
     time = Time()
 
@@ -66,34 +57,6 @@ def test_time_is_bounded() -> None:
 
     with pytest.raises(OSError, match=r"^reset; 3 attempts in 75.3 s$"):
         time.policy(max_attempts=100).run(failing(*9 * [RESET], took=took), "a")
-
-
-def test_a_permanent_error_is_raised_at_once() -> None:
-    time = Time()
-    missing = FileNotFoundError("gone")
-    with pytest.raises(FileNotFoundError) as error:
-        time.policy().run(failing(RESET, missing), "a")
-    assert error.value is missing
-    assert time.pauses == [0.1]
-
-
-def test_the_first_retry_of_a_host_is_logged_then_the_10th_and_the_100th(caplog: pytest.LogCaptureFixture) -> None:
-    policy = Time().policy(max_attempts=1000, max_seconds=1e9)
-    policy.run(failing(*3 * [RESET]), "s3://key:secret@one/a")
-    policy.run(failing(RESET), "s3://two/a")
-    policy.run(failing(*120 * [RESET]), "s3://key:secret@one/b")
-    assert [(record.name, record.levelno, record.getMessage()) for record in caplog.records] == [
-        ("feedpipe", logging.WARNING, "s3://***@one/a: reset; trying again"),
-        ("feedpipe", logging.WARNING, "s3://two/a: reset; trying again"),
-        ("feedpipe", logging.WARNING, "s3://***@one/b: reset; trying again (attempt 10 that is made again there)"),
-        ("feedpipe", logging.WARNING, "s3://***@one/b: reset; trying again (attempt 100 that is made again there)"),
-    ]
-    assert policy.counts == {"s3://***@one": 123, "s3://two": 1}
-
-
-def test_pauses_are_random() -> None:
-    draws = {round(RetryPolicy().draw(), 6) for _ in range(20)}
-    assert len(draws) > 10 and all(0 <= draw < 1 for draw in draws)
 
 
 def test_a_cancellation_ends_the_pause() -> None:

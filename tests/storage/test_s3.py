@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
-import pickle
-import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -67,20 +64,6 @@ def test_listings_of_many_pages(s3: S3) -> None:
     assert list(fp.read_lines("s3://many/**/last.txt")) == ["last"]
 
 
-def test_paths_are_looked_up_at_the_same_time(s3: S3) -> None:
-    s3.put("some", {f"{i}.txt": b"" for i in range(4)})
-    together = threading.Barrier(2)  # breaks if requests come one after another
-
-    def before(request: Request) -> None:
-        if request.method == "HEAD":
-            together.wait(30)
-
-    with Proxy(s3.endpoint, before=before) as proxy:
-        paths = [f"some/{i}.txt" for i in range(4)]
-        assert list(fp.list_files(paths, filesystem=s3.filesystem(proxy.endpoint))) == paths
-        assert proxy.counts["HEAD"] == 4
-
-
 @pytest.mark.parametrize(
     ("path", "message"),
     [
@@ -94,15 +77,6 @@ def test_missing_files(s3: S3, path: str, message: str) -> None:
     s3.put(BUCKET, {"a.csv": b"x\n1\n"})
     with pytest.raises(MissingError, match=message):
         list(fp.read_csv(path))
-
-
-def test_an_object_that_vanishes(s3: S3) -> None:
-    s3.put("vanishing", {"a.csv": b"x\n1\n"})
-    (file,) = fp.list_files("s3://vanishing/*.csv").open_files()
-    s3.filesystem().delete_file("vanishing/a.csv")
-    for look in (file.open, file.size):
-        with pytest.raises(MissingError, match="s3://vanishing/a.csv is not there: it was removed"):
-            look()
 
 
 Requests = Callable[[Callable[..., Any]], Counter[str]]
@@ -138,14 +112,6 @@ def test_a_recursive_listing_makes_a_request_for_a_thousand_files(s3: S3, reques
     assert list(fp.list_files("s3://folders/tree/**/_hidden/*")) == ["s3://folders/tree/_hidden/a.parquet"]
 
 
-def test_a_file_that_is_read_once_is_looked_up_once(requests: Requests) -> None:
-    assert requests(fp.read_bytes) == {"HEAD": 1 + 100, "LIST": 2, "GET": 100}
-
-
-def test_a_parquet_file_is_looked_up_once(requests: Requests) -> None:
-    assert requests(fp.read_parquet) == {"HEAD": 1 + 100, "LIST": 2, "GET": 200}
-
-
 def parquet_bytes(first: int, rows: int = 100, **options: Any) -> bytes:
     stream = io.BytesIO()
     values = pa.table({"x": pa.array(range(first, first + rows), pa.int64())})
@@ -179,23 +145,6 @@ def test_a_file_that_is_written_again_after_its_listing(s3: S3, statistics: bool
             list(pipe)
     else:
         assert [row["x"] for row in pipe] == list(range(2000, 2100))
-
-
-@pytest.mark.parametrize("cached", [False, True])
-def test_a_new_pipe_reads_the_new_file_while_an_older_pipe_reads(s3: S3, tmp_path: Path, cached: bool) -> None:
-    def put(first: int) -> None:
-        file = io.BytesIO()
-        parquet.write_table(pa.table({"x": range(first, first + 3000)}), file, row_group_size=1000)
-        s3.put(BUCKET, {"replaced/a.parquet": file.getvalue()}, age=first)
-
-    cache = fp.FileCache(tmp_path / "copies") if cached else None
-    place, older = s3.filesystem(), []
-    for first in (9000, 5000, 0):
-        put(first)
-        rows = fp.read_parquet(f"{BUCKET}/replaced/*.parquet", filesystem=place, cache=cache)
-        assert [row["x"] for row in rows] == list(range(first, first + 3000))
-        older.append(iter(rows.shuffle(window=10)))
-        next(older[-1])
 
 
 def test_a_footer_that_pyarrow_does_not_know_all_of(s3: S3, tmp_path: Path) -> None:
@@ -246,41 +195,6 @@ def test_a_server_that_is_not_there(s3: S3, monkeypatch: pytest.MonkeyPatch) -> 
     ) as e:
         list(fp.read_csv("s3://data/a.csv"))
     assert not isinstance(e.value, MissingError)
-
-
-def test_unknown_options(s3: S3) -> None:
-    with pytest.raises(
-        SourceError, match="'s3://data' cannot be opened: Unexpected query parameter in S3 URI: 'regoin'"
-    ):
-        list(fp.read_csv("s3://data/a.csv?regoin=eu-west-1"))
-
-
-def test_options_are_no_part_of_names(s3: S3) -> None:
-    s3.put("years", {f"year={year}/a.csv.gz": b"" for year in (2023, 2024)})
-    options = "?region=us-east-1&scheme=http"
-    assert list(fp.list_files(f"s3://years/year=202?/*{options}")) == [
-        f"s3://years/year=2023/a.csv.gz{options}",
-        f"s3://years/year=2024/a.csv.gz{options}",
-    ]
-    assert list(fp.list_files("s3://years/year?20*/a*")) == [f"s3://years/year={y}/a.csv.gz" for y in (2023, 2024)]
-
-
-def test_the_state_does_not_know_the_options(s3: S3) -> None:
-    s3.put("state", dict.fromkeys(("a.txt", "b.txt"), b"1\n2\n3\n"))
-    paths = ["s3://state/a.txt", "s3://state/b.txt"]
-    loader = fp.Loader(fp.read_lines(paths))
-    assert list(itertools.islice(loader, 4)) == ["1", "2", "3", "1"]
-    resumed = fp.Loader(fp.read_lines([f"{path}?scheme=http" for path in paths]))
-    resumed.load_state_dict(loader.state_dict())
-    assert list(resumed) == ["2", "3"]
-
-
-def test_handles_are_small_and_hold_no_secret(s3: S3) -> None:
-    s3.put(BUCKET, {"a.csv": b"x\n1\n"})
-    (file,) = fp.list_files("s3://data/a.csv").open_files()
-    assert file.open().read() == b"x\n1\n"
-    assert len(pickle.dumps(file)) < 200 and b"testing" not in pickle.dumps(file)
-    assert "testing" not in repr(fp.read_csv("data/a.csv", filesystem=s3.filesystem()))
 
 
 def test_secrets_in_urls_are_not_shown(s3: S3, capsys: pytest.CaptureFixture[str]) -> None:

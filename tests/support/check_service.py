@@ -1,4 +1,4 @@
-"""`check_service`: a reading service gives what the plan promises."""
+"""`check_part`: a reading service gives what the plan promises."""
 
 from __future__ import annotations
 
@@ -55,39 +55,8 @@ Part: TypeAlias = Group | Literal["failing", "epochs"]
 PARTS: tuple[Part, ...] = (*get_args(Group), "failing", "epochs")
 
 
-def check_service(service: ReadingService, *, others: Sequence[ReadingService] = ()) -> None:
-    """Checks that `service` does all that a loader promises.
-
-    It runs small pipes of every kind, indexed and streamed, of rows and of files, on 1, 2 and 3 ranks, and compares
-    them with `InProcess`:
-
-    - elements, their order and their `info` are the same, and so are errors, their text and their causes;
-    - the state before each element and after the last one, of one of the first two epochs, saved as JSON, leads to
-      exactly the elements that follow: in the same service, in this process, in each of `others`, and again from the
-      state of a resumed run;
-    - epochs, `steps`, `even` and `peek` follow their rules, also with two loaders of one service;
-    - after a close, an error or a `del`, no thread, process or open file is left.
-
-    A service whose `ordered` is False must give the same elements, those of each worker in their order, and no state.
-
-    Args:
-        service: what to check. It must be able to import `feedpipe` and to read local files.
-        others: ordered services that must continue from its states, such as the same one with more workers.
-
-    Raises:
-        AssertionError: names the pipe, the options of the loader, and the first element that differs.
-
-    Example:
-        >>> import feedpipe as fp
-        >>> from tests.support.check_service import check_service
-        >>> check_service(fp.InProcess(debug=True))
-    """
-    for part in PARTS:
-        check_part(part, service, others)
-
-
 def check_part(part: Part, service: ReadingService, others: Sequence[ReadingService] = ()) -> None:
-    """Runs one part of `check_service`, for tests that a time limit ends."""
+    """Checks one part of what a reading service promises; all parts together would be longer than a test may take."""
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore", PlanWarning)
         groups, bad = samples(Path(folder)), failing(Path(folder))

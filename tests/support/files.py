@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from feedpipe.files import arrow_file as arrow_file
 from feedpipe.files import avro as avro
-from feedpipe.files import csv_parser as csv_parser
-from feedpipe.files import jsonl as jsonl
-from feedpipe.files import open_files as open_files
 from feedpipe.files import parquet as parquet
-from feedpipe.files import parquet_footer as parquet_footer
 from feedpipe.files import ranges as ranges
-from feedpipe.files.arrow_file import ArrowFile as ArrowFile
 from feedpipe.files.avro import _read_head as _read_head
 from feedpipe.files.avro import _read_long as _read_long
 from feedpipe.files.avro import _write_long as _write_long
 from feedpipe.files.csv import Csv as Csv
-from feedpipe.files.csv_parser import last_record_end as last_record_end
-from feedpipe.files.csv_parser import record_ends as record_ends
 from feedpipe.files.csv_types import odd_value as odd_value
 from feedpipe.files.jsonl import MAX_DEPTH as MAX_DEPTH
 from feedpipe.files.jsonl import Jsonl as Jsonl
 from feedpipe.files.lines import Lines as Lines
 from feedpipe.files.orc import OrcFile as OrcFile
-from feedpipe.files.parquet import Parquet as Parquet
 from feedpipe.files.parquet import ParquetFile as ParquetFile
 from feedpipe.files.parquet_footer import ColumnBounds as ColumnBounds
 from feedpipe.files.parquet_footer import may_match as may_match
@@ -43,11 +34,4 @@ from feedpipe.files.tfrecord_examples import write_example as write_example
 from feedpipe.files.tfrecord_examples import write_feature as write_feature
 from feedpipe.files.tfrecord_examples import write_records as write_records
 from feedpipe.files.tfrecord_records import RecordReader as RecordReader
-from feedpipe.files.tfrecord_records import crcs_of_lengths as crcs_of_lengths
 from feedpipe.files.tfrecord_records import masked as masked
-from feedpipe.files.tfrecord_records import unmasked as unmasked
-from feedpipe.files.units import Malformed as Malformed
-from feedpipe.files.units import ParseUnits as ParseUnits
-from feedpipe.files.units import Place as Place
-from feedpipe.files.units import Section as Section
-from feedpipe.files.units import UnitReader as UnitReader

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from feedpipe.loading import epochs as epochs
-from feedpipe.loading import schedule as schedule
 from feedpipe.loading.epoch import KEPT_STEPS as KEPT_STEPS
-from feedpipe.loading.job_state import StreamedJob as StreamedJob
 from feedpipe.loading.job_state import joined as joined
 from feedpipe.loading.job_state import part_of as part_of
 from feedpipe.loading.job_state import read_states as read_states
@@ -15,13 +12,10 @@ from feedpipe.loading.ranks import Job as Job
 from feedpipe.loading.schedule import MAX_DROPPED as MAX_DROPPED
 from feedpipe.loading.schedule import PADDING as PADDING
 from feedpipe.loading.schedule import AgreedItems as AgreedItems
-from feedpipe.loading.state import IndexedPosition as IndexedPosition
 from feedpipe.loading.state import Progress as Progress
 from feedpipe.loading.state import Signature as Signature
 from feedpipe.loading.state import State as State
 from feedpipe.loading.state import StreamedPosition as StreamedPosition
-from feedpipe.loading.state import compare as compare
-from feedpipe.loading.state import restore as restore
 from feedpipe.loading.state import resumed_shards as resumed_shards
 from feedpipe.loading.state import save as save
 from feedpipe.loading.state import validated as validated

@@ -14,10 +14,6 @@ from feedpipe.plan.fingerprint import MAX_FACTS as MAX_FACTS
 from feedpipe.plan.fingerprint import Fingerprint as Fingerprint
 from feedpipe.plan.fingerprint import code_differences as code_differences
 from feedpipe.plan.fingerprint import differences as differences
-from feedpipe.plan.plan import ShardRun as ShardRun
-from feedpipe.plan.plan import ShardState as ShardState
-from feedpipe.plan.plan import remote_stages as remote_stages
-from feedpipe.plan.plan import worker_graph as worker_graph
 from feedpipe.plan.rests import PARTS as PARTS
 from feedpipe.plan.rests import Redivision as Redivision
 from feedpipe.plan.rests import Rest as Rest

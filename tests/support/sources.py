@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from feedpipe.sources import index as index
-from feedpipe.sources import list_files as list_files
 from feedpipe.sources import read_delta as read_delta
 from feedpipe.sources import read_files as read_files
 from feedpipe.sources.from_dataset import FromStream as FromStream

@@ -9,10 +9,8 @@ from .check_service import check_part as check_part
 from .check_service import nothing_left as nothing_left
 from .runs import Case as Case
 from .runs import Sample as Sample
-from .runs import agree_errors as agree_errors
 from .runs import drawn as drawn
 from .runs import few as few
 from .runs import most as most
 from .runs import odd as odd
 from .runs import picky as picky
-from .runs import samples as samples

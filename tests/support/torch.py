@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from feedpipe.torch.device import map_tensors as map_tensors
 from feedpipe.torch.device import on_device as on_device
 from feedpipe.torch.ranks import Meeting as Meeting
 from feedpipe.torch.ranks import SideGroup as SideGroup

@@ -80,17 +80,6 @@ def test_it_works_where_it_is_installed(python: Path, scripts: Path) -> None:
     run(python, "-W", "error", "use.py", folder=scripts)
 
 
-@pytest.mark.usefixtures("no_time_limit")
-def test_the_command_line_has_its_operator_and_its_source(python: Path, scripts: Path) -> None:
-    program = python.parent / "feedpipe"
-    printed = run(program, "ops", folder=scripts)
-    assert "  differences  Give each number minus the one `lag` rows before it. [feedpipe-example 1.0]\n" in printed
-    assert "  noise  Give `count` normal numbers of standard deviation `scale`, other ones in each epoch. [" in printed
-    assert run(program, "ops", "differences", folder=scripts).startswith("pipe.ext.differences(*, lag: int = 1)\n")
-    assert run(program, "head", "use:pipe", "-n", "2", folder=scripts).count("\n") == 2
-    assert ".then(Differences(lag=3))" in run(program, "explain", "use:pipe", folder=scripts)
-
-
 def copy_database(source: str, target: str) -> None:
     """Copy a file of mypy's cache, into which another test may write meanwhile."""
     if not source.endswith(".db"):

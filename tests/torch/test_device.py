@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +11,11 @@ import pytest
 import torch
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanWarning, RowError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanWarning
 from feedpipe.torch import device as module
 
 from ..seeing.bottlenecks import napping
-from ..support.torch import map_tensors, on_device
+from ..support.torch import on_device
 
 
 @dataclass
@@ -64,24 +63,6 @@ def run(items: Iterator[Any], recorder: Recorder) -> Iterator[Any]:
     return on_device(items, recorder, lambda item, move: move(item))
 
 
-def test_the_next_element_is_copied_before_this_one_is_given() -> None:
-    recorder = Recorder()
-    elements = run(iter(tensors(1, 2, 3)), recorder)
-    assert recorder.log == []
-    assert int(next(elements)) == 1101
-    assert recorder.log == ["pin 1", "copy 101", "record", "pin 2", "copy 102", "record", "wait for 3 with [1101]"]
-    assert [int(element) for element in elements] == [1102, 1103]
-    assert recorder.log[-1] == "wait for 10 with [1103]"
-
-
-def test_steps_before_which_the_device_has_run_dry_are_counted() -> None:
-    recorder = Recorder()
-    recorder.passed = {1, 4}
-    dry: list[bool] = []
-    assert len(list(on_device(iter(tensors(*range(7))), recorder, lambda item, move: move(item), dry.append))) == 7
-    assert dry == [True, False, False, True, False]  # of the third element to the last
-
-
 @pytest.mark.parametrize(("passed", "share"), [(range(0), "0%"), (range(2000), "100%")])
 def test_a_report_says_how_often_the_device_has_run_dry(
     monkeypatch: pytest.MonkeyPatch, passed: range, share: str
@@ -97,17 +78,6 @@ def test_a_report_says_how_often_the_device_has_run_dry(
     assert f"for data, and the GPU ran dry in {share} of the steps" in report.verdict
 
 
-def test_an_error_comes_after_the_elements_before_it() -> None:
-    def items() -> Iterator[torch.Tensor]:
-        yield from tensors(1, 2)
-        raise OSError("gone")
-
-    elements = run(items(), Recorder())
-    assert [int(next(elements)) for _ in range(2)] == [1101, 1102]
-    with pytest.raises(OSError, match="gone"):
-        next(elements)
-
-
 def test_an_error_of_a_copy_comes_after_the_elements_before_it() -> None:
     class Full(Recorder):
         def copy(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -119,31 +89,6 @@ def test_an_error_of_a_copy_comes_after_the_elements_before_it() -> None:
     assert [int(next(elements)) for _ in range(2)] == [1101, 1102]
     with pytest.raises(MemoryError, match="the device is full"):
         next(elements)
-
-
-Pair = namedtuple("Pair", ["x", "y"])
-
-
-def test_containers_keep_their_types_and_other_objects_pass() -> None:
-    one, two = tensors(1, 2)
-    marker = object()
-    counts = defaultdict(list, a=one)
-    value = {
-        "a": [one, "text"],
-        "b": Pair(two, marker),
-        "c": (one,),
-        "d": OrderedDict(e=two),
-        "f": counts,
-        "g": range(2),
-    }
-    mapped = map_tensors(value, lambda tensor: tensor * 10)
-    assert mapped["a"] == [torch.tensor(10), "text"]
-    assert mapped["b"] == Pair(torch.tensor(20), marker)
-    assert mapped["c"] == (torch.tensor(10),)
-    assert type(mapped["d"]) is OrderedDict
-    assert mapped["f"].default_factory is list
-    assert list(mapped["g"]) == [0, 1]
-    assert int(counts["a"]) == 1
 
 
 def test_a_loader_moves_its_elements_and_keeps_its_states(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,14 +121,6 @@ def test_a_device_without_streams(workers: int) -> None:
         assert {element.device.type for element in loader} == {"meta"}
 
 
-def test_rows_before_a_failing_one_come_first() -> None:
-    loader = fp.Loader(fp.from_sequence([1, 2, 0]).map(lambda x: torch.tensor(1 // x)), device="cpu")
-    elements = iter(loader)
-    assert [int(next(elements)) for _ in range(2)] == [1, 0]
-    with pytest.raises(RowError, match="by zero"):
-        next(elements)
-
-
 @pytest.mark.parametrize("workers", [0, 1])
 def test_no_cuda_device(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -204,21 +141,6 @@ def test_bad_arguments() -> None:
     if not torch.cuda.is_available():
         with pytest.warns(PlanWarning, match="nothing is pinned"):
             assert list(fp.Loader(pipe, pin_memory=True)) == [1]
-
-
-def test_nested_and_sparse_tensors_are_moved_part_by_part() -> None:
-    moved: list[torch.layout] = []
-
-    def move(tensor: torch.Tensor) -> torch.Tensor:
-        moved.append(tensor.layout)
-        return tensor.clone()
-
-    nested = torch.nested.nested_tensor_from_jagged(torch.arange(4.0), torch.tensor([0, 3, 4]))
-    sparse = torch.stack([torch.eye(2)[0].to_sparse()] * 2)
-    again = map_tensors({"n": nested, "s": [sparse]}, move)
-    assert moved == [torch.strided] * 4
-    assert again["n"].layout is torch.jagged and [part.tolist() for part in again["n"].unbind()] == [[0, 1, 2], [3]]
-    assert again["s"][0].layout is torch.sparse_coo and torch.equal(again["s"][0].to_dense(), sparse.to_dense())
 
 
 @pytest.mark.parametrize("pin_memory", [False, True])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,48 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import distributed
 
-from feedpipe.errors import RankError
-
 from ..support.torch import Meeting, SideGroup
-
-
-class LateExchange:
-    """An exchange that ends while the error of a wait for it is raised.
-
-    Args:
-        fails: whether it ends with an error.
-    """
-
-    def __init__(self, *, fails: bool) -> None:
-        self.fails = fails
-        self.waits = 0
-
-    def is_completed(self) -> bool:
-        return self.waits > 0
-
-    def wait(self, timeout: timedelta) -> None:
-        self.waits += 1
-        if self.waits == 1:
-            raise RuntimeError("Operation timed out!")
-        if self.fails:
-            raise RuntimeError("Connection closed by peer")
-
-
-def wait_for(exchange: LateExchange) -> None:
-    untyped: Any = distributed  # its stores have no public types
-    group = SideGroup(untyped.HashStore(), [0, 1], 0, 60.0)
-    group.wait(exchange, "elements", "exchange 1", lambda: None)
-
-
-def test_an_exchange_that_ends_late_has_not_failed() -> None:
-    wait_for(exchange := LateExchange(fails=False))
-    assert exchange.waits == 2
-
-
-def test_an_exchange_that_fails_late_is_an_error() -> None:
-    with pytest.raises(RankError, match="another rank has ended") as caught:
-        wait_for(LateExchange(fails=True))
-    assert "closed by peer" in str(caught.value.__cause__)
 
 
 def test_a_rank_that_waits_for_others_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:

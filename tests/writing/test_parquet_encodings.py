@@ -59,51 +59,8 @@ def test_the_encoding_suits_the_data(tmp_path: Path, name: str) -> None:
     assert pq.read_table(path)["x"].to_pylist() == pa.chunked_array([values]).to_pylist()
 
 
-def test_files_are_smaller_than_those_of_pyarrow(tmp_path: Path) -> None:
-    table = pa.table({name: values for name, (values, _, _) in COLUMNS.items()})
-    (path,) = written(tmp_path, table)
-    pq.write_table(table, tmp_path / "pyarrow")
-    theirs = stored(tmp_path / "pyarrow")
-    for name, column in stored(path).items():
-        assert column.total_compressed_size <= 1.02 * theirs[name].total_compressed_size, name
-
-
-@pytest.mark.parametrize("codec", ["zstd", "snappy", None])
-def test_one_codec_for_all_columns(tmp_path: Path, codec: Any) -> None:
-    table = pa.table({name: values for name, (values, _, _) in COLUMNS.items()})
-    (path,) = written(tmp_path, table, compression=codec)
-    assert {column.compression for column in stored(path).values()} == {(codec or "uncompressed").upper()}
-    assert pq.read_table(path).cast(table.schema).equals(table)
-
-
-def test_columns_within_columns(tmp_path: Path) -> None:
-    lists = RANDOM.standard_normal((ROWS, 3)).cumsum(0).astype(np.float32)
-    table = pa.table(
-        {
-            "point": pa.FixedSizeListArray.from_arrays(lists.ravel(), 3),
-            "parts": pa.StructArray.from_arrays([np.arange(ROWS), pa.array(["a", "b"] * (ROWS // 2))], ["id", "kind"]),
-        }
-    )
-    (path,) = written(tmp_path, table)
-    encodings = {
-        name.partition(".")[0] + name.rpartition(".")[2]: column.encodings for name, column in stored(path).items()
-    }
-    assert "BYTE_STREAM_SPLIT" in encodings["pointelement"]
-    assert "DELTA_BINARY_PACKED" in encodings["partsid"]
-    assert "RLE_DICTIONARY" in encodings["partskind"]
-    assert pq.read_table(path).to_pylist() == table.to_pylist()
-
-
 def late_nulls(rows: int, *, first: int) -> pa.Table:
     return pa.table({"id": range(rows), "x": [None if k >= first and k % 7 == 0 else k / 4 for k in range(rows)]})
-
-
-def test_a_column_without_nulls_is_not_nullable(tmp_path: Path) -> None:
-    codes = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), pa.array(["a", "b"]))
-    table = pa.table({"a": [1, 2, 3], "b": [1, None, 3], "c": pa.nulls(3), "d": codes, "e": codes.take([0, None, 2])})
-    (path,) = written(tmp_path, table)
-    assert [field.nullable for field in pq.read_schema(path)] == [False, True, True, False, True]
-    assert pq.read_table(path).to_pylist() == table.to_pylist()
 
 
 def test_a_late_null_ends_a_file(tmp_path: Path) -> None:
@@ -130,14 +87,6 @@ def test_other_readers_take_files_with_and_without_nulls(tmp_path: Path) -> None
         ]
         expected = sorted(table.to_pylist(), key=lambda row: row["id"])
         assert all(sorted(rows, key=lambda row: row["id"]) == expected for rows in read)
-
-
-def test_late_nulls_in_folders(tmp_path: Path) -> None:
-    table = late_nulls(1000, first=600).append_column("day", pa.array([k % 3 for k in range(1000)]))
-    paths = written(tmp_path, table, partition_by="day", row_group_rows=50)
-    nullable = [pq.read_schema(path).field("x").nullable for path in paths]
-    assert nullable == [False, True, True, True], "once one folder has a null, files of all may have one"
-    assert sorted(fp.read_parquet(tmp_path, recursive=True), key=lambda row: row["id"]) == table.to_pylist()  # type: ignore[arg-type,return-value]
 
 
 @given(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,6 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 
 from ..support.examples import examples
 from ..support.writing import _tables as _folder_files
-from ..support.writing import _tables as _table_files
 
 WORDS = ["a", "", "ü b/c%20=d", None, "\u2028", ".."]
 
@@ -94,76 +90,6 @@ def test_every_row_once_and_in_order(
     found = ds.dataset(folder, partitioning=partitioning, exclude_invalid_files=False).to_table().to_pylist()
     # pyarrow reads an empty name as it writes it: as the text "".
     assert by_id(found) == [{"id": row["id"], "word": row["word"], "n": row["n"]} for row in source]
-
-
-def test_a_manifest_has_the_files_in_the_order_of_a_listing(tmp_path: Path) -> None:
-    pipe = fp.from_sequence([{"id": i, "k": k} for i, k in enumerate(["a-b", "a", "a.c", "aa", "b"])])
-    manifest = fp.write_parquet(pipe, tmp_path, partition_by="k")
-    assert list(fp.list_files(tmp_path, manifest=manifest)) == list(fp.list_files(tmp_path, recursive=True))
-
-
-def test_types_of_folders(tmp_path: Path) -> None:
-    table = pa.table(
-        {
-            "id": [0, 1],
-            "flag": [True, None],
-            "day": [None, datetime.date(2024, 2, 29)],
-            "word": pa.array(["x", None]).dictionary_encode(),
-            "none": pa.nulls(2),
-        }
-    )
-    fp.write_parquet(fp.from_table(table), tmp_path, partition_by=["flag", "day", "word", "none"])
-    null = "__HIVE_DEFAULT_PARTITION__"
-    assert [os.path.dirname(name) for name in files(tmp_path)[1:]] == [
-        f"flag={null}/day=2024-02-29/word={null}/none={null}",
-        f"flag=true/day={null}/word=x/none={null}",
-    ]
-
-
-def test_a_run_that_fails_leaves_complete_files_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_table_files, "_SPLIT_ROWS", 200)
-
-    def fail(row: dict[str, object]) -> dict[str, object]:
-        if row["id"] == 900:
-            raise ValueError("no")
-        return row
-
-    with pytest.raises(fp.FeedpipeError, match="no"):
-        fp.write_parquet(rows(1000).map(fail), tmp_path, partition_by="word", rows_per_file=100)
-    assert all(name.endswith(".parquet") or name.startswith("_unfinished-") for name in files(tmp_path))
-    with pytest.raises(ArgumentError, match="holds a run that was not finished: `overwrite=True` removes it"):
-        fp.write_parquet(rows(1000), tmp_path, partition_by="word")
-    fp.write_parquet(rows(1000), tmp_path, partition_by="word", overwrite=True)
-    assert by_id(fp.read_parquet(tmp_path, recursive=True)) == [
-        {"id": row["id"], "year": row["year"], "word": row["word"]} for row in rows(1000)
-    ]
-
-
-KILLED = """
-import os, sys
-import feedpipe as fp
-from feedpipe.writing import _tables as _table_files
-
-_table_files._SPLIT_ROWS = 500
-
-def die(i):
-    if i == 3000:
-        os.kill(os.getpid(), 9)
-    return {"id": i, "word": f"w{i % 5}"}
-
-fp.write_parquet(fp.from_sequence(range(4000)).map(die), sys.argv[1], partition_by="word", row_group_rows=100)
-"""
-
-
-def test_another_run_removes_the_files_of_one_that_was_killed(tmp_path: Path) -> None:
-    assert subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False).returncode == -9
-    assert [name for name in files(tmp_path) if ".tmp" in name]  # files that were open
-    pipe = fp.from_sequence([{"id": i, "word": f"w{i % 5}"} for i in range(4000)])
-    fp.write_parquet(pipe, tmp_path, partition_by="word", overwrite=True)
-    assert by_id(fp.read_parquet(tmp_path, recursive=True)) == list(pipe)
-    assert not [name for name in files(tmp_path) if ".tmp" in name]
-    fp.write_parquet(rows(5), tmp_path, overwrite=True)
-    assert sorted(os.listdir(tmp_path)) == ["_manifest.jsonl", "part-00000.parquet"]
 
 
 def test_other_files_are_never_removed(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from unittest import mock
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError, RowError, SourceError
+from feedpipe.errors import ArgumentError, RowError, SourceError
 
 from ..loading.resumes import status_of_fork
 from ..support.writing import MANIFEST, DatasetWriter, Output, OutputFile, _tables
@@ -220,58 +220,6 @@ def test_another_run(tmp_path: Path, pipe: fp.Pipe[Any], options: dict[str, Any]
     read = fp.read_parquet(tmp_path, recursive=True)
     assert sorted(row["id"] for row in read) == list(range(len(pipe)))
     assert not list(tmp_path.glob("_unfinished*"))
-
-
-def test_a_run_whose_files_are_gone_or_whose_place_is_damaged(tmp_path: Path) -> None:
-    write_a_part(tmp_path)
-    (tmp_path / "part-00001.parquet").unlink()
-    with pytest.raises(ArgumentError, match="cannot go on with it: part-00001.parquet is gone"):
-        fp.write_parquet(INDEXED, tmp_path, rows_per_file=100)
-    (saved,) = tmp_path.glob("_unfinished*")
-    saved.write_text("{}")
-    with pytest.raises(ArgumentError, match="cannot go on with it: .* is no manifest"):
-        fp.write_parquet(INDEXED, tmp_path, rows_per_file=100)
-
-
-def test_types_stay_those_of_the_first_rows(tmp_path: Path) -> None:
-    pipe = fp.from_sequence(range(600)).map(row).map(with_a_value)
-    FAILING.add(550)
-    with pytest.raises(RowError):
-        fp.write_parquet(pipe, tmp_path, rows_per_file=300)
-    FAILING.clear()
-    with pytest.raises(DataError, match="row 513 does not fit column 'value' of type int64"):
-        fp.write_parquet(pipe, tmp_path, rows_per_file=300)
-
-
-def test_a_call_for_another_pipe_says_what_differs(tmp_path: Path) -> None:
-    """The error of a loader has advice that no writer can follow."""
-    with mock.patch.object(DatasetWriter, "_forget_saved"), pytest.raises(DataError):
-        fp.write_parquet(INDEXED.map(with_a_value), tmp_path, rows_per_file=300)
-    with pytest.raises(ArgumentError, match=r"cannot go on with it: .* is now .*") as error:
-        fp.write_parquet(INDEXED.skip(1), tmp_path, rows_per_file=300)
-    assert "strict" not in str(error.value)
-
-
-def with_a_value(item: dict[str, Any]) -> dict[str, Any]:
-    return item | {"value": "text" if item["id"] >= 512 else None if item["id"] > 300 else 1}
-
-
-def test_a_run_that_is_complete(tmp_path: Path) -> None:
-    """The same call does nothing, unless it may overwrite; another pipe, or other code, is another run."""
-    manifest = fp.write_parquet(INDEXED, tmp_path, rows_per_file=300)
-    before = contents(tmp_path)
-    with mock.patch.object(OutputFile, "write", side_effect=AssertionError):
-        assert fp.write_parquet(INDEXED, tmp_path, rows_per_file=300) == manifest
-        with pytest.raises(AssertionError):
-            fp.write_parquet(INDEXED, tmp_path, rows_per_file=300, overwrite=True)
-    assert contents(tmp_path) == {}
-    assert fp.write_parquet(INDEXED, tmp_path, rows_per_file=300) == manifest
-    assert contents(tmp_path) == before
-    for other in (fp.from_sequence(range(ROWS)).map(tar_row), INDEXED.filter(is_odd)):
-        with pytest.raises(ArgumentError, match="holds a run: `overwrite=True` removes it"):
-            fp.write_parquet(other, tmp_path, rows_per_file=300)
-    with pytest.raises(ArgumentError, match="holds a run: `overwrite=True` removes it"):
-        fp.write_parquet(INDEXED, tmp_path, rows_per_file=200)
 
 
 def test_a_run_that_was_taken_over_ends(tmp_path: Path) -> None:

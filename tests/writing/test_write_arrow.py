@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -36,14 +35,6 @@ def test_files_and_record_batches(
     assert all(size == min(per_batch, per_file) for batches in sizes for size in batches[:-1])
     read = fp.read_arrow(folder)
     assert list(read) == list(rows(count)) and read[count - 1] == rows(count)[count - 1]
-
-
-def test_a_file_is_full_after_file_size(tmp_path: Path) -> None:
-    random = np.random.default_rng(7).integers(0, 256, (2000, 1000), np.uint8)
-    fp.write_arrow(fp.from_arrays({"x": random}), tmp_path, file_size="300KB")
-    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("part*"))]
-    assert len(sizes) > 3 and all(300_000 <= size < 700_000 for size in sizes[:-1])
-    assert (np.stack([row["x"] for row in fp.read_arrow(tmp_path)]) == random).all()
 
 
 def test_an_earlier_run_no_rows_and_bad_arguments(tmp_path: Path) -> None:

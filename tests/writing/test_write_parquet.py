@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import datetime
-import io
 import json
 import os
 from collections.abc import Iterator
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, RowError, SourceError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError
 
 
 def rows(count: int) -> fp.Pipe[dict[str, object]]:
@@ -68,21 +66,6 @@ def test_a_file_is_full_after_file_size(tmp_path: Path) -> None:
     sizes = [entry["bytes"] for entry in entries(manifest)]
     assert len(sizes) > 3
     assert all(300_000 <= size < 600_000 for size in sizes[:-1])
-
-
-def test_a_table_stays_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = pa.table({"id": range(3000), "text": [str(i) if i % 3 else None for i in range(3000)]})
-    pq.write_table(source, tmp_path / "source.parquet")
-    monkeypatch.setattr("feedpipe.core.rows.Rows.__iter__", None)
-    fp.write_parquet(fp.read_parquet(tmp_path / "source.parquet"), tmp_path / "out")
-    without_nulls = pa.schema([source.schema.field("id").with_nullable(False), source.schema.field("text")])
-    assert pq.read_table(tmp_path / "out" / "part-00000.parquet").equals(source.cast(without_nulls))
-
-
-def test_two_runs_write_equal_bytes(tmp_path: Path) -> None:
-    pipe = rows(3000).shuffle()
-    one, two = (fp.write_parquet(pipe, tmp_path / name, workers=0) for name in "ab")
-    assert entries(one) == entries(two)
 
 
 def test_workers_do_not_change_the_files_of_an_indexed_pipe(tmp_path: Path) -> None:
@@ -147,27 +130,6 @@ def test_times_of_numpy_that_arrow_has_no_unit_for(tmp_path: Path, unit: str, ki
         assert row == {"one": value, "some": [value], "array": [value] * 2, "in": {"a": value}}
 
 
-def test_times_of_pandas_keep_their_nanoseconds(tmp_path: Path) -> None:
-    row = {
-        "at": pd.Timestamp("2024-01-01 00:00:00.000000001"),
-        "local": pd.Timestamp("2024-01-01 00:00:00.000000002", tz="Europe/Berlin"),
-        "span": pd.Timedelta(3, "ns"),
-    }
-    fp.write_parquet(fp.from_sequence([row, dict.fromkeys(row)]), tmp_path)
-    assert list(fp.read_parquet(tmp_path)) == [row, dict.fromkeys(row)]
-
-
-def test_arrays_without_items_are_lists(tmp_path: Path) -> None:
-    fp.write_parquet(fp.from_sequence([{"x": np.zeros(0)}] * 300 + [{"x": np.ones(2)}]), tmp_path)
-    assert [len(row["x"]) for row in fp.read_parquet(tmp_path)] == [0] * 300 + [2]
-
-
-def test_tensors_come_back_as_arrays(tmp_path: Path) -> None:
-    import torch
-
-    test_arrays_of_one_shape_come_back(tmp_path, [torch.arange(4), torch.arange(4) * 2])
-
-
 def test_arrays_of_several_lengths_are_lists(tmp_path: Path) -> None:
     import torch
 
@@ -176,13 +138,6 @@ def test_arrays_of_several_lengths_are_lists(tmp_path: Path) -> None:
     fp.write_parquet(pipe, tmp_path)
     assert list(fp.read_parquet(tmp_path)) == [{"x": list(range(n)), "t": [1.0] * n} for n in lengths]
     assert pq.read_schema(tmp_path / "part-00000.parquet").field("x").type.value_type == pa.int16()
-
-
-def test_scalars_of_numpy_and_torch_keep_their_type(tmp_path: Path) -> None:
-    import torch
-
-    fp.write_parquet(fp.from_sequence([{"n": np.float32(0.5), "t": torch.tensor(3, dtype=torch.int32)}]), tmp_path)
-    assert pq.read_schema(tmp_path / "part-00000.parquet").types == [pa.float32(), pa.int32()]
 
 
 @pytest.mark.skipif(
@@ -201,37 +156,6 @@ def test_a_schema_fixes_types(tmp_path: Path) -> None:
     kinds = pq.read_schema(tmp_path / "part-00000.parquet")
     assert [kinds.field(name).type for name in "xz"] == [pa.float32(), pa.string()]
     assert list(fp.read_parquet(tmp_path)) == source
-
-
-class Grid(pa.ExtensionType):
-    """A type whose `value_type` is text, as that of arrays of Hugging Face."""
-
-    value_type = "float32"
-
-    def __init__(self) -> None:
-        super().__init__(pa.list_(pa.list_(pa.float32())), "tests.grid")
-
-    def __arrow_ext_serialize__(self) -> bytes:
-        return b""
-
-    @classmethod
-    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Grid:
-        return cls()
-
-
-def test_a_schema_with_a_type_of_the_user(tmp_path: Path) -> None:
-    pa.register_extension_type(Grid())
-    try:
-        source = [{"grid": [[1.0, 2.0], [3.0, 4.0]]}, {"grid": None}]
-        fp.write_parquet(fp.from_sequence(source), tmp_path / "out", schema=pa.schema({"grid": Grid()}))
-        assert list(fp.read_parquet(tmp_path / "out")) == source
-    finally:
-        pa.unregister_extension_type("tests.grid")
-
-
-def test_a_schema_fixes_types_of_columns(tmp_path: Path) -> None:
-    fp.write_parquet(fp.from_arrays({"x": np.arange(3)}), tmp_path, schema={"x": "int8"})
-    assert pq.read_schema(tmp_path / "part-00000.parquet").types == [pa.int8()]
 
 
 def after(value: object) -> Iterator[dict[str, object]]:
@@ -276,23 +200,6 @@ def test_rows_that_differ(tmp_path: Path, second: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ([np.zeros((2, 2)), np.zeros((2, 3))], "row 2 .*: there are arrays of several shapes"),
-        ([np.zeros((0, 3))] * 2, r"row 1 .*: there are arrays without items, of shape \(0, 3\)"),
-        ([{"a": [{"b": 1}]}, {"a": [{"b": 1, "c": 2}]}], None),
-    ],
-)
-def test_values_in_the_first_rows(tmp_path: Path, values: list[Any], message: str | None) -> None:
-    pipe = fp.from_sequence([{"x": value} for value in values])
-    if message is None:
-        fp.write_parquet(pipe, tmp_path)
-        return
-    with pytest.raises(DataError, match=message):
-        fp.write_parquet(pipe, tmp_path)
-
-
-@pytest.mark.parametrize(
     ("first", "later", "message"),
     [
         (np.zeros((2, 2)), np.zeros((2, 3)), r"its shape is \(2, 3\)"),
@@ -304,20 +211,6 @@ def test_values_in_the_first_rows(tmp_path: Path, values: list[Any], message: st
 def test_later_values_lose_nothing(tmp_path: Path, first: object, later: object, message: str) -> None:
     with pytest.raises(DataError, match=f"row 257 does not fit column 'x' of type .*: {message}"):
         fp.write_parquet(fp.from_sequence([{"x": first}] * 256 + [{"x": later}]), tmp_path)
-
-
-def test_columns_that_differ(tmp_path: Path) -> None:
-    one = fp.from_table(pa.table({"x": range(256)}))
-    for other in (pa.table({"y": [1]}), pa.table({"x": ["1"]}), pa.table({"x": [0.5]})):
-        with pytest.raises(DataError, match="row 257"):
-            fp.write_parquet(one.concat(fp.from_table(other)), tmp_path)
-
-
-def test_an_error_of_the_pipe(tmp_path: Path) -> None:
-    pipe = rows(3000).map(lambda row: {**row, "inverse": 1 / (row["id"] - 2500)})  # type: ignore[operator]
-    with pytest.raises(RowError, match="ZeroDivisionError(.|\n)*on from_sequence, row 2501"):
-        fp.write_parquet(pipe, tmp_path, rows_per_file=1000)
-    assert files(tmp_path) == ["part-00000.parquet", "part-00001.parquet"]
 
 
 def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
@@ -360,13 +253,6 @@ def test_files_that_the_pipe_reads_are_never_removed(
     assert len(fp.read_parquet("out")) == 3
 
 
-def test_compression(tmp_path: Path) -> None:
-    for codec in ("snappy", None):
-        fp.write_parquet(rows(3), tmp_path, compression=codec, overwrite=True)  # type: ignore[arg-type]
-        meta = pq.read_metadata(tmp_path / "part-00000.parquet").row_group(0).column(0)
-        assert meta.compression == (codec or "uncompressed").upper()
-
-
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
@@ -391,28 +277,6 @@ def test_arguments(tmp_path: Path, options: dict[str, Any], kind: type[FeedpipeE
     with pytest.raises(kind, match=message) as error:
         fp.write_parquet(**arguments)
     assert "test_write_parquet.py" in str(error.value)
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SourceError, match="file/out cannot be written to: Not a directory"):
-        fp.write_parquet(rows(3), tmp_path / "file" / "out")
-
-
-def test_progress_is_shown_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    for terminal, progress, shown in (
-        (Terminal(), True, True),
-        (Terminal(), False, False),
-        (io.StringIO(), True, False),
-    ):
-        monkeypatch.setattr("sys.stderr", terminal)
-        fp.write_parquet(rows(3000), tmp_path, overwrite=True, progress=progress)
-        assert bool(terminal.getvalue()) is shown
-        assert not shown or "3.00k/3.00k" in terminal.getvalue()
 
 
 def test_a_pipe_without_rows_makes_a_file_with_the_columns_of_the_schema(tmp_path: Path) -> None:

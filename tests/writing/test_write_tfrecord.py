@@ -33,13 +33,6 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
     assert list(fp.read_tfrecord(tmp_path / "out")) == list(rows(100))
 
 
-def test_a_file_is_full_after_file_size(tmp_path: Path) -> None:
-    fp.write_tfrecord(rows(2000), tmp_path, file_size="20KB")
-    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("part*"))]
-    assert len(sizes) > 3 and all(20_000 <= size < 20_200 for size in sizes[:-1])
-    assert list(fp.read_tfrecord(tmp_path)) == list(rows(2000))
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

@@ -5,14 +5,13 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 
-from ...support.files import Csv, last_record_end, record_ends
+from ...support.files import Csv
 from ..reading import fix, read_all
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -105,29 +104,9 @@ class TestAnyBytes:
 
 
 class TestTypes:
-    def test_are_inferred(self) -> None:
-        rows, _, _ = read(b"i,f,s,b,n,d\n1,1.5,x,true,,2024-05-06\n2,nan,y,false,,2024-05-07\n")
-        assert {name: type(value).__name__ for name, value in rows[0].items()} == {
-            "i": "int", "f": "float", "s": "str", "b": "bool", "n": "str", "d": "date",
-        }  # fmt: skip
-        assert rows[1]["f"] != rows[1]["f"]  # nan is a value, not a missing one
-
     def test_come_from_the_first_file_that_has_rows(self) -> None:
         rows, _, _ = read(b"a,b\n3,x\n", first=[b"a,b\n"])
         assert rows == [{"a": 3, "b": "x"}]
-
-    def test_columns_may_come_in_another_order(self) -> None:
-        rows, _, _ = read(b"b,a\nx,3\n", first=[b"a,b\n1,y\n"])
-        assert rows == [{"a": 3, "b": "x"}]
-        assert list(rows[0]) == ["a", "b"]
-
-    def test_may_be_given(self) -> None:
-        form = Csv(schema={"a": "float32", "b": pa.string()})
-        assert read(b"a,b,c\n1,2,3\n", form)[0] == [{"a": 1.0, "b": "2", "c": 3}]
-        assert fix(Csv(schema=pa.schema([("a", pa.int8())])), [b"a\n1\n"], "csv").identity()["types"] == [["a", "int8"]]
-
-    def test_only_some_columns(self) -> None:
-        assert read(b"a,b,c\n1,2,3\n", Csv(columns=["c", "a"]))[0] == [{"c": 3, "a": 1}]
 
     def test_missing_values(self) -> None:
         assert read(b"a,b\n,x\nNA,\n1,NA\n")[0] == [
@@ -137,11 +116,6 @@ class TestTypes:
 
 
 class TestHeader:
-    def test_names_without_a_header(self) -> None:
-        assert read(b"1,2\n", Csv(header=False))[0] == [{"f0": 1, "f1": 2}]
-        assert read(b"1,2\n", Csv(column_names=["x", "y"]))[0] == [{"x": 1, "y": 2}]
-        assert read(b"a,b\n1,2\n", Csv(column_names=["x", "y"], header=True))[0] == [{"x": 1, "y": 2}]
-
     def test_quoted_names_and_a_byte_order_mark(self) -> None:
         data = b'\xef\xbb\xbf\r\n"a\nb","c,""d"""\r\n1,2\r\n'
         rows, lines, _ = read(data)
@@ -153,20 +127,9 @@ class TestHeader:
         with pytest.raises(DataError, match=r"first-0\.csv is empty: .*header=False"):
             read(data)
 
-    def test_an_empty_file_that_needs_none_has_no_rows(self) -> None:
-        assert read(b"", Csv(header=False), first=[b"1,2\n"])[0] == []
-        assert read(b"", Csv(column_names=["a"]))[0] == []
-
-    def test_a_file_that_ends_with_it(self) -> None:
-        assert read(b"a,b") == ([], [], None)
-
     def test_two_columns_of_one_name(self) -> None:
         with pytest.raises(DataError, match=r"line 1: two columns have the name 'a'; `column_names="):
             read(b"a,b,a\n1,2,3\n")
-
-    def test_another_number_of_names(self) -> None:
-        with pytest.raises(DataError, match="there are 3 columns, and `column_names` has 2 names"):
-            read(b"a,b,c\n", Csv(column_names=["a", "b"], header=True))
 
     @pytest.mark.parametrize(
         ("data", "options", "message"),
@@ -184,9 +147,6 @@ class TestHeader:
     def test_other_columns(self, data: bytes, options: dict[str, Any], message: str) -> None:
         with pytest.raises(DataError, match=message):
             read(data, Csv(**options), first=[b"a,b\n1,2\n"])
-
-    def test_other_columns_if_some_are_selected(self) -> None:
-        assert read(b"c,a,b\n1,2,3\n", Csv(columns=["b"]), first=[b"a,b\n1,2\n"])[0] == [{"b": 3}]
 
 
 class TestMalformed:
@@ -209,11 +169,6 @@ class TestMalformed:
         assert (len(rows), len(lines)) == (count, count)
         assert message in str(error)
 
-    def test_types_come_from_the_rows_before(self) -> None:
-        rows, _, error = read(b"a,b\n1,2\n3,4\n5\n", size=1000)
-        assert rows == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
-        assert error is not None
-
     @pytest.mark.parametrize(
         ("kind", "value", "repair"),
         [
@@ -227,47 +182,12 @@ class TestMalformed:
         _, _, error = read(f"a\n{value}\n".encode(), Csv(schema={"a": kind}))
         assert f"`schema={{'a': {repair}}}`" in str(error)
 
-    def test_an_inferred_type_says_so(self) -> None:
-        data = b"a\n" + b"1\n" * 600_000 + b"x\n"
-        _, _, error = read(data, size=2**20)
-        assert str(error) == (
-            "a.csv, line 600002, column 'a': 'x' is not int64; its type was inferred from the first rows of "
-            "first-0.csv; `schema={'a': 'string'}` gives another type, `null_values=` names the texts of nulls"
-        )
-
     def test_text_that_is_not_utf8(self) -> None:
         rows, _, error = read(b"a\nok\ncaf\xe9\n")
         assert rows == [{"a": "ok"}]
         assert "a.csv, line 3, column 'a': 'caf\\\\xe9' is not UTF-8; `encoding=` says how the file is" in str(error)
         assert "`schema={'a': 'binary'}` takes the bytes as they are" in str(error)
         assert read(b"a\ncaf\xe9\n", Csv(schema={"a": "binary"}))[0] == [{"a": b"caf\xe9"}]
-
-    def test_a_type_that_text_cannot_have(self) -> None:
-        with pytest.raises(ArgumentError, match="`schema` gives a type that text cannot have"):
-            read(b"a\n1\n", Csv(schema={"a": pa.list_(pa.int64())}))
-
-
-class TestQuotes:
-    @pytest.mark.parametrize(
-        ("data", "ends", "unclosed"),
-        [
-            (b'5" a,"x\ny"\nz\n', [11, 13], False),
-            (b'"a"b"c\n"', [7], True),
-            (b'"a""\n""b"\n', [10], False),
-            (b'a,""\n"",b\n', [5, 10], False),
-            (b"a\rb\r\nc\r", [2, 5], False),
-        ],
-    )
-    def test_ends_of_records(self, data: bytes, ends: list[int], unclosed: bool) -> None:
-        records = record_ends(data, b",", b'"')
-        assert (records.ends.tolist(), records.unclosed) == (ends, unclosed)
-        all_breaks = record_ends(data, b",", None).ends
-        assert sorted([*records.ends, *records.quoted_breaks]) == all_breaks.tolist()
-        assert last_record_end(data, b",", b'"') == ends[-1]
-
-    def test_quotes_as_plain_characters(self) -> None:
-        assert read(b'a,b\n"1,2\n', Csv(quote=None))[0] == [{"a": '"1', "b": 2}]
-        assert read(b"a,b\n'1,2',3\n", Csv(quote="'"))[0] == [{"a": "1,2", "b": 3}]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,6 @@ from ...support.files import Csv
 from ..reading import fix, read_all
 
 TEXT = st.text(st.sampled_from('ab"\\#,\n'), max_size=5)
-BEFORE = st.sampled_from(["", '# not "read\n', "\n", "#,,\\\n"])
-LINES = st.sampled_from(["1,a\n", "2,a\\,b\n", '3,"a\\"b"\n', "#c\n", "4,a\\\n", "5\n", '6,"a\n'])
 
 
 def written(value: str, style: int) -> str:

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, DataError
+from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
-from ...support.engine import bind, resolve
+from ...support.engine import resolve
 from ...support.examples import examples
 from ...support.files import read_parquet_footer
 from ...support.formats import common_type
@@ -39,7 +39,6 @@ VALUES = {
 }
 KINDS = st.sampled_from(list(VALUES))
 SCHEMAS = st.lists(st.dictionaries(st.sampled_from("abc"), KINDS), min_size=3, max_size=3)
-ALIKE = (pa.int64(), pa.int8(), pa.float64(), pa.null(), pa.timestamp("s"), pa.timestamp("us"))
 
 
 def table(types, rows=3):
@@ -133,13 +132,6 @@ def test_types_with_nothing_in_common(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_a_value_that_does_not_fit_after_all(tmp_path, form):
-    paths = write(tmp_path, [pa.table({"a": [0.5]}), pa.table({"a": [1, 2**53 + 1]})], form)
-    with pytest.raises(DataError, match=r"1\.\w+, column 'a': values of type int64 cannot become double"):
-        list(read_all(form, paths))
-
-
-@pytest.mark.parametrize("form", ["parquet", "arrow"])
 def test_errors_without_unify_schemas_name_it(tmp_path, form):
     read = fp.read_parquet if form == "parquet" else fp.read_arrow
     for other, repair in (
@@ -153,18 +145,6 @@ def test_errors_without_unify_schemas_name_it(tmp_path, form):
 
 
 ALL = {"a": pa.int8(), "b": pa.int8()}
-
-
-def test_a_filter_on_a_column_that_a_file_lacks(tmp_path):
-    paths = write(tmp_path, [table({"a": pa.int8()}), table({}), table({"a": pa.int8()})], "parquet")
-    assert len(list(read_all("parquet", paths, filter=pc.field("a") > 0))) == 4
-    assert list(read_all("parquet", paths, filter=pc.field("a") > 1)) == []
-    assert len(list(read_all("parquet", paths, filter=pc.field("a").is_null()))) == 5
-    assert list(read_all("parquet", paths, filter=pc.field("a") == 1, columns=["id"])) == [
-        {"id": k} for k in [0, 2] * 2
-    ]
-    assert bind(resolve(read_all("parquet", paths, filter=pc.field("a") == 1))).input.length == 4
-    assert bind(resolve(read_all("parquet", paths, filter=pc.field("a").is_null()))).input.length == 4
 
 
 @pytest.mark.parametrize("value", [-1, 0, 1, 2])
@@ -198,31 +178,6 @@ def test_parts_of_structs(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
-def test_a_name_with_a_dot_beside_its_prefix(tmp_path, form):
-    if form == "csv":
-        paths, read = write_text(tmp_path, a_csv="a,a.b,c\n1,2,3\n"), fp.read_csv
-    else:
-        paths = write(tmp_path, [pa.table({"a": [1], "a.b": [2], "c": [3]})], form)
-        read = fp.read_parquet if form == "parquet" else fp.read_arrow
-    assert list(read(paths, columns=["a", "a.b"])) == [{"a": 1, "a.b": 2}]
-
-
-@pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_parts_of_structs_that_are_never_null(tmp_path, form):
-    kinds = [pa.struct([pa.field(name, pa.int8(), nullable=False)]) for name in "xy"]
-    tables = [pa.table({"s": pa.array([{name: 1}], kind)}) for name, kind in zip("xy", kinds, strict=True)]
-    rows = list(read_all(form, write(tmp_path, tables, form)))
-    assert rows == [{"s": {"x": 1, "y": None}}, {"s": {"x": None, "y": 1}}]
-
-
-@pytest.mark.parametrize("form", ["parquet", "arrow"])
-def test_a_name_that_is_taken(tmp_path, form):
-    paths = write(tmp_path, [table({}), table({"a": pa.int8()})], form)
-    with pytest.raises(DataError, match="one of the files has a column 'a' already; `row_column` needs another name"):
-        read_all(form, paths, row_column="a").head(1)
-
-
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])
 def test_folders(tmp_path, form):
     for folder, row in ("", {"x": 1}), ("year=2024", {"x": 2}), ("year=2025/month=may", {"x": 3}):
@@ -241,21 +196,6 @@ def test_folders(tmp_path, form):
     ]
 
 
-@pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
-def test_a_column_of_some_files_that_is_a_folder_of_others(tmp_path, form):
-    (tmp_path / "x=7").mkdir()
-    if form == "csv":
-        (tmp_path / "a.csv").write_text("x,y\n1,2\n")
-        (tmp_path / "x=7" / "b.csv").write_text("y\n3\n")
-        read = fp.read_csv
-    else:
-        write(tmp_path, [pa.table({"x": pa.array([1], pa.int32()), "y": [2]})], form)
-        write(tmp_path / "x=7", [pa.table({"y": [3]})], form)
-        read = fp.read_parquet if form == "parquet" else fp.read_arrow
-    rows = read(str(tmp_path), recursive=True, unify_schemas=True)
-    assert sorted(rows, key=lambda row: row["x"]) == [{"x": 1, "y": 2}, {"x": 7, "y": 3}]
-
-
 def test_csv(tmp_path):
     paths = write_text(tmp_path, a_csv="x,y\n1,\n2,\n", b_csv="z,x\nq,0.5\n", c_csv="y\n", d_csv="y\n7\n")
     pipe = fp.list_files(paths).open_files().parse_csv(unify_schemas=True, row_column="row")
@@ -266,30 +206,6 @@ def test_csv(tmp_path):
         {"x": None, "y": 7, "z": None, "row": 0},
     ]
     assert list(fp.read_csv(paths, unify_schemas=True, columns=["z"])) == [{"z": None}] * 2 + [{"z": "q"}, {"z": None}]
-
-
-def test_csv_without_names(tmp_path):
-    paths = write_text(tmp_path, a_csv="1,2\n", b_csv="3\n4\n", c_csv="")
-    assert list(fp.read_csv(paths, header=False, unify_schemas=True)) == [
-        {"f0": 1, "f1": 2},
-        {"f0": 3, "f1": None},
-        {"f0": 4, "f1": None},
-    ]
-
-
-def test_csv_of_types_with_nothing_in_common(tmp_path):
-    paths = write_text(tmp_path, a_csv="x\n1\n", b_csv="x\nq\n")
-    message = (
-        r"b\.csv, column 'x': its type is string, and int64 in .*a\.csv, and no type holds.*`schema=` gives it a type"
-    )
-    with pytest.raises(DataError, match=message):
-        list(fp.read_csv(paths, unify_schemas=True))
-    assert list(fp.read_csv(paths, unify_schemas=True, schema={"x": "string"})) == [{"x": "1"}, {"x": "q"}]
-    with pytest.raises(DataError, match="no file has a column 'y', which `columns` names"):
-        list(fp.read_csv(paths, unify_schemas=True, columns=["y"]))
-    (tmp_path / "b.csv").write_text("x\n" + "2\n" * 2**19 + "q\n")
-    with pytest.raises(DataError, match="'q' is not int64; its type was inferred from the first rows of all files"):
-        list(fp.read_csv(paths, unify_schemas=True).batch(10_000))
 
 
 def test_jsonl(tmp_path):
@@ -305,34 +221,6 @@ def test_jsonl(tmp_path):
         list(fp.list_files(paths).open_files().parse_jsonl(unify_schemas=True))
     with pytest.raises(DataError, match="the first lines of all files have no field 'y'"):
         list(fp.read_jsonl(paths, unify_schemas=True, columns=["y"], schema={"x": "string"}))
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")  # the largest file is divided row by row
-@pytest.mark.parametrize("form", ["parquet", "arrow", "csv", "jsonl"])
-def test_files_in_an_order_drawn_anew(tmp_path, form):
-    rows = [{"x": 1}, {"y": 2}, {"x": 3, "z": 4}]
-    for number, row in enumerate(rows):
-        if form == "csv":
-            write_text(
-                tmp_path, **{f"{number}_csv": "{}\n{}\n".format(",".join(row), ",".join(map(str, row.values())))}
-            )
-        elif form == "jsonl":
-            write_text(tmp_path, **{f"{number}_jsonl": json.dumps(row)})
-        else:
-            (tmp_path / str(number)).mkdir()
-            write(tmp_path / str(number), [pa.Table.from_pylist([row])], form)
-    files = fp.list_files(str(tmp_path), recursive=True).shuffle().open_files()
-    parse = {
-        "csv": files.parse_csv,
-        "jsonl": files.parse_jsonl,
-        "parquet": files.parse_parquet,
-        "arrow": files.parse_arrow,
-    }
-    pipe = parse[form](unify_schemas=True)
-    whole = [{"x": 1, "y": None, "z": None}, {"x": None, "y": 2, "z": None}, {"x": 3, "y": None, "z": 4}]
-    loader = fp.Loader(pipe, workers=2, shards=3)
-    for _ in range(3):
-        assert sorted(loader, key=str) == sorted(whole, key=str)
 
 
 @pytest.mark.parametrize(
@@ -369,9 +257,3 @@ def test_a_state_is_checked_against_names_and_types(tmp_path, form):
     )
     with pytest.raises(fp.errors.StateError):
         other.load_state_dict(state)
-
-
-@pytest.mark.parametrize("read", [fp.read_parquet, fp.read_arrow, fp.read_csv, fp.read_jsonl])
-def test_unify_schemas_is_true_or_false(read):
-    with pytest.raises(ArgumentTypeError, match="`unify_schemas` must be True or False but got: .yes."):
-        read("x", unify_schemas="yes")

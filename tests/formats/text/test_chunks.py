@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.errors import DataError, SourceError
+from feedpipe.errors import DataError
 
-from ...support.formats import TO_END, Chunk, ChunkReader, ChunkSize, TextPlace
+from ...support.formats import TO_END, Chunk, ChunkReader, TextPlace
 from ...support.formats import text as chunks_module
 from ..reading import Always
 
@@ -79,59 +79,6 @@ def test_ranges_divide_the_lines_of_the_data(text: str, cuts: list[int], size: i
             assert data.rfind(b"\n", 0, chunks[-1].end.offset - 1) + 1 < stop
         all_chunks += chunks
     assert b"".join(chunk.data for chunk in all_chunks) == data
-
-
-def test_a_range_of_one_long_line_is_empty_and_not_read_to_its_end() -> None:
-    stream = io.BytesIO(b"x" * 2**20)
-    part = ChunkReader(stream, "a.txt", start=2**10, stop=2**12)
-    assert list(part.chunks(part.first_record(TextPlace()), ChunkSize())) == []
-    assert stream.tell() <= 2**10 + ChunkSize.FIRST_BYTES
-
-
-def test_only_the_last_chunk_is_marked() -> None:
-    chunks = list(open_reader(b"a\nb").chunks(TextPlace(), Always(2)))
-    assert [(chunk.data, chunk.last) for chunk in chunks] == [(b"a\n", False), (b"b", True)]
-
-
-def test_sizes_grow_from_small_to_large() -> None:
-    size = ChunkSize()
-    sizes = [size.next() for _ in range(6)]
-    assert sizes == sorted(sizes)
-    assert (sizes[0], sizes[-1]) == (ChunkSize.FIRST_BYTES, ChunkSize.MAX_BYTES)
-
-
-@pytest.mark.parametrize("seekable", [True, False])
-def test_a_file_that_shrank_is_an_error(seekable: bool) -> None:
-    with pytest.raises(SourceError, match=r"a\.txt has changed .* ends before byte 10"):
-        list(open_reader(b"a\nb\n", seekable=seekable).chunks(TextPlace(10, 5), Always(4)))
-
-
-def test_a_place_at_the_very_end_gives_nothing() -> None:
-    assert list(open_reader(b"a\nb\n").chunks(TextPlace(4, 3), Always(4))) == []
-
-
-def test_lines_before_a_damaged_part_come_first() -> None:
-    failing = open_reader(b"a\nb\nc" + b"x" * 100, seekable=False, fails_at=5, error=OSError("inflate failed"))
-    chunks: list[Chunk] = []
-    with pytest.raises(DataError, match=r"a\.txt is damaged or cut short: .* inflate failed"):
-        chunks.extend(failing.chunks(TextPlace(), Always(1000)))
-    assert b"".join(chunk.data for chunk in chunks) == b"a\nb\n"
-
-
-def test_an_error_of_feedpipe_comes_after_the_lines_before_it() -> None:
-    lost = SourceError("the connection is lost")
-    failing = open_reader(b"a\nb\nc" + b"x" * 100, seekable=False, fails_at=5, error=lost)
-    chunks: list[Chunk] = []
-    with pytest.raises(SourceError, match="the connection is lost") as error:
-        chunks.extend(failing.chunks(TextPlace(), Always(1000)))
-    assert error.value is lost and error.value.__cause__ is None
-    assert b"".join(chunk.data for chunk in chunks) == b"a\nb\n"
-
-
-def test_an_error_of_the_system_is_a_source_error() -> None:
-    failing = open_reader(b"a\n" * 10, seekable=False, fails_at=0, error=OSError(5, "Input/output error"))
-    with pytest.raises(SourceError, match=r"a\.txt cannot be read after byte 0: Input/output error"):
-        list(failing.chunks(TextPlace(), Always(4)))
 
 
 def test_a_record_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

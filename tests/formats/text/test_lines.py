@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feedpipe.errors import ArgumentError, DataError
+from feedpipe.errors import DataError
 
 from ...support.files import Lines
 from ..reading import read_all
@@ -41,25 +41,3 @@ def test_lines_come_back(lines: list[str], crlf: bool, size: int) -> None:
 )
 def test_what_ends_a_line(data: bytes, lines: list[str]) -> None:
     assert read(data)[0] == lines
-
-
-def test_bytes_that_are_not_in_the_encoding_are_named() -> None:
-    rows, _, error = read(b"one\ntwo\n\xff\xfe\nfour\n", size=1000)
-    assert rows == ["one", "two"]
-    assert "a.txt, line 3: byte 0xff is not utf-8" in str(error)
-
-
-@given(st.binary(max_size=60), st.integers(1, 70))
-def test_any_bytes_give_rows_or_an_error(data: bytes, size: int) -> None:
-    rows, lines, error = read(data, size)
-    assert len(rows) == len(lines)
-    all_rows, _, expected = read(data, 1000)
-    assert (rows, str(error)) == (all_rows, str(expected))
-
-
-def test_other_encodings() -> None:
-    assert read("é\n".encode("latin-1"), encoding="latin-1")[0] == ["é"]
-    with pytest.raises(ArgumentError, match="a newline is the byte 0x0A"):
-        Lines("utf-16")
-    with pytest.raises(ArgumentError, match="must be a text encoding"):
-        Lines("no-such")

@@ -66,17 +66,3 @@ def test_errors() -> None:
     rows = fp.from_sequence([{"x": 1}, {"x": "2"}]).clip("x", low=0)
     with pytest.raises(DataError, match="column 'x' is of type string, and numbers(.|\n)*from_sequence, row 2\n"):
         list(rows)
-
-
-def test_as_code() -> None:
-    assert repr(fp.from_sequence([]).clip("x", low=0)).endswith(".clip(('x',), low=0)")
-
-
-@pytest.mark.parametrize("stored", variants())
-def test_nulls_in_any_part_of_a_table(stored: str) -> None:
-    """Parts of a column share its memory, from any row on."""
-    values = {"x": [None, 5, 1, None, 9], "f": [0.5, None, None, 7.5, 1.5], "b": [None, True, None, False, True]}
-    pipe = variants(pa.table(values))[stored].clip(["x", "f"], low=1, high=6).index_of("b", values=[False, True])
-    rows = check_operator(pipe.bucketize("f", boundaries=[2]).fill_null({"x": 0}), samples=5)
-    assert [row["x"] for row in rows] == [0, 5, 1, 0, 6] and [row["f"] for row in rows] == [0, None, None, 1, 0]
-    assert [row["b"] for row in rows] == [-1, 1, -1, 0, 1]

@@ -32,11 +32,6 @@ def test_nan_is_missing() -> None:
     assert len(list(vectors.drop_null())) == 2  # an array is there, whatever its numbers are
 
 
-def test_rows_stay_columns() -> None:
-    batch = next(iter(fp.from_table(TABLE).drop_null("text").batch(9)))
-    assert batch.arrow.schema == TABLE.schema
-
-
 def test_errors() -> None:
     with pytest.raises(PlanError, match=r"`\.drop_null\(\['txt'\]\)`: there is no column 'txt'; did you mean 'text'\?"):
         fp.from_table(TABLE).drop_null("txt").explain()

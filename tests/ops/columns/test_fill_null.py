@@ -51,11 +51,6 @@ def test_other_types_of_columns() -> None:
     assert pipe.schema == pipe.batch(2)[0].arrow.schema
 
 
-def test_a_column_without_missing_values_is_not_copied() -> None:
-    array = np.arange(4.0)
-    assert np.shares_memory(fp.from_arrays({"x": array}).fill_null({"x": 0}).batch(4)[0]["x"], array)
-
-
 def test_errors() -> None:
     pipe = fp.from_table(TABLE)
     with pytest.raises(
@@ -73,7 +68,3 @@ def test_errors() -> None:
     rows: fp.Pipe[Any] = fp.from_sequence([{"x": None}, {"y": 1}])
     with pytest.raises(DataError, match="there is no column 'x'(.|\n)*from_sequence, row 2\n"):
         list(rows.fill_null({"x": 0}))
-
-
-def test_as_code() -> None:
-    assert repr(fp.from_sequence([]).fill_null({"x": 0})).endswith(".fill_null({'x': 0})")

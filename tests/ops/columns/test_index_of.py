@@ -48,16 +48,6 @@ def test_types() -> None:
     assert all(isinstance(column, np.ndarray) and column.dtype == np.int64 for column in columns.values())
 
 
-def test_each_block_looks_up_each_value_once() -> None:
-    """A vocabulary of a million values is no work for each block, as it would be if a table of it were made."""
-    values = [f"word {n}" for n in range(100_000)]
-    table = pa.table({"word": [values[n % 7] for n in range(1000)]})
-    batches = fp.from_table(table).index_of("word", values=values).batch(100)
-    assert [batch["word"].tolist() for batch in batches] == [
-        [n % 7 for n in range(start, start + 100)] for start in range(0, 1000, 100)
-    ]
-
-
 def test_errors() -> None:
     pipe = fp.from_table(TABLE)
     for values, message in (

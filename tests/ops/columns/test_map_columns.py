@@ -14,7 +14,6 @@ import torch
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator, same
 
 DAY = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
@@ -55,12 +54,6 @@ def test_law() -> None:
     check_operator(NUMBERS.shuffle().batch(2).map_columns(lambda c: {"x": c["x"] + 1}, format="torch").collate())
     check_operator(fp.from_sequence(TABLE.to_pylist()).batch(2).map_columns(doubled))
     assert check_operator(batches(TABLE[:0]).map_columns(doubled)) == []
-
-
-@pytest.mark.parametrize("format", ["numpy", "arrow"])
-def test_columns_that_are_returned_unchanged_keep_their_types(format: Any) -> None:
-    pipe = batches().map_columns(lambda columns: columns, format=format)
-    assert pa.Table.from_batches([batch.arrow for batch in pipe]) == TABLE
 
 
 @pytest.mark.parametrize("format", ["numpy", "arrow", "torch"])
@@ -119,32 +112,6 @@ def test_tensors_can_be_written_to() -> None:
     assert pipe.collate()[0]["half"].dtype == torch.float16
 
 
-def test_no_row_becomes_a_python_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(self: Rows) -> Any:
-        raise AssertionError("a row became a dict")
-
-    monkeypatch.setattr(Rows, "__iter__", never)
-    pipe = NUMBERS.shuffle().batch(2).map_columns(lambda c: {"s": c["y"].sum(1)})
-    batches = pipe.map_columns(lambda b: b, format="arrow").unbatch().batch(5).collate()
-    assert sorted(next(iter(batches))["s"].tolist()) == [1, 5, 9, 13, 17]
-
-
-def test_a_batch_may_lose_all_of_its_rows() -> None:
-    pipe = NUMBERS.batch(2).map_columns(lambda c: {name: column[c["x"] > 2] for name, column in c.items()})
-    assert [len(batch) for batch in pipe] == [0, 1, 1]
-    assert [row["x"] for row in pipe.unbatch()] == [3, 4]
-    assert pipe.collate()[0]["y"].shape == (0, 2)
-
-
-def test_keyed_randomness_as_in_map() -> None:
-    def noisy(columns: Any, rng: np.random.Generator) -> Any:
-        return {"x": columns["x"] + rng.random(len(columns["x"]))}
-
-    pipe = NUMBERS.batch(2).map_columns(noisy, rng=True)
-    assert same(check_operator(pipe), list(pipe))
-    assert rows(pipe) != rows(NUMBERS.batch(2).map_columns(noisy, rng=True, name="other"))
-
-
 WRONG: dict[str, tuple[Any, Function, str]] = {
     "no dict": (
         "numpy",
@@ -193,24 +160,10 @@ def test_results_that_are_not_columns_are_errors(format: Any, function: Function
     assert "in the batch that begins at from_table(Table), row 1" in str(caught.value)
 
 
-@pytest.mark.parametrize("format", ["numpy", "torch"])
-def test_a_null_among_numbers_is_an_error_with_a_repair(format: Any) -> None:
-    table = pa.table({"n": pa.array([1, None])})
-    with pytest.raises(DataError, match=r"field `n`: null at row 2 of the batch"):
-        list(batches(table).map_columns(dict, format=format))
-    filled = batches(table).map_columns(lambda b: b.set_column(0, "n", pc.fill_null(b["n"], 0)), format="arrow")
-    assert rows(filled) == [{"n": 1}, {"n": 0}]
-
-
 def test_an_error_of_the_function_names_the_row() -> None:
     pipe = batches().map_columns(lambda c: c["none"])
     with pytest.raises(RowError, match=r"failed with KeyError: 'none'\n  on from_table\(Table\), row 1\n  at "):
         list(pipe)
-
-
-def test_rows_without_a_batch_are_an_error() -> None:
-    with pytest.raises(DataError, match=r"must be a batch of rows but is of type dict; put `.batch\(n\)` before it"):
-        list(NUMBERS.map_columns(dict))  # type: ignore[misc]
 
 
 def test_arguments() -> None:
@@ -219,9 +172,3 @@ def test_arguments() -> None:
     with pytest.raises(ArgumentTypeError, match="`function` must be callable"):
         batches().map_columns(None)
     assert repr(batches().map_columns(dict, format="arrow")).endswith(".map_columns(dict, format='arrow')")
-
-
-def test_in_workers() -> None:
-    pipe = batches().map_columns(lambda c: {"n": c["n"] + 1, "t": c["t"]})
-    with fp.Loader(pipe, workers=2) as loader:
-        assert rows(loader) == rows(pipe)

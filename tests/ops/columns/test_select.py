@@ -44,12 +44,6 @@ def test_columns_are_neither_copied_nor_gathered(monkeypatch: pytest.MonkeyPatch
     assert shuffled._columns_and_selection[1] is not None
 
 
-def test_dicts_of_different_names() -> None:
-    pipe = fp.from_sequence([{"a": 1, "b": 2}, {"b": 3, "a": 4}, {"a": 5, "b": 6, "c": 7}])
-    assert check_operator(pipe.select("b")) == [{"b": 2}, {"b": 3}, {"b": 6}]
-    assert check_operator(pipe.drop("b")) == [{"a": 1}, {"a": 4}, {"a": 5, "c": 7}]
-
-
 WRONG: dict[str, tuple[Any, str]] = {
     "select": (lambda p: p.select("txet"), r"`\.select\('txet'\)`: there is no column 'txet'; did you mean 'text'\?"),
     "drop": (lambda p: p.drop("size"), r"`\.drop\('size'\)`: there is no column 'size'; there are 'id', 'text'"),
@@ -78,21 +72,6 @@ def test_a_wrong_name_in_dicts_names_the_row(chain: Any, message: str) -> None:
     assert __file__ in str(caught.value)
 
 
-def test_the_rows_before_a_wrong_one_come_first() -> None:
-    for pipe in (fp.from_sequence([{"a": 1}] * 3 + [{"b": 1}] * 3), fp.from_iterable([{"a": 1}] * 3 + [{"b": 1}] * 3)):
-        rows: list[Any] = []
-        with pytest.raises(DataError, match="there is no column 'a'; there are 'b'(.|\n)*, row 4\n"):
-            rows.extend(pipe.select("a"))
-        assert rows == [{"a": 1}] * 3
-
-
-def test_rows_that_are_no_dicts() -> None:
-    with pytest.raises(DataError, match="rows must be dicts, .* but one is of type int; make dicts with a `.map`"):
-        list(fp.from_sequence([1]).select("x"))
-    with pytest.raises(DataError, match="rows must be dicts, .* but one is of type Rows; put this before `.batch`"):
-        list(fp.from_table(TABLE).batch(2).select("id"))
-
-
 def test_arguments() -> None:
     pipe = fp.from_table(TABLE)
     with pytest.raises(ArgumentError, match="`columns` must name at least one column but got"):
@@ -105,13 +84,6 @@ def test_arguments() -> None:
     for names in ("id", {}, {"id": 1}, None):
         with pytest.raises(ArgumentTypeError, match="`names` must map names of columns to new names but got: "):
             pipe.rename(names)  # type: ignore[arg-type]
-
-
-def test_as_code() -> None:
-    names = [f"column {k}" for k in range(12)]
-    code = repr(fp.from_sequence([]).select(names).drop("column 3").rename({"column 1": "x"}))
-    assert ", ".join(map(repr, names)) in code
-    assert code.replace("\n", "").replace(" ", "").endswith(".drop('column3').rename({'column1':'x'}))")
 
 
 def test_a_state_is_refused_if_the_columns_differ() -> None:

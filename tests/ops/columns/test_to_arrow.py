@@ -48,12 +48,6 @@ def test_arrays_of_columns_and_of_rows_become_tensors() -> None:
     assert from_columns.column("x").type == pa.fixed_shape_tensor(pa.float32(), (2, 2))
 
 
-def test_lists_of_dicts() -> None:
-    batch = record_batch([{"a": 1, "b": "x"}, {"a": None, "c": np.arange(2)}, {"b": "y", "c": np.arange(3)}])
-    assert batch.to_pydict() == {"a": [1, None, None], "b": ["x", None, "y"], "c": [None, [0, 1], [0, 1, 2]]}
-    assert record_batch([{"c": np.arange(2)}, {"c": np.arange(3)}]).to_pydict() == {"c": [[0, 1], [0, 1, 2]]}
-
-
 WRONG: dict[str, tuple[list[Any], str]] = {
     "two types": ([{"a": 1}, {"a": "x"}], r"`\.to_arrow\(\)`: field `a`: its values cannot form a column: .*'x'"),
     "an object": ([{"a": object()}], "field `a`: its values cannot form a column"),
@@ -70,21 +64,6 @@ def test_rows_that_cannot_form_columns_are_errors(rows: list[Any], message: str)
         record_batch(rows)
     assert "batch that begins at from_sequence, row 1" in str(caught.value)
     assert __file__ in str(caught.value)
-
-
-def test_rows_without_a_batch_are_an_error() -> None:
-    with pytest.raises(DataError, match=r"must be a batch of rows but is of type dict; put `.batch\(n\)` before it"):
-        list(fp.from_table(TABLE).to_arrow())  # type: ignore[misc]
-
-
-def test_batches_cross_processes() -> None:
-    pipe = fp.from_table(TABLE).batch(2).to_arrow()
-    with fp.Loader(pipe, workers=2) as loader:
-        assert list(loader) == list(pipe)
-
-
-def test_as_code() -> None:
-    assert repr(fp.from_sequence([{}]).batch(1).to_arrow()).endswith(".batch(1).to_arrow()")
 
 
 def test_times_of_pandas_keep_their_nanoseconds() -> None:

@@ -50,13 +50,6 @@ def test_a_field_of_a_null_is_null() -> None:
     )
 
 
-def test_tuples() -> None:
-    pipe = fp.from_sequence("abc").zip(fp.from_sequence([1, 2, 3])).enumerate()
-    assert check_operator(pipe.unnest()) == [(0, "a", 1), (1, "b", 2), (2, "c", 3)]
-    rows = fp.from_sequence([{"id": 1, "pair": (2, (3, 4))}])
-    assert check_operator(rows.unnest()) == [{"id": 1, "pair.0": 2, "pair.1": (3, 4)}]
-
-
 WRONG: dict[str, tuple[Any, str]] = {
     "unknown": (lambda p: p.unnest(["plaec"]), "there is no column 'plaec'; did you mean 'place'"),
     "no struct": (lambda p: p.unnest(["id"]), "column 'id' .* int.*, which has no fields"),
@@ -75,13 +68,6 @@ def test_errors(chain: Any, message: str) -> None:
     for pipe in variants(NESTED).values():
         with pytest.raises(DataError, match=f"{message}(.|\n)*, row 1\n"):
             list(chain(pipe.batch(2).unbatch()))
-
-
-def test_rows_without_names() -> None:
-    with pytest.raises(DataError, match="rows must be dicts, .* but one is of type int; make dicts with a `.map`"):
-        list(fp.from_sequence([1]).unnest())  # type: ignore[misc]
-    with pytest.raises(DataError, match="rows must be dicts, .* but one is of type tuple"):
-        list(fp.from_sequence([(1, 2)]).unnest(["a"]))  # type: ignore[misc]
 
 
 def test_arguments() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, RowError, StateError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ..tables import TABLE, variants
@@ -51,17 +49,6 @@ def test_functions_of_arrays() -> None:
     assert len(check_operator(pipe.with_columns(norm=norm, half=lambda c: c["x"][:, :1] / 2).shuffle())) == 6
     assert list(seen[0]) == ["x", "y"] and len(seen[0]) == 2
     assert not seen[0]["x"].flags.writeable
-
-
-def test_only_the_columns_that_are_asked_for_are_converted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Rows, "__iter__", lambda self: 1 / 0)
-    table = pa.table({"x": [1, 2], "null": pa.array([1, None])})
-    (batch,) = fp.from_table(table).with_columns(y=lambda c: c["x"] + 1).batch(2)
-    assert batch["y"].tolist() == [2, 3] and batch.arrow["null"].null_count == 1
-    with pytest.raises(
-        DataError, match=r"column 'null' has a null, and NumPy has no null for numbers; (.|\n)*, row 2\n"
-    ):
-        list(fp.from_table(table).with_columns(y=lambda c: c["null"]).batch(2))
 
 
 def test_schema() -> None:
@@ -108,21 +95,8 @@ def test_errors_name_the_row(stored: str, value: Any, kind: type[Exception], mes
     assert len(rows) == (2 if "row 3" in message else 0) and __file__ in str(caught.value)
 
 
-@pytest.mark.parametrize("stored", ["dicts", "streamed dicts"])
-def test_rows_that_are_dicts_are_refused(stored: str) -> None:
-    message = "it computes columns of a table, but a row is of type dict; `.map` computes on one row\n  on .*row 1\n"
-    with pytest.raises(DataError, match=message):
-        list(variants()[stored].with_columns(x=lambda columns: columns["id"]))
-
-
 def test_a_state_is_refused_if_an_expression_differs() -> None:
     pipe = fp.from_table(TABLE)
     state = fp.Loader(pipe.with_columns(x=pc.field("id") + 1)).state_dict()
     with pytest.raises(StateError):
         fp.Loader(pipe.with_columns(x=pc.field("id") + 2)).load_state_dict(state)
-
-
-def test_in_workers() -> None:
-    pipe = fp.from_table(TABLE).with_columns(x=pc.field("id") * 2, y=lambda columns: columns["id"] * 3)
-    with fp.Loader(pipe.select("x", "y"), workers=2) as loader:
-        assert [tuple(row.values()) for row in loader] == [(2 * k, 3 * k) for k in range(1, 6)]

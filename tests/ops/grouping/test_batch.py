@@ -34,7 +34,3 @@ def test_size(size, kind):
     with pytest.raises(kind, match="`size` must be") as error:
         fp.from_sequence([1]).batch(size)
     assert "test_batch.py" in str(error.value)
-
-
-def test_batches_of_batches():
-    assert check_operator(fp.from_sequence(range(9)).batch(2).batch(2)) == [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8]]]

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
@@ -50,11 +49,6 @@ def test_batches_of_a_window(numbers, limit, window, padded):
         assert places(batches) == expected
 
 
-def test_batches_of_a_table_stay_columns():
-    batch = next(iter(pipes([1, 2, 3, 4])[1].batch_by_size(6, "text")))
-    assert isinstance(batch, Rows) and batch["n"].tolist() == [0, 1, 2]
-
-
 def test_the_shards_of_a_rank_leave_over_one_batch():
     pipe = pipes([2] * 23)[0].filter(lambda row: True).batch_by_size(8, "x")
     for window in (None, 4):
@@ -71,13 +65,6 @@ def test_a_row_above_the_limit_is_named(window):
     with pytest.raises(DataError, match="a row of size 9 is above the `limit` of 4; raise it") as error:
         next(iterator)
     assert "on from_sequence, row 4" in str(error.value) and "test_batch_by_size.py" in str(error.value)
-
-
-def test_the_rows_of_a_batch_are_its_own():
-    source = [1, 1, 1]
-    batches = list(fp.from_sequence([source]).unbatch().batch_by_size(3, lambda n: n))
-    batches[0].append(2)
-    assert source == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowError, StateError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowError
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
@@ -89,13 +88,3 @@ def test_lengths_that_are_none(values, message, row):
 def test_arguments(arguments, kind, message):
     with pytest.raises(kind, match=message):
         fp.from_sequence(["a"]).bucket_by_length(**{"length": len, **arguments})
-
-
-def test_a_state_knows_the_boundaries():
-    def loader(boundaries: list[float]) -> fp.Loader[Any]:
-        return fp.Loader(fp.from_sequence(["a"] * 9).bucket_by_length(2, len, boundaries=boundaries))
-
-    one = loader([0.5, 1.5])
-    next(iter(one))
-    with pytest.raises(StateError, match="1.5"):
-        loader([0.5, 2.5]).load_state_dict(one.state_dict())

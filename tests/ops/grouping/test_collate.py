@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import collections
-import subprocess
-import sys
 from collections import UserDict, defaultdict, namedtuple
 from typing import Any
 
@@ -15,11 +13,9 @@ import torch
 from torch.utils.data import default_collate
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError
-from feedpipe.extensions import Rows
+from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
-from ...support.core import chain_code, names, sent
 from .collating import Plain, Runs, collated, here_and_sent, table
 
 Point = namedtuple("Point", ["x", "y"])
@@ -103,13 +99,6 @@ def test_dtypes_are_kept(dtype: str, run: Runs) -> None:
 
 
 @here_and_sent
-def test_a_foreign_byte_order_becomes_native(run: Runs) -> None:
-    array = np.arange(3, dtype=">i4")
-    assert collated([array, array], run).tolist() == [[0, 1, 2]] * 2
-    assert run(fp.from_arrays({"x": array}).batch(3).collate())[0]["x"].dtype == torch.int32
-
-
-@here_and_sent
 @pytest.mark.parametrize(
     ("column", "expected"),
     [
@@ -147,45 +136,6 @@ def test_columns_of_a_table(column: pa.Array, expected: Any, run: Runs) -> None:
     assert_same(run(table({"x": padded}, size=3))[1]["x"], expected)
 
 
-CODED: dict[str, tuple[pa.Array, Any]] = {
-    "text": (pa.array(["a", "b", "a"]).dictionary_encode(), torch.tensor([0, 1, 0], dtype=torch.int32)),
-    "small codes": (
-        pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.uint8()), pa.array(["b", "a"])),
-        torch.tensor([1, 0, 1], dtype=torch.uint8),
-    ),
-    "in lists": (
-        pa.array([["a", "b"], ["b", "a"], ["a", "a"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
-        torch.tensor([[0, 1], [1, 0], [0, 0]], dtype=torch.int8),
-    ),
-}
-
-
-@here_and_sent
-@pytest.mark.parametrize(("column", "codes"), CODED.values(), ids=CODED.keys())
-def test_codes_of_a_dictionary_column(column: pa.Array, codes: torch.Tensor, run: Runs) -> None:
-    (batch,) = run(table({"x": column, "n": [1, 2, 3], "s": pa.StructArray.from_arrays([column], ["a"])}, codes=True))
-    assert torch.equal(batch["x"]["codes"], codes) and torch.equal(batch["s"]["a"]["codes"], codes)
-    vocabulary = np.array(batch["x"]["vocabulary"].to_pylist())
-    assert vocabulary[codes.numpy()].tolist() == column.to_pylist()
-    assert batch["n"].tolist() == [1, 2, 3]
-    (arrays,) = run(table({"x": column}, codes=True, format="numpy"))
-    assert arrays["x"]["codes"].dtype == codes.numpy().dtype
-
-
-def test_codes_of_joined_vocabularies_and_of_lists() -> None:
-    one, other = (pa.table({"x": pa.array(text).dictionary_encode()}) for text in (["a", "b"], ["c", "a"]))
-    joined = fp.from_table(one).concat(fp.from_table(other)).batch(4).collate(codes=True)[0]["x"]
-    assert [joined["vocabulary"][code].as_py() for code in joined["codes"].tolist()] == ["a", "b", "c", "a"]
-    lists = pa.array([["a"], [], ["b", "a"]], pa.list_(pa.dictionary(pa.int8(), pa.string())))
-    (ragged,) = table({"x": lists}, codes=True, ragged="nested")
-    assert [part.tolist() for part in ragged["x"]["codes"].unbind()] == [[0], [], [1, 0]]
-    assert ragged["x"]["vocabulary"].to_pylist() == ["a", "b"]
-    with pytest.raises(DataError, match="field `x`: null at row 2 of the batch"):
-        list(table({"x": pa.array(["a", None]).dictionary_encode()}, codes=True))
-    with pytest.raises(ArgumentError, match="`codes` must be left out if `function` is given but got: True"):
-        fp.from_sequence([1]).batch(1).collate(list, codes=True)  # type: ignore[call-overload]
-
-
 WINDOWED: dict[str, Any] = {
     "x": np.arange(9.0, dtype="float32"),
     "flags": [i % 2 == 0 for i in range(9)],
@@ -217,14 +167,6 @@ def test_windows_of_a_table(run: Runs, size: int) -> None:
     assert one["x"].shape == (6, 4) and one["grids"].shape == (6, 4, 2, 2)
 
 
-@here_and_sent
-def test_windows_of_columns_in_several_blocks(run: Runs) -> None:
-    arrays = fp.from_arrays({"x": np.arange(40).reshape(20, 2)})
-    (batch,) = run(arrays.filter(lambda row: True).batch(5).batch(4).collate())
-    assert batch["x"].reshape(20, 2).tolist() == np.arange(40).reshape(20, 2).tolist() and batch["x"].shape == (4, 5, 2)
-    batch["x"].zero_()
-
-
 def test_windows_that_do_not_fit() -> None:
     rows = fp.from_arrays({"x": np.arange(7.0)})
     with pytest.raises(DataError, match="lengths 3 and 1 differ at row 3 of the batch; make them agree"):
@@ -237,15 +179,6 @@ def test_windows_that_do_not_fit() -> None:
         list(rows.batch(3).map(lambda window: window[:0]).batch(2).collate())
     with pytest.raises(DataError, match="types Rows and int differ at row 2"):
         fp.from_sequence([rows.batch(2)[0], 3]).batch(2).collate()[0]
-
-
-def test_a_table_becomes_tensors_without_a_dict_for_any_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(self: Rows) -> Any:
-        raise AssertionError("a row became a dict")
-
-    monkeypatch.setattr(Rows, "__iter__", never)
-    batches = list(table({"x": np.arange(5.0), "y": list("abcde")}, size=2))
-    assert [batch["y"] for batch in batches] == [["a", "b"], ["c", "d"], ["e"]]
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
@@ -262,23 +195,6 @@ def test_tensors_can_be_written_to_and_share_no_memory(shuffled: bool) -> None:
                 tensor.zero_()
     assert source.sum() == 66
     assert table["a"].to_pylist() == list(range(6))
-
-
-def test_lists_of_rows_after_a_map_become_tensors() -> None:
-    pipe = fp.from_arrays({"x": np.arange(8).reshape(4, 2)}).map(lambda row: {"x": row["x"] * 2}).batch(2).collate()
-    assert torch.equal(torch.cat([b["x"] for b in pipe]), torch.arange(8).reshape(4, 2) * 2)
-
-
-def test_a_function_of_the_user() -> None:
-    assert list(fp.from_sequence([1, 2, 3]).batch(2).collate(sum)) == [3, 3]
-    assert repr(fp.from_sequence([1]).batch(2).collate(sum)).endswith(".batch(2).collate(sum)")
-    assert repr(fp.from_sequence([1]).batch(2).collate()).endswith(".batch(2).collate()")
-
-
-def test_is_indexed_if_its_input_is() -> None:
-    pipe = fp.from_sequence(range(10)).batch(4).collate()
-    assert len(pipe) == 3
-    assert pipe[-1].tolist() == [8, 9]
 
 
 def test_keeps_the_law_of_cursors() -> None:
@@ -322,52 +238,3 @@ def test_a_type_registered_with_torch_is_collated_by_its_function(monkeypatch: p
 
     monkeypatch.setitem(collate.default_collate_fn_map, Plain, total)
     assert collated([{"a": Plain(1)}, {"a": Plain(2)}]) == {"a": 3}
-
-
-NO_TORCH = """
-import sys
-
-import numpy as np
-
-import feedpipe as fp
-from feedpipe.core.graph import sent
-from feedpipe.engine.run import elements
-from feedpipe.engine.stage import bind, resolve
-from feedpipe.core.rows import TensorData
-
-numbers = {"int": 1, "float": 1.5, "bool": True, "text": "a", "list": [1, 2.5], "NumPy": np.float32(1)}
-rows = [{"array": np.ones((2, 3)), **numbers}, {"array": np.zeros((2, 3)), **numbers}]
-of_rows = fp.from_sequence(rows).batch(2).collate().prefetch(1)
-of_arrays = fp.from_arrays({"x": np.arange(6)}).shuffle().batch(3).collate()
-of_lists = fp.from_sequence([[np.ones(2), 1], [np.ones(2), 2]]).filter(bool).batch(2).collate()
-batches = [batch for pipe in (of_rows, of_arrays, of_lists) for batch in elements(bind(resolve(sent(pipe))))]
-
-assert "torch" not in sys.modules
-assert len(batches) == 4
-assert all(type(leaf) is TensorData for leaf in [*batches[1].values(), *batches[2].values(), *batches[3]])
-first = batches[0]
-assert first.pop("text") == ["a", "a"]
-assert all(type(leaf) is TensorData for leaf in [*first.pop("list"), *first.values()])
-"""
-
-
-def test_a_worker_needs_no_torch() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", NO_TORCH], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_graph_that_is_sent_is_the_same_pipe() -> None:
-    pipe = fp.from_sequence(range(4)).shuffle().batch(2).collate().prefetch(3).prefetch(1)
-    graph = sent(pipe)
-    assert graph is not pipe
-    assert list(names(graph).values()) == list(names(pipe).values())
-    assert chain_code(graph) == repr(pipe)
-    assert graph.call_site == pipe.call_site
-
-
-def test_a_pipe_that_does_not_end_in_the_default_collate_is_sent_unchanged() -> None:
-    batches = fp.from_sequence([{"x": 1}]).batch(1)
-    for pipe in (batches, batches.prefetch(1), batches.collate(list).prefetch(1), batches.collate().map(dict.copy)):
-        assert sent(pipe) is pipe

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import feedpipe as fp
-from feedpipe.errors import DataError, RowError
+from feedpipe.errors import DataError
 
 from .collating import Plain, Runs, collated, here_and_sent, table
 
@@ -89,12 +89,6 @@ def test_columns_that_do_not_fit_are_named(column: pa.Array, message: str, run: 
         run(table({"x": column}))
 
 
-@here_and_sent
-def test_a_dtype_without_tensors_is_an_error_of_torch(run: Runs) -> None:
-    with pytest.raises(RowError, match=r"collate\(\)` failed with TypeError: can't convert np.ndarray of type"):
-        collated([np.longdouble(1), np.longdouble(2)], run)
-
-
 def test_the_batches_before_a_failing_one_come_first() -> None:
     batches = iter(table({"x": pa.array([1, 2, None, 4])}, size=1))
     assert next(batches)["x"].tolist() == [1]
@@ -108,18 +102,3 @@ def test_the_batches_before_a_failing_one_come_first() -> None:
 def test_an_element_that_is_not_a_batch_is_an_error(rows: list[Any]) -> None:
     with pytest.raises(DataError, match=r"must be a batch of rows .* put `.batch\(n\)` before it"):
         list(fp.from_sequence(rows).collate())
-
-
-def test_an_empty_batch_is_an_error() -> None:
-    with pytest.raises(DataError, match="a batch is empty"):
-        list(fp.from_sequence([[]]).collate())
-
-
-def test_an_error_of_the_users_function_is_a_row_error() -> None:
-    with pytest.raises(RowError, match=r"collate\(len\)` failed with TypeError"):
-        list(fp.from_sequence([1]).collate(len))
-
-
-def test_an_error_upstream_is_not_changed() -> None:
-    with pytest.raises(RowError, match=r"map\(.*ZeroDivisionError"):
-        list(fp.from_sequence([0]).map(lambda x: 1 // x).batch(1).collate())

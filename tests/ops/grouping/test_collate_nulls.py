@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -10,7 +9,7 @@ import torch
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError
 
-from .collating import Runs, here_and_sent, table
+from .collating import Runs, here_and_sent
 
 
 def doubles(*values: float) -> torch.Tensor:
@@ -67,17 +66,6 @@ def test_nulls_are_the_same_in_lists_of_rows(name: str, run: Runs) -> None:
     assert_equal_with_nan(run(rows.collate(nulls="nan"))[0]["x"], expected)
 
 
-@here_and_sent
-def test_nulls_among_numpy_scalars_and_text(run: Runs) -> None:
-    rows = [{"x": np.float32(1), "t": None, "in": (None, 1)}, {"x": None, "t": "a", "in": (2.5, None)}]
-    (batch,) = run(fp.from_sequence(rows).batch(2).collate(nulls="nan"))
-    assert_equal_with_nan(batch["x"], torch.tensor([1, NAN]))
-    assert batch["t"] == [None, "a"]
-    assert_equal_with_nan(batch["in"][0], doubles(NAN, 2.5))
-    assert_equal_with_nan(batch["in"][1], doubles(1, NAN))
-    assert run(fp.from_sequence([{"t": None}, {"t": b"a"}]).batch(2).collate()) == [{"t": [None, b"a"]}]
-
-
 NOT_NAN: dict[str, tuple[pa.Array, str]] = {
     "a list": (pa.array([[1], None]), r"field `x`: null at row 2 .* before `.batch`\n"),
     "a struct": (pa.array([{"a": 1}, None]), r"field `x`: null at row 2 .* before `.batch`\n"),
@@ -94,13 +82,6 @@ NOT_NAN: dict[str, tuple[pa.Array, str]] = {
 def test_nulls_that_cannot_become_nan(column: pa.Array, message: str, run: Runs) -> None:
     with pytest.raises(DataError, match=message):
         run(fp.from_table(pa.table({"x": column})).batch(2).collate(nulls="nan"))
-
-
-def test_a_null_in_a_permuted_tensor_names_its_row() -> None:
-    kind = pa.fixed_shape_tensor(pa.int16(), (2, 2), permutation=[1, 0])
-    column = pa.ExtensionArray.from_storage(kind, pa.array([[1, 2, 3, 4], [1, 2, 3, None]], pa.list_(pa.int16(), 4)))
-    with pytest.raises(DataError, match="field `x`: null at row 2"):
-        list(table({"x": column}))
 
 
 def test_nulls_is_checked() -> None:

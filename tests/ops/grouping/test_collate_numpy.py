@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,12 +14,10 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError
-from feedpipe.testing import check_operator
 
 from ...support.examples import examples
-from .collating import Runs, as_sent, collated, here_and_sent, table
+from .collating import Runs, as_sent, collated, here_and_sent
 from .test_collate import CASES, Stackable
-from .test_collate_nulls import NULLS
 
 PROMOTED = {"ints and floats", "arrays of two dtypes", "tensors of two dtypes"}
 """Cases in which dtypes differ, which torch and NumPy promote by other rules."""
@@ -54,21 +50,6 @@ def test_gives_what_tensors_hold(name: str, run: Runs) -> None:
     assert_like(collated(rows, run, format="numpy"), collated(rows, run), dtypes=name not in PROMOTED)
 
 
-@here_and_sent
-@pytest.mark.parametrize(("column", "expected"), NULLS.values(), ids=NULLS.keys())
-def test_columns_with_nulls(column: pa.Array, expected: torch.Tensor, run: Runs) -> None:
-    (batch,) = run(table({"x": column}, nulls="nan", format="numpy"))
-    assert_like(batch["x"], expected)
-
-
-@here_and_sent
-def test_columns_windows_and_byte_orders(run: Runs) -> None:
-    arrays = fp.from_arrays({"x": np.arange(24.0).reshape(12, 2), "y": np.arange(12, dtype=">i4")})
-    for pipe in (arrays.batch(5), arrays.shuffle().batch(5), arrays.sliding(3).batch(4)):
-        for ours, theirs in zip(run(pipe.collate(format="numpy")), run(pipe.collate()), strict=True):
-            assert_like(ours, theirs)
-
-
 columns = st.dictionaries(
     st.sampled_from("abc"), st.sampled_from(["i2", "f4", "text", "list", "struct", "bool"]), min_size=1
 )
@@ -90,26 +71,6 @@ def test_tables_dicts_and_workers_agree(kinds: dict[str, str], count: int, size:
     for run in (list, as_sent):
         for ours, theirs in zip(run(rows.collate(format="numpy")), expected, strict=True):
             assert_like(ours, theirs)
-
-
-def test_arrays_can_be_written_to_and_share_no_memory() -> None:
-    source = np.arange(12.0).reshape(6, 2)
-    for rows in (fp.from_arrays({"x": source}), fp.from_sequence([{"x": row} for row in source])):
-        for pipe in (rows, rows.shuffle()):
-            for batch in pipe.batch(2).collate(format="numpy"):
-                batch["x"][:] = 0
-    assert source.sum() == 66
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_loaders_give_the_same_elements(workers: int) -> None:
-    rows = fp.from_arrays({"x": np.arange(40.0).reshape(20, 2), "y": np.arange(20)}).shuffle()
-    images = fp.from_sequence([np.full((2, 3), i) for i in range(9)])
-    for pipe in (rows.batch(6), images.batch(4)):
-        with fp.Loader(pipe.collate(format="numpy"), seed=2, workers=workers) as loader:
-            ours = list(loader)
-        for batch, theirs in zip(ours, fp.Loader(pipe.collate(), seed=2), strict=True):
-            assert_like(batch, theirs)
 
 
 WRONG: dict[str, tuple[list[Any], str]] = {
@@ -138,13 +99,6 @@ def test_values_that_do_not_fit(rows: list[Any], message: str, run: Runs) -> Non
     assert re.search(message, first_line), first_line
 
 
-def test_a_column_without_an_array() -> None:
-    with pytest.raises(
-        DataError, match=r"a column of type timestamp\[us\] cannot become an array of numbers; make num"
-    ):
-        list(table({"x": pa.array([0], pa.timestamp("us"))}, format="numpy"))
-
-
 def test_the_argument_is_checked() -> None:
     pipe: Any = fp.from_sequence([1]).batch(1)
     with pytest.raises(ArgumentError, match="`format` must be one of 'torch', 'numpy' but got: 'jax'"):
@@ -152,47 +106,3 @@ def test_the_argument_is_checked() -> None:
     with pytest.raises(ArgumentError, match="`format` must be left out if `function` is given but got: 'numpy'"):
         pipe.collate(list, format="numpy")
     assert repr(pipe.collate(format="numpy")).endswith(".batch(1).collate(format='numpy')")
-
-
-def test_keeps_the_law_of_cursors() -> None:
-    check_operator(fp.from_arrays({"x": np.arange(46).reshape(23, 2)}).shuffle().batch(5).collate(format="numpy"))
-
-
-WITHOUT_TORCH = """
-import importlib.util, sys
-from importlib.machinery import PathFinder
-
-class NoTorch:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] == "torch":
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, NoTorch)
-real = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "torch" else real(name, *rest)
-
-import numpy as np
-import feedpipe as fp
-
-if __name__ == "__main__":
-    pipe = fp.from_arrays({"x": np.arange(6.0)}).shuffle().batch(4)
-    for workers in (0, 1):
-        with fp.Loader(pipe.collate(format="numpy"), workers=workers) as loader:
-            print(sorted(value for batch in loader for value in batch["x"].tolist()))
-    assert "torch" not in sys.modules
-    try:
-        pipe.collate()
-    except fp.errors.ArgumentError as error:
-        print(str(error).splitlines()[0])
-"""
-
-
-def test_the_package_is_whole_without_torch(tmp_path: Any) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(WITHOUT_TORCH)
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    *rows, error = done.stdout.splitlines()
-    assert rows == ["[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]"] * 2
-    assert error.endswith("`pip install 'feedpipe[torch]'` installs it, and `format=\"numpy\"` needs no torch")

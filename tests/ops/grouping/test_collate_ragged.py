@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -54,24 +52,6 @@ def test_values_of_different_lengths(values: list[Any], run: Runs) -> None:
     assert whole["n"].shape == (len(values),) and whole["in"][1] == ("a",) * len(values)
 
 
-DTYPES = {
-    "arrays": torch.int16,
-    "arrays of two dtypes": torch.float64,
-    "an empty array of another dtype": torch.int64,
-    "a foreign byte order": torch.int32,
-    "tensors of bfloat16": torch.bfloat16,
-    "lists of ints": torch.int64,
-    "lists of floats": torch.float64,
-    "lists of bools": torch.bool,
-}
-
-
-@here_and_sent
-@pytest.mark.parametrize("name", DTYPES)
-def test_dtypes(name: str, run: Runs) -> None:
-    assert collated(LISTS[name], run, ragged="nested").dtype == DTYPES[name]
-
-
 COLUMNS: dict[str, pa.Array] = {
     "ints": pa.array([[1, 2], [], [3]], pa.list_(pa.int16())),
     "large": pa.array([[1.5], [2.5, 3.5]], pa.large_list(pa.float32())),
@@ -100,14 +80,6 @@ def test_columns_of_lists(column: pa.Array, run: Runs) -> None:
 
 
 @here_and_sent
-def test_lists_of_structs_and_of_text(run: Runs) -> None:
-    column = pa.array([[{"a": 1, "t": "x"}], [], [{"a": 2, "t": "y"}, {"a": 3, "t": "z"}]])
-    (whole,) = run(table({"x": column, "t": [["a"], [], ["b", "c"]]}, ragged="nested"))
-    assert parts(whole["x"]["a"]) == [[1], [], [2, 3]]
-    assert whole["x"]["t"] == [["x"], [], ["y", "z"]] and whole["t"] == [["a"], [], ["b", "c"]]
-
-
-@here_and_sent
 def test_windows_of_different_lengths(run: Runs) -> None:
     grids = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(28).reshape(7, 2, 2))
     columns = pa.table({"x": range(7), "g": grids, "t": list("abcdefg")})
@@ -118,33 +90,6 @@ def test_windows_of_different_lengths(run: Runs) -> None:
     assert whole["t"] == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
     arrays = fp.from_arrays({"x": np.arange(10).reshape(5, 2)}).batch(2).batch(3).collate(ragged="nested")
     assert parts(run(arrays)[0]["x"]) == [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8, 9]]]
-
-
-@here_and_sent
-def test_named_fields_only(run: Runs) -> None:
-    rows = [{"image": np.zeros((3, 2)), "boxes": np.full((n, 4), n), "in": {"x": [n] * n}} for n in (1, 2)]
-    whole = collated(rows, run, ragged={"boxes": "nested", "in.x": "nested", "image": "error"})
-    assert whole["image"].shape == (2, 3, 2) and parts(whole["in"]["x"]) == [[1], [2, 2]]
-    assert parts(whole["boxes"]) == [[[1] * 4], [[2] * 4] * 2]
-    with pytest.raises(
-        DataError, match=r"field `boxes`: shapes \(1, 4\) and \(2, 4\) differ at row 2.*`ragged=\"nested\"`"
-    ):
-        collated(rows, run, ragged={"in.x": "nested"})
-    with pytest.raises(DataError, match=r"`ragged` names 'boxs', and rows have no such field; did you mean 'boxes'"):
-        collated(rows, run, ragged={"boxs": "nested"})
-    with pytest.raises(DataError, match=r"`ragged` names 'y'"):
-        run(table({"x": [1]}, ragged={"y": "nested"}))
-
-
-@here_and_sent
-def test_nulls(run: Runs) -> None:
-    column = pa.array([[1, None], [], [None, None, 4]])
-    (whole,) = run(table({"x": column}, ragged="nested", nulls="nan"))
-    assert [part.isnan().tolist() for part in whole["x"].unbind()] == [[False, True], [], [True, True, False]]
-    with pytest.raises(DataError, match="field `x`: null at row 3 of the batch"):
-        run(table({"x": pa.array([[1], [], [2, None]])}, ragged="nested"))
-    with pytest.raises(DataError, match="field `x`: null at row 2 of the batch"):
-        run(table({"x": pa.array([[1], None])}, ragged="nested"))
 
 
 WRONG: dict[str, tuple[list[Any], str]] = {
@@ -170,21 +115,6 @@ WRONG: dict[str, tuple[list[Any], str]] = {
 def test_values_that_cannot_be_nested(rows: list[Any], message: str, run: Runs) -> None:
     with pytest.raises(DataError, match=f"field `x`: ({message})"):
         collated([{"x": row} for row in rows], run, ragged="nested")
-
-
-RAGGED: dict[str, list[Any]] = {
-    "arrays": [np.ones(1), np.ones(2)],
-    "tensors": [torch.ones(1, 3), torch.ones(2, 3)],
-    "lists": [[1], [1, 2]],
-}
-
-
-@pytest.mark.parametrize("rows", RAGGED.values(), ids=RAGGED.keys())
-def test_without_it_the_error_names_it(rows: list[Any]) -> None:
-    with pytest.raises(DataError, match=r'field `x`: .* differ at row 2 of the batch; .* or `ragged="nested"`'):
-        collated([{"x": row} for row in rows])
-    with pytest.raises(DataError, match=r'lengths 1 and 2 differ at row 2 of the batch; .* or `ragged="nested"`'):
-        list(table({"x": pa.array([[1], [2, 3]])}))
 
 
 def test_the_arguments_are_checked() -> None:
@@ -220,42 +150,3 @@ def test_rows_columns_and_workers_agree(lists: list[list[int]], size: int) -> No
         collating = pipe.batch(size).collate(ragged="nested")
         for run in (list, as_sent):
             assert [parts(batch["x"]) for batch in run(collating)] == expected
-
-
-@pytest.mark.parametrize("rows", [[np.arange(n) for n in (1, 3, 2, 0)], [[*range(n)] for n in (1, 3, 2, 4)]])
-def test_from_worker_processes(rows: list[Any]) -> None:
-    pipe = fp.from_sequence(rows).batch(2).collate(ragged="nested")
-    with fp.Loader(pipe, workers=2) as loader:
-        assert [part for batch in loader for part in parts(batch)] == [list(map(int, row)) for row in rows]
-
-
-def test_sparse_tensors_are_stacked_and_sent() -> None:
-    rows = [{"x": torch.eye(3)[i].to_sparse()} for i in range(3)]
-    pipe = fp.from_sequence(rows).batch(3).collate()
-    for workers in (0, 1):
-        with fp.Loader(pipe, workers=workers) as loader:
-            (batch,) = loader
-        assert batch["x"].layout is torch.sparse_coo and torch.equal(batch["x"].to_dense(), torch.eye(3))
-
-
-NO_TORCH = """
-import sys
-import numpy as np
-import feedpipe as fp
-from feedpipe.core.graph import sent
-from feedpipe.engine.run import elements
-from feedpipe.engine.stage import bind, resolve
-from feedpipe.services.transport.packing import Packer
-
-pipe = fp.from_sequence([{"x": np.arange(n), "y": [1] * n} for n in (1, 2)]).batch(2).collate(ragged="nested")
-for batch in elements(bind(resolve(sent(pipe)))):
-    Packer().pack(batch)
-assert "torch" not in sys.modules
-"""
-
-
-def test_a_worker_needs_no_torch() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", NO_TORCH], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr

@@ -7,7 +7,6 @@ import decimal
 import re
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -53,53 +52,7 @@ def test_a_column_says_how_to_cast_it_or_leave_it_out(column: Any, expected: Any
         assert batch["when it's"].dtype == expected.dtype and torch.equal(batch["when it's"], expected)
 
 
-def test_a_cast_keeps_nulls() -> None:
-    batches = fp.from_table(pa.table({"x": pa.array([3, None], pa.timestamp("s"))})).batch(2)
-    with pytest.raises(DataError, match=r"a column of type timestamp\[s\] cannot become a tensor") as caught:
-        list(batches.collate(nulls="nan"))
-    repaired = _repaired(batches, str(caught.value))
-    with pytest.raises(DataError, match="null at row 2"):
-        list(repaired.collate())
-    (batch,) = repaired.collate(nulls="nan")
-    assert batch["x"][0] == 3 and batch["x"][1].isnan()
-
-
 def _repaired(batches: Any, message: str) -> Any:
     """`batches` with the repair that the error offers as code."""
     (call,) = re.findall(r"with `(\.map_columns\(.*\))`\n", message)
     return eval(f"batches{call}", {"batches": batches})
-
-
-VALUES: dict[str, tuple[list[Any], str]] = {
-    "datetime": ([NOON, NOON], "values of type datetime"),
-    "date": ([DAY, DAY], "values of type date"),
-    "timedelta": ([HOUR, HOUR], "values of type timedelta"),
-    "decimal": ([HALF, HALF], "values of type Decimal"),
-    "datetime64": ([np.datetime64("2020-01-02")] * 2, "values of type datetime64"),
-    "timedelta64": ([np.timedelta64(3, "h")] * 2, "values of type timedelta64"),
-    "array of datetime64": ([np.array(["2020-01-02"], "M8[D]")] * 2, r"arrays of dtype datetime64\[D\]"),
-    "arrays of two units": ([np.zeros(2, "M8[D]"), np.zeros(2, "M8[s]")], r"arrays of dtype datetime64\[D\]"),
-    "None first": ([None, NOON], "values of type datetime"),
-    "None later": ([HALF, None], "values of type Decimal"),
-}
-
-
-@pytest.mark.parametrize(("values", "what"), VALUES.values(), ids=VALUES.keys())
-def test_values_say_how_to_make_numbers_of_them(values: list[Any], what: str) -> None:
-    rows = fp.from_sequence([{"x": value} for value in values])
-    with pytest.raises(DataError, match=f"field `x`: {what} cannot become a tensor; .* with a `.map` before") as caught:
-        list(rows.batch(2).collate())
-    (code,) = re.findall(r"such as `(.*?)`", str(caught.value))
-    numbers = rows.filter(lambda row: row["x"] is not None).map(lambda row: eval(code, {"value": row["x"]}))
-    (batch,) = numbers.batch(2).collate()
-    assert len(batch) == sum(value is not None for value in values)
-
-
-def test_a_worker_raises_the_same_error() -> None:
-    batches = fp.from_table(pa.table({"x": pa.array([HALF, HALF])})).batch(2)
-    with fp.Loader(batches.collate(), workers=1) as loader, pytest.raises(DataError) as caught:
-        list(loader)
-    assert "field `x`: a column of type decimal128(1, 1) cannot become a tensor; make numbers of it" in str(
-        caught.value
-    )
-    assert __file__ in str(caught.value)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, RowError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
@@ -42,11 +41,6 @@ def test_groups(numbers, size, window, drop_last):
             assert places(list(pipe.group_by(key, **arguments))) == expected
         assert places(check_operator(pipe.group_by("text", **arguments), samples=3)) == expected
         assert places(list(pipe.group_by(lambda row: row["x"], **arguments))) == expected
-
-
-def test_groups_of_a_table_stay_columns():
-    first = next(iter(pipes([1, 2, 1])[1].group_by("x")))
-    assert isinstance(first, Rows) and first["n"].tolist() == [0, 2]
 
 
 def test_null_and_nan_are_keys():

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +11,9 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
-from ...support.operators import best_fit
 
 lengths = st.lists(st.integers(0, 25), max_size=25)
 sizes = st.integers(1, 12)
@@ -85,23 +82,6 @@ def test_fit_keeps_documents_whole_and_their_order(lengths, length, window, as_t
     assert firsts == sorted(firsts) and segment == sorted(segment)
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=60))
-def test_best_fit_is_within_the_bound(lengths):
-    bins = best_fit(np.array(lengths), 30)
-    assert np.bincount(bins, lengths).max() <= 30
-    assert bins.max() + 1 <= 11 / 9 * max(1, -(-sum(lengths) // 30)) * 2  # twice the sum is a bound of any fit
-    assert list(dict.fromkeys(bins.tolist())) == list(range(bins.max() + 1))
-
-
-def test_fit_needs_fewer_packs_than_the_order_of_the_input():
-    docs = documents([6, 6, 6, 4, 4, 4])
-    assert [tokens(p) for p in fp.from_sequence(docs).pack(10, strategy="fit")] == [
-        [*docs[0], *docs[3]],
-        [*docs[1], *docs[4]],
-        [*docs[2], *docs[5]],
-    ]
-
-
 @pytest.mark.parametrize("strategy", ["cut", "fit"])
 def test_other_columns_are_packed_along(strategy):
     rows = [{"loss": [0.5, 1.5, 2.5], "ids": [1, 2, 3]}, {"ids": [4], "loss": [3.5]}, {"loss": [], "ids": []}]
@@ -112,55 +92,6 @@ def test_other_columns_are_packed_along(strategy):
         assert pack["ids"].tolist() == [1, 2, 3, 4, 9, 9] and pack["loss"].tolist() == [0.5, 1.5, 2.5, 3.5, 9, 9]
         assert pack["segment_ids"].dtype == pack["position_ids"].dtype == np.int32
     assert pack["ids"].dtype == np.uint16 and pack["loss"].dtype == np.float32
-
-
-def test_columns_of_arrays_and_of_fixed_lists_are_documents():
-    array = np.arange(12).reshape(4, 3)
-    expected = [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
-    fixed = pa.table({"x": pa.FixedSizeListArray.from_arrays(pa.array(range(12)), 3)})
-    for pipe in (fp.from_arrays({"x": array}), fp.from_table(fixed), fp.from_arrays({"x": array}).shuffle().load()):
-        packs = [pack["x"].tolist() for pack in pipe.pack(6)]
-        assert packs == expected if "shuffle" not in repr(pipe) else sorted(sum(packs, [])) == list(range(12))
-
-
-def test_packs_stay_columns():
-    pipe = table(documents([3, 4, 5, 6])).pack(4).batch(2)
-    batch = next(iter(pipe))
-    assert isinstance(batch, Rows) and batch["tokens"].tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    collated = next(iter(pipe.collate()))
-    assert {name: tuple(tensor.shape) for name, tensor in collated.items()} == {
-        "tokens": (2, 4),
-        "segment_ids": (2, 4),
-        "position_ids": (2, 4),
-    }
-
-
-def test_one_document_of_many_packs_is_cut_into_blocks():
-    docs = [np.arange(3_000_000, dtype=np.int32)]
-    packs = list(fp.from_sequence(docs).pack(1000))
-    assert len(packs) == 3000 and packs[-1]["position_ids"][-1] == 2_999_999
-
-
-def test_a_loader_resumes_inside_a_document_on_each_shard():
-    pipe = fp.from_sequence(documents([7, 30, 2, 0, 11, 5, 19, 4])).shuffle().filter(lambda doc: True).pack(8)
-    reference = fp.Loader(pipe, shards=2, seed=3)
-    elements = [pack["tokens"].tolist() for pack in reference]
-    for taken in range(len(elements)):
-        loader = fp.Loader(pipe, shards=2, seed=3)
-        iterator = iter(loader)
-        for _ in range(taken):
-            next(iterator)
-        state = json.loads(json.dumps(loader.state_dict()))
-        resumed = fp.Loader(pipe, shards=2, seed=3)
-        resumed.load_state_dict(state)
-        assert [pack["tokens"].tolist() for pack in resumed] == elements[taken:]
-
-
-def test_each_shard_pads_one_pack():
-    packs = list(fp.Loader(fp.from_sequence(documents([5] * 16)).filter(len).pack(4), shards=4))
-    assert len(packs) == 20 and sum(map(tokens, packs), []) != [] and min(len(tokens(p)) for p in packs) == 4
-    packs = list(fp.Loader(fp.from_sequence(documents([5] * 12)).filter(len).pack(4), shards=4))
-    assert sorted(len(tokens(p)) for p in packs) == [3] * 4 + [4] * 12
 
 
 @pytest.mark.parametrize(
@@ -184,52 +115,6 @@ def test_a_row_that_is_no_document(rows, message, strategy):
 
 
 @pytest.mark.parametrize(
-    ("columns", "arguments", "message", "row"),
-    [
-        ({"x": [[1], [1, 2]], "y": [[1], [2]]}, {"column": "x"}, "`x` and `y` of a row must have as many items but", 2),
-        ({"x": [[1], None]}, {}, "`x`: null; `pack` takes", 2),
-        ({"x": [[1], [], [2, None]]}, {}, "`x`: null among the numbers", 3),
-        ({"x": ["a", "b"]}, {}, "`x`: a column of type string", 1),
-        ({"x": [[["a"]]]}, {}, "`x`: a column of type list", 1),
-        ({"x": [1, 2]}, {}, "`x`: a column of ", 1),
-        (
-            {"x": [[1]], "y": [[1]]},
-            {},
-            r"`column` must be given if rows have several columns; which of \['x', 'y'\]",
-            1,
-        ),
-        ({"x": [[1]]}, {"column": "y"}, r"`column` must be one of \['x'\] but is: 'y'", 1),
-        ({"x": [[1]], "segment_ids": [[1]]}, {"column": "x"}, "must not have a column `segment_ids`", 1),
-        ({"x": [[1]]}, {"pad": 0.5}, "its dtype int64 cannot hold the padding 0.5", 1),
-        (
-            {"x": pa.array([[1]], pa.list_(pa.uint8()))},
-            {"pad": -100},
-            "its dtype uint8 cannot hold the padding -100",
-            1,
-        ),
-    ],
-)
-def test_a_table_that_has_no_documents(columns, arguments, message, row):
-    with pytest.raises(DataError, match=message) as error:
-        list(fp.from_table(pa.table(columns)).pack(4, **arguments))
-    assert f"on from_table(Table), row {row}\n" in str(error.value)
-
-
-def test_packs_before_a_bad_row_come_first_and_no_state_skips_it():
-    for rows in ([[1, 2], [3, 4], "bad", [5, 6]], [{"x": [1, 2]}, {"x": [3, 4]}, {"x": None}, {"x": [5, 6]}]):
-        loader = fp.Loader(fp.from_sequence(rows).filter(lambda row: True).pack(4))
-        iterator = iter(loader)
-        assert next(iterator)["segment_ids"].tolist() == [1, 1, 2, 2]
-        state = loader.state_dict()
-        with pytest.raises(DataError, match="row 3"):
-            next(iterator)
-        resumed = fp.Loader(fp.from_sequence(rows).filter(lambda row: True).pack(4))
-        resumed.load_state_dict(state)
-        with pytest.raises(DataError, match="row 3"):
-            next(iter(resumed))
-
-
-@pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
         ({"length": 0}, ArgumentError, "`length` must be >= 1"),
@@ -244,13 +129,6 @@ def test_packs_before_a_bad_row_come_first_and_no_state_skips_it():
 def test_arguments(arguments, kind, message):
     with pytest.raises(kind, match=message):
         fp.from_sequence([[1]]).pack(**arguments)
-
-
-def test_explain_shows_what_a_resume_reads_again(capsys):
-    fp.from_sequence([[1]]).filter(len).pack(4).explain()
-    fp.from_sequence([[1]]).filter(len).pack(4, strategy="fit", window=50).explain()
-    text = capsys.readouterr().out
-    assert "at most 1 rows of `pack`, one block" in text and "at most 50 rows of `pack`, one block" in text
 
 
 class TestPadOfEachColumn:

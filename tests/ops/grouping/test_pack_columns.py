@@ -14,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
+from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
 from ...loading.elastic import Job
 from ...support.examples import examples
-from ...support.operators import best_fit, best_fit_columns
 
 ROOM = {"inputs": 8, "targets": 3}
 sizes = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), max_size=25)
@@ -125,46 +124,12 @@ def test_law(sizes: list[tuple[int, int]], window: int, as_table: bool) -> None:
     check_operator(pipe.pack(ROOM, window=window, **PACK), samples=3, rows_of=numbers_in)
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=60))
-def test_one_column_is_packed_as_well_as_by_best_fit(sizes: list[int]) -> None:
-    bins = best_fit_columns(np.array([sizes]), [30])
-    assert np.bincount(bins, sizes).max() <= 30
-    assert bins.tolist() == best_fit(np.array(sizes), 30).tolist()
-
-
 SIZES = [(1 + n * n % 8, n * 7 % 4) for n in range(90)]
 ROWS = fp.from_sequence(documents(SIZES))
 
 
 def plain(elements: Any) -> list[Any]:
     return [{name: np.asarray(values).tolist() for name, values in pack.items()} for pack in elements]
-
-
-def test_resume_at_each_element() -> None:
-    pipe = ROWS.shuffle().pack(ROOM, window=11, **PACK)
-    states = [fp.Loader(pipe, seed=4).state_dict()]
-    elements = []
-    for element, info in fp.Loader(pipe, seed=4).with_info():
-        elements.append(element)
-        states.append(json.loads(json.dumps(info.state_dict())))
-    assert len(elements) > 20
-    for step, state in enumerate(states[:-1]):
-        again = fp.Loader(pipe, seed=4)
-        again.load_state_dict(state)
-        assert plain(again) == plain(elements[step:])
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_ranks_and_workers(ranks: int) -> None:
-    pipe = ROWS.shuffle().pack(ROOM, window=7, **PACK)
-    found: Counter[int] = Counter()
-    for rank in range(ranks):
-        options: dict[str, Any] = {"seed": 2, "rank": rank, "world_size": ranks, "even": None}
-        elements = list(fp.Loader(pipe, **options))
-        with fp.Loader(pipe, workers=2, **options) as loader:
-            assert plain(loader) == plain(elements)
-        found.update(n for pack in elements for n in numbers_in(pack))
-    assert found == Counter(range(len(SIZES)))
 
 
 @pytest.mark.slow
@@ -206,20 +171,6 @@ def test_order_of_a_run_never_changes() -> None:
     pipe = ROWS.shuffle().pack(ROOM, window=30, **PACK)
     text = json.dumps(plain(fp.Loader(pipe, seed=1)))
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "5e9db5b5ad6ea160"
-
-
-def test_a_column_without_any_token_keeps_its_place() -> None:
-    rows = [{"inputs": [1, 2], "targets": [], "n": 0}, {"inputs": [3], "targets": [], "n": 1}]
-    (pack,) = fp.from_sequence(rows).pack({"inputs": 4, "targets": 2}, strategy="fit", pad=9)
-    assert list(pack) == [
-        *("inputs", "targets", "n"),
-        *("inputs_segment_ids", "inputs_position_ids", "targets_segment_ids", "targets_position_ids"),
-    ]
-    assert pack["inputs"].tolist() == [1, 2, 3, 9] and pack["targets"].tolist() == [9, 9]
-    assert pack["n"].tolist() == [0, 0, 1, 9] and pack["targets_segment_ids"].tolist() == [0, 0]
-    assert (
-        list(fp.from_sequence([{"inputs": [], "targets": []}]).pack({"inputs": 1, "targets": 1}, strategy="fit")) == []
-    )
 
 
 class TestOneLength:
@@ -287,43 +238,3 @@ def test_rows_that_do_not_fit(rows: list[dict[str, Any]], message: str, as_table
     with pytest.raises(DataError, match=message) as caught:
         list(pipe.pack(ROOM, strategy="fit"))
     assert f", row {row}\n" in str(caught.value) and __file__ in str(caught.value)
-
-
-def test_rows_of_other_types() -> None:
-    for rows, message in (
-        ([[1, 2]], "rows must be dicts, because `length` by column is given"),
-        (
-            [{"inputs": [1], "targets": [1]}, {"inputs": [0.5], "targets": [1]}],
-            "`inputs`: dtypes int64 and float64 differ",
-        ),
-        ([{"inputs": [[1]], "targets": [1]}, {"inputs": [1], "targets": [1]}], r"items \(1,\) and \(\) differ"),
-    ):
-        with pytest.raises(DataError, match=message):
-            list(fp.from_sequence(rows).pack(ROOM, strategy="fit"))
-    rows = [{"tokens": [1], "y": 1}, {"tokens": [1], "y": [1]}]
-    with pytest.raises(DataError, match="field `y`: numbers and arrays differ between rows"):
-        list(fp.from_sequence(rows).pack(4, column="tokens"))
-    ragged = pa.table({"x": pa.array([[[1, 2]], [[1, 2], [3]]])})
-    with pytest.raises(DataError, match=r"`x`: items of 2 and 1 numbers(.|\n)*row 2"):
-        list(fp.from_table(ragged).pack(4))
-
-
-ARGUMENTS: list[tuple[dict[str, Any], type[Exception], str]] = [
-    ({"length": {}, "strategy": "fit"}, ArgumentError, "`length` must name at least one column"),
-    ({"length": ROOM}, ArgumentError, '`length` by column needs `strategy="fit"`, because "cut" would part'),
-    ({"length": ROOM, "strategy": "fit", "column": "inputs"}, ArgumentError, "`column` must be left out"),
-    ({"length": {"x": 0}, "strategy": "fit"}, ArgumentError, r"`length\['x'\]` must be >= 1 but got: 0"),
-    ({"length": {1: 4}, "strategy": "fit"}, ArgumentTypeError, "`length` must have names of columns but has: 1"),
-    ({"length": {"x": 2.5}, "strategy": "fit"}, ArgumentTypeError, r"`length\['x'\]` must be an int"),
-    ({"length": ROOM, "strategy": "fit", "drop_last": True}, ArgumentError, "`drop_last` must be left out"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "kind", "message"), ARGUMENTS)
-def test_arguments(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
-        ROWS.pack(**arguments)
-
-
-def test_code() -> None:
-    assert repr(ROWS.pack(ROOM, strategy="fit")).endswith(".pack({'inputs': 8, 'targets': 3}, strategy='fit')")

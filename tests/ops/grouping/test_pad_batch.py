@@ -9,7 +9,6 @@ import torch
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 LISTS = [[1, 2, 3], [], [4], [5, 6]]
@@ -19,16 +18,6 @@ PADDED = [[1, 2, 3], [-1, -1, -1], [4, -1, -1], [5, 6, -1]]
 def one(pipe: fp.Pipe[Any]) -> Any:
     (batch,) = pipe.batch(100).pad_batch(-1)
     return batch
-
-
-@pytest.mark.parametrize("arrow_type", [pa.list_(pa.int32()), pa.large_list(pa.int32())])
-def test_a_table_stays_columns(arrow_type):
-    table = pa.table({"x": pa.array(LISTS, arrow_type), "text": ["a", "b", "c", "d"], "tags": [["u"], [], None, []]})
-    batch = one(fp.from_table(table))
-    assert isinstance(batch, Rows) and batch["x"].dtype == np.int32 and batch["x"].tolist() == PADDED
-    assert batch["tags"].to_pylist() == [["u"], [], None, []]
-    sliced = fp.from_table(table)[1:3].batch(2).pad_batch(-1)[0]
-    assert sliced["x"].tolist() == [[-1], [4]]
 
 
 @pytest.mark.parametrize("make", [list, np.array, torch.tensor])
@@ -64,27 +53,6 @@ def test_width_lengths_and_collate(arguments, width):
         assert tensors["x"].shape == (4, width) and tensors["n"].tolist() == [3, 0, 1, 2]
 
 
-def test_arrays_of_more_dimensions_are_padded_along_the_first():
-    frames = [np.ones((n, 2), np.float32) for n in (1, 3)]
-    pipe = fp.from_sequence([{"x": frame, "y": [1]} for frame in frames]).batch(2)
-    assert [row["x"].shape for row in pipe.pad_batch(columns=["x"])[0]] == [(3, 2), (3, 2)]
-    assert [row["x"].shape for row in pipe.pad_batch()[0]] == [(1, 2), (3, 2)]
-    batch = fp.from_arrays({"x": np.ones((2, 3, 2))}).batch(2).pad_batch(9, columns=["x"], to=4)[0]
-    assert batch["x"].shape == (2, 4, 2) and batch["x"][:, 3].tolist() == [[9, 9]] * 2
-
-
-@pytest.mark.parametrize("item", [pa.list_(pa.float32(), 2), pa.list_(pa.float32())])
-def test_boxes_of_a_table(item):
-    boxes = [[[1.0, 2.0]], [], [[1.0, 2.0], [3.0, 4.0]]]
-    batches = fp.from_table(pa.table({"x": pa.array(boxes, pa.list_(item))})).batch(3)
-    tensor = batches.pad_batch(9, columns=["x"]).collate()[0]["x"]
-    assert tensor.tolist() == [[[1, 2], [9, 9]], [[9, 9]] * 2, [[1, 2], [3, 4]]]
-    with pytest.raises(DataError, match=r"make them agree with `\.pad_batch\(columns=\['x'\]\)`"):
-        list(batches.collate())
-    if item.num_fields and pa.types.is_fixed_size_list(item):
-        assert batches.pad_batch(9).collate()[0]["x"].tolist() == tensor.tolist()
-
-
 @pytest.mark.parametrize(
     ("rows", "arguments", "message"),
     [
@@ -111,16 +79,6 @@ def test_batches_that_do_not_fit(rows, arguments, message):
         assert "in the batch that begins at" in str(error.value) and "test_pad_batch.py" in str(error.value)
 
 
-def test_nulls_and_elements_that_are_no_batch():
-    for values, row in (([[1], None], 2), ([[1], [2], [3, None]], 3)):
-        with pytest.raises(DataError, match=rf"`x`: null.*\(row {row} of the batch\)"):
-            list(fp.from_table(pa.table({"x": values})).batch(3).pad_batch())
-    with pytest.raises(DataError, match=r"put `\.batch\(n\)` before it"):
-        list(fp.from_sequence([3]).pad_batch())
-    with pytest.raises(DataError, match="rows must be dicts or rows of a table"):
-        list(fp.from_sequence([[1]]).batch(1).pad_batch(lengths="n"))
-
-
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
@@ -135,9 +93,3 @@ def test_nulls_and_elements_that_are_no_batch():
 def test_arguments(arguments, kind, message):
     with pytest.raises(kind, match=message):
         fp.from_sequence([[1]]).batch(1).pad_batch(**arguments)
-
-
-def test_code():
-    pipe = fp.from_sequence([[1]]).batch(2)
-    assert repr(pipe.pad_batch()).endswith(".pad_batch()")
-    assert repr(pipe.pad_batch(-100, columns=["x"], to=8)).endswith(".pad_batch(-100, columns=['x'], to=8)")

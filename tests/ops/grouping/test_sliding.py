@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
@@ -22,20 +19,6 @@ def test_law(count, size, step):
     pipe = source.sliding(size, step)
     assert check_operator(pipe, samples=3) == expected and len(pipe) == len(expected)
     assert check_operator(source.filter(lambda row: True).sliding(size, step), samples=3) == expected
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_windows_of_a_table_stay_columns(streamed):
-    source = fp.from_arrays({"x": np.arange(20)})
-    windows = check_operator((source.filter(lambda row: True) if streamed else source).sliding(4, 3))
-    assert all(isinstance(window, Rows) for window in windows)
-    assert [window["x"].tolist() for window in windows] == [list(range(a, a + 4)) for a in range(0, 17, 3)]
-
-
-def test_only_windows_with_rows_of_two_tables_become_lists():
-    one, two = pa.table({"x": [1, 2, 3]}), pa.table({"y": [4, 5, 6]})
-    windows = check_operator(fp.from_table(one).filter(bool).concat(fp.from_table(two).filter(bool)).sliding(2))
-    assert [type(window) is list for window in windows] == [False, False, True, False, False]
 
 
 def test_a_failing_row_is_named():

@@ -6,7 +6,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -14,12 +13,10 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import DataError, PlanError, PlanWarning, RowError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
 from ..exactness import check_elastic, check_ranks, check_resumes, digest
-from ..tables import variants
 
 
 def rows_of(keys: list[Any]) -> list[dict[str, Any]]:
@@ -65,21 +62,6 @@ def test_windows_are_those_of_each_series(
     assert numbers(in_order) == brute_force(keys, size, step, together=True)
 
 
-@pytest.mark.parametrize("stored", variants())
-def test_columns_stay_columns(stored: str) -> None:
-    table = pa.table({"n": range(12), "key": ["a"] * 5 + [None] * 4 + ["b"] * 3, "x": np.arange(12.0)})
-    windows = check_operator(variants(table)[stored].sliding(3, key="key"))
-    assert numbers(windows) == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [5, 6, 7], [6, 7, 8], [9, 10, 11]]
-    assert all(isinstance(window, Rows) == ("columns" in stored) for window in windows)
-
-
-def test_windows_collate() -> None:
-    table = fp.from_arrays({"v": np.arange(40.0), "patient": np.arange(40) // 10, "image": np.zeros((40, 2, 3))})
-    (batch, *_) = table.sliding(4, step=2, key="patient").batch(8).collate()
-    assert batch["v"].shape == (8, 4) and batch["image"].shape == (8, 4, 2, 3)
-    assert batch["v"][4].tolist() == [10, 11, 12, 13]
-
-
 def test_keys_of_several_columns_and_nan() -> None:
     keys = [(1, float("nan")), (1, float("nan")), (1, None), (1, None), (2, 0.5), (1, float("nan"))]
     rows = [{"n": n, "a": a, "b": b} for n, (a, b) in enumerate(keys)]
@@ -95,13 +77,6 @@ def test_changing_a_window_changes_no_other() -> None:
             assert [row["list"] for row in window] == [[row["n"]] for row in window]
             for row in window:
                 row["list"].append(9)
-
-
-def test_a_row_in_several_windows_is_made_once() -> None:
-    calls: list[int] = []
-    pipe = fp.from_sequence(range(64)).map(lambda n: calls.append(n) or {"n": n, "key": n // 32})
-    windows = list(pipe.sliding(8, key="key"))
-    assert len(windows) == 50 and len(calls) < 64 * 4  # once to read the keys, and once for each block
 
 
 @pytest.mark.slow
@@ -125,28 +100,6 @@ def golden(*, together: bool) -> fp.Pipe[Any]:
 def test_the_order_never_changes() -> None:
     assert digest(fp.Loader(golden(together=False).shuffle(), seed=5)) == "cdabed8582aa3837aaee3086c20e1626"
     assert digest(golden(together=True)) == "38ab2454f3d47885a5c5a0573b7ad70f"
-
-
-def picky(row: dict[str, int]) -> dict[str, int]:
-    if row["n"] % 5 == 2:
-        raise ValueError(row)
-    return row
-
-
-def test_rows_that_a_policy_skips() -> None:
-    keys = [n // 12 for n in range(48)]
-    source = fp.from_sequence(rows_of(keys))
-    good = [n for n in range(48) if n % 5 != 2]
-    for key in ("key", None):
-        pipe = streamed(source).map(picky, on_error="skip").sliding(3, 2, key=key)
-        series = [keys[n] if key else 0 for n in good]
-        expected = [[good[k] for k in own] for own in brute_force(series, 3, 2, together=True)]
-        assert numbers(check_operator(pipe, samples=40)) == expected
-        assert len(check_resumes(pipe, shards=1)) == len(expected)
-    with pytest.raises(
-        PlanError, match=r"`sliding\(3, key=\('key',\)\)` makes a row of several rows, and some of them"
-    ):
-        len(source.map(picky, on_error="skip").sliding(3, key="key"))
 
 
 def test_files_without_a_key(tmp_path: Path) -> None:

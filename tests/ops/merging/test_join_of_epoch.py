@@ -9,18 +9,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError, PlanError
+from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
 from ...loading.elastic import Job, count
-from ...loading.resumes import check_resumes_in_two_epochs, second_epoch_of_ranks
+from ...loading.resumes import check_resumes_in_two_epochs
 from ...support.examples import examples
 from ..tables import variants
 
@@ -79,12 +78,6 @@ def test_resumes_in_two_epochs() -> None:
     check_resumes_in_two_epochs(ROWS.shuffle().join(mined_table, on="key"), every=3)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_ranks_and_workers(ranks: int) -> None:
-    pipe = ROWS.shuffle().join(mined, on="key").batch(3)
-    assert second_epoch_of_ranks(pipe, ranks) == Counter(map(repr, joined(1)))
-
-
 @settings(max_examples=examples(40))
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 4))
 def test_goes_on_on_another_number_of_ranks(first: int, second: int, ranks: int) -> None:
@@ -92,19 +85,6 @@ def test_goes_on_on_another_number_of_ranks(first: int, second: int, ranks: int)
     before, states = Job(pipe, 2).take([first, second])
     after = Job(pipe, ranks, states).rest()
     assert count(before) + count(after) == Counter(map(repr, joined(0)))
-
-
-def refuse(row: dict[str, Any]) -> dict[str, Any]:
-    if row["n"] % 7 == 3:
-        raise ValueError("refused")
-    return row
-
-
-def test_rows_that_a_policy_skips() -> None:
-    loader = fp.Loader(ROWS.map(refuse, on_error="skip").join(mined, on="key"), shards=1)
-    for epoch in (0, 1):
-        assert list(loader) == [row for row in joined(epoch) if row["n"] % 7 != 3]
-        assert loader.skipped == {".map(refuse)": 6}
 
 
 def test_is_called_once_when_an_epoch_begins() -> None:
@@ -129,23 +109,6 @@ def test_order_of_a_run_never_changes() -> None:
     loader = fp.Loader(ROWS.shuffle().join(mined, on="key"), seed=1)
     text = json.dumps([list(loader), list(loader)])
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "e871924dfc9f38dc"
-
-
-def test_counts_as_a_draw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pipe = ROWS.join(mined, on="key", how="left")
-    with pytest.raises(PlanError, match=r"join"):
-        list(pipe.cache(tmp_path))
-    assert list(pipe.cache(tmp_path, freeze=True))[7]["negative"] == 0
-    pipe.take(3).explain()
-    text = capsys.readouterr().out
-    assert "reads the other side once in each epoch" in text
-    assert repr(pipe).endswith(".join(mined, on='key', how='left')")
-
-
-def test_another_function_is_another_pipe() -> None:
-    state = fp.Loader(ROWS.join(mined, on="key")).state_dict()
-    with pytest.raises(fp.errors.StateError, match="join"):
-        fp.Loader(ROWS.join(mined_table, on="key")).load_state_dict(state)
 
 
 def other_types(epoch: int) -> pa.Table:
@@ -192,11 +155,3 @@ def test_an_error_of_the_function_is_raised_and_the_next_try_calls_it_again(tmp_
         list(pipe)
     path.write_text(json.dumps(mined(0)))
     assert list(pipe) == joined(0)
-
-
-def test_names_of_the_key_in_the_table() -> None:
-    pipe = ROWS.join(lambda epoch: mined_table(epoch).rename_columns(["id", "y"]), on="key", other_on="id", how="left")
-    assert [row["y"] for row in pipe.take(3)] == [0, 1, 2]
-    with pytest.raises(ArgumentError, match="must name as many columns"):
-        ROWS.join(mined_table, on="key", other_on=["a", "b"])
-    assert np.array_equal([row["n"] for row in pipe], np.arange(40))

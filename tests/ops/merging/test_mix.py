@@ -7,18 +7,12 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, PlanWarning, RowError
 from feedpipe.testing import check_operator
 
-from ...support.examples import examples
-from ...support.operators import EqualTurns, WeightedTurns, rounded_weights, whole_weights
-
 A, B, C = fp.from_sequence(range(30)), fp.from_sequence(range(100, 112)), fp.from_sequence(range(200, 205))
-weight = st.one_of(st.integers(1, 9), st.floats(1e-4, 1.0))
 
 
 def streamed(pipe):
@@ -29,41 +23,6 @@ def shares(rows, count=3):
     """How many rows each input has given before each position."""
     sources = np.array([row // 100 for row in rows])
     return np.stack([np.cumsum(sources == source) for source in range(count)], axis=1)
-
-
-def weighted_turns(weights):
-    return WeightedTurns(rounded_weights(whole_weights(weights)))
-
-
-class TestTurns:
-    @settings(max_examples=examples(60), deadline=None)
-    @given(st.lists(weight, min_size=1, max_size=9))
-    def test_each_input_has_its_share_at_every_position(self, weights):
-        turns = weighted_turns(weights)
-        sources, before = turns.at(np.arange(1500))
-        counts = np.stack([np.cumsum(sources == source) for source in range(len(weights))], axis=1)
-        ideal = np.arange(1, 1501)[:, None] * (np.array(weights) / sum(weights))
-        assert np.abs(counts - ideal).max() < (1 if len(weights) <= 3 else 2)
-        assert (before == counts[np.arange(1500), sources] - 1).all()
-        for position in (0, 1, 700, 1499):
-            assert turns.counts(position + 1).tolist() == counts[position].tolist()
-            assert turns.first_end(turns.counts(position)) == position
-
-    def test_any_position_is_computed_alone(self):
-        turns = weighted_turns([0.7, 0.2, 0.1])
-        far = np.array([10**12, 7, 10**12 + 1, 0])
-        assert turns.at(far)[0].tolist() == [int(turns.at(far[k : k + 1])[0][0]) for k in range(4)]
-        assert turns.counts(10**12).tolist() == [7 * 10**11, 2 * 10**11, 10**11]
-
-    def test_weights_are_those_that_the_user_wrote(self):
-        assert whole_weights([0.7, 0.3]).tolist() == [7, 3] and whole_weights([2, 4]).tolist() == [1, 2]
-        assert rounded_weights(whole_weights([1e-9, 1.0])).tolist() == [1, 10**9]
-        few, many = rounded_weights(whole_weights([1 / 3, np.pi * 1e6]))
-        assert few >= 1 and many < 2**31
-
-    def test_equal_turns(self):
-        turns = EqualTurns(3)
-        assert turns.at(np.arange(5))[0].tolist() == [0, 1, 2, 0, 1] and turns.counts(5).tolist() == [2, 2, 1]
 
 
 class TestOrder:

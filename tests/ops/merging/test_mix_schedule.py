@@ -16,7 +16,6 @@ from feedpipe.testing import check_operator
 
 from ...support.examples import examples
 from ...support.mixtures import scheduled_rows
-from ...support.operators import RowNumbers, WeightSchedule
 from ..exactness import check_elastic, check_ranks, check_resumes, digest, through_json
 
 weight = st.one_of(st.integers(0, 4), st.sampled_from([0.25, 0.04, 1.5]))
@@ -70,48 +69,6 @@ class TestOrder:
         assert list(pipe) == list(mixed(inputs, schedule, stop, of=streamed)) == expected and len(pipe) == len(expected)
         places = list(fp.from_sequence(range(len(expected))).shuffle())
         assert list(pipe.shuffle()) == [expected[place] for place in places]
-
-    @settings(max_examples=examples(60), deadline=None)
-    @given(st.integers(1, 9).flatmap(schedules), st.integers(1, 5), st.integers(0, 100))
-    def test_a_shard_has_its_part_of_the_rows_of_the_schedule(self, schedule, shards, shard):
-        count, shard = len(schedule[0]), shard % shards
-        expected, _ = scheduled_rows([range(k * 100, k * 100 + 99) for k in range(count)], schedule, "longest",
-                                     (shard, shards), most=60)  # fmt: skip
-        sources, turns = WeightSchedule(schedule).turns(np.arange(count), RowNumbers(shard, shards)).at(range(60))
-        assert (100 * sources + turns)[: len(expected)].tolist() == expected
-
-    @settings(max_examples=examples(100), deadline=None)
-    @given(
-        st.sampled_from([1, 2, 3, 5, 8, 20]).flatmap(lambda count: schedules(count, most=9)),
-        st.randoms(use_true_random=False),
-    )
-    def test_turns_at_any_positions(self, schedule, random):
-        count = len(schedule[0])
-        turns = WeightSchedule(schedule).turns(np.arange(count), RowNumbers())
-        sources, before = turns.at(range(300))
-        counts = np.zeros(count, np.int64)
-        for position, (source, turn) in enumerate(zip(sources.tolist(), before.tolist(), strict=True)):
-            assert turn == counts[source] and turns.counts(position).tolist() == counts.tolist()
-            counts[source] += 1
-        chosen = np.array(random.sample(range(300), 40))
-        far = np.array([10**12 + 7, *chosen, 10**12])
-        assert turns.at(far)[0][1:-1].tolist() == sources[chosen].tolist()
-        assert turns.at(far)[1][1:-1].tolist() == before[chosen].tolist()
-        source, turn = (int(values[-1]) for values in turns.at(far))
-        assert turns.counts(10**12)[source] == turn and turns.counts(10**12 + 1)[source] == turn + 1
-        rows = np.full(count, 2**40)
-        rows[source] = turn
-        assert turns.first_end(rows) == 10**12
-
-    def test_each_input_has_its_share_of_all_rows(self):
-        rng = np.random.default_rng(0)
-        for count in (2, 3, 8, 50):
-            weights = rng.random((1000, count)).round(3)
-            schedule = {k * 7: list(own) for k, own in enumerate(weights.tolist())}
-            sources, _ = WeightSchedule(schedule).turns(np.arange(count), RowNumbers()).at(range(7000))
-            ideal = np.cumsum(np.repeat(weights / weights.sum(1, keepdims=True), 7, axis=0), axis=0)
-            given_rows = np.cumsum(sources[:, None] == np.arange(count), axis=0)
-            assert np.abs(given_rows - ideal).max() < (0.51 if count == 2 else 2)
 
     def test_a_rare_input_comes_in_short_stages(self):
         ramp = {10 * k: [96, 4] for k in range(1000)}

@@ -30,21 +30,10 @@ def test_after_an_end_the_next_input_has_its_turn():
     assert "".join(fp.from_sequence("ac").round_robin(fp.from_sequence("b"), fp.from_sequence("xyz"))) == "abxcyz"
 
 
-def test_length_and_index():
-    pipe = A.round_robin(B)
-    assert len(pipe) == 7 and pipe[3] == 2 and pipe[6] == "e"
-    assert streamed(A).round_robin(B).length is None
-    assert len(A.round_robin(B, stop="all").shuffle()) == 10
-
-
 def test_many_inputs():
     pipes = [fp.from_sequence([k, -k]) for k in range(40)]
     assert list(pipes[0].round_robin(*pipes[1:])) == [*range(40), *(-k for k in range(40))]
     assert list(streamed(pipes[0]).round_robin(*pipes[1:])) == [*range(40), *(-k for k in range(40))]
-
-
-def test_one_input():
-    assert list(A.round_robin()) == list(streamed(A).round_robin(stop="all")) == list("abcde")
 
 
 def test_stop():

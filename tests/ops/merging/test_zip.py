@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError
 from feedpipe.testing import check_operator
 
 
@@ -24,8 +23,3 @@ def test_next_to_a_sharded_input_the_other_is_read_whole():
     pipe = fp.from_sequence(range(8)).shard_by_rank().zip(fp.from_sequence("abcd"))
     with pytest.warns(UserWarning, match=r"again .* `zip` needs all .*; put `shard_by_rank\(\)` after `zip`"):
         assert list(fp.Loader(pipe, rank=0, world_size=2, even=None)) == list(zip(range(4), "abcd", strict=True))
-
-
-def test_only_pipes():
-    with pytest.raises(ArgumentTypeError, match="the inputs of `zip` must be pipes but got: 'ab'"):
-        fp.from_sequence("ab").zip("ab")

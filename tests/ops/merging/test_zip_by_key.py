@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-from itertools import islice
 
 import pyarrow as pa
 import pytest
@@ -42,20 +41,10 @@ class TestPairs:
         pipe = numbers(left).zip_by_key(numbers(map(str, right)), key=key, window=25, unmatched="drop")
         assert check_operator(pipe, samples=8) == pairs(row for row in left if row % 4)
 
-    def test_columns(self):
-        left = fp.from_table(pa.table({"id": [1, 2, 3], "x": [7, 8, 9]}))
-        right = fp.from_table(pa.table({"ref": [2, 1, 3], "y": ["b", "a", "c"]})).filter(lambda row: True)
-        rows = check_operator(left.zip_by_key(right, key="id", other_key="ref"))
-        assert rows[0] == ({"id": 1, "x": 7}, {"ref": 1, "y": "a"}) and [b["y"] for _, b in rows] == ["a", "b", "c"]
-
     def test_rows_of_one_key_come_in_their_order(self):
         right = numbers([(1, "a"), (2, "b"), (1, "c")])
         rows = list(numbers([1, 1, 2]).zip_by_key(right, key=lambda row: row, other_key=lambda row: row[0]))
         assert rows == [(1, (1, "a")), (1, (1, "c")), (2, (2, "b"))]
-
-    def test_an_empty_pipe(self):
-        assert check_operator(numbers([]).zip_by_key(numbers([1]), key=key)) == []
-        assert check_operator(numbers([1, 2]).zip_by_key(numbers([]), key=key, unmatched="drop")) == []
 
 
 class TestWindow:
@@ -107,15 +96,3 @@ class TestErrors:
             numbers([1]).zip_by_key(numbers([1]), key=key, unmatched="skip")
         with pytest.raises(ArgumentTypeError, match="`key` must be a column, columns or a function but got: None"):
             numbers([1]).zip_by_key(numbers([1]), key=None)
-
-
-def test_a_loader_resumes():
-    left, right = numbers(displaced(80, 10)).filter(lambda row: True), numbers(map(str, displaced(80, 10, seed=3)))
-    pipe = left.zip_by_key(right, key=key, window=30)
-    loader = fp.Loader(pipe, shards=2)
-    rows = list(loader)
-    loader = fp.Loader(pipe, shards=2)
-    taken = list(islice(loader, 31))
-    resumed = fp.Loader(pipe, shards=2)
-    resumed.load_state_dict(loader.state_dict())
-    assert [*taken, *resumed] == rows and sorted(rows) == pairs(range(80))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, RowError
+from feedpipe.errors import RowError
 from feedpipe.testing import check_operator
 
 A, B, C = fp.from_sequence(range(9)), fp.from_sequence("abcdef"), fp.from_sequence([])
@@ -20,12 +20,6 @@ def test_law():
     assert check_operator(B.zip_longest(streamed(A))) == [(b, a) for a, b in PADDED]
     assert check_operator(A.zip_longest(streamed(B), streamed(C), fill=0)) == [(a, b or 0, 0) for a, b in PADDED]
     assert check_operator(streamed(C).zip_longest(C)) == []
-
-
-def test_length_and_index():
-    pipe = A.zip_longest(B)
-    assert len(pipe) == 9 and pipe[5] == (5, "f") and pipe[8] == (8, None)
-    assert streamed(A).zip_longest(B).length is None
 
 
 def test_an_input_that_has_ended_is_not_read_again():
@@ -48,8 +42,3 @@ def test_an_input_that_has_ended_is_not_read_again():
 def test_an_error_names_the_row_of_an_input_that_has_one():
     with pytest.raises(RowError, match="from_sequence, row 8"):
         list(B.zip_longest(A).map(lambda pair: 1 // (pair[1] - 7)))
-
-
-def test_only_pipes():
-    with pytest.raises(ArgumentTypeError, match="the inputs of `zip_longest` must be pipes but got: 'ab'"):
-        A.zip_longest("ab")

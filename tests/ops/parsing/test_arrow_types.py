@@ -73,18 +73,6 @@ def test_dictionaries_that_grow_and_change_in_a_stream(tmp_path: Path) -> None:
 
 
 @WAYS
-def test_dictionaries_that_differ_between_files(tmp_path: Path, indexed: bool) -> None:
-    files = [
-        write(tmp_path / f"{k}.arrow", {"c": pa.array(words).dictionary_encode()})
-        for k, words in enumerate((["a", "b"], ["b", "c"], ["a"]))
-    ]
-    pipe = parsed(files, indexed=indexed)
-    assert [row["c"] for row in check_operator(pipe)] == ["a", "b", "b", "c", "a"]
-    (batch,) = pipe.batch(5).to_arrow()
-    assert batch.schema.field("c").type == pa.string()
-
-
-@WAYS
 def test_types_that_become_those_of_the_first_file(tmp_path: Path, indexed: bool) -> None:
     files = [
         write(tmp_path / "a.arrow", {"n": pa.array([1, 2]), "f": pa.array([0.5, None]), "t": ["a", "b"]}),
@@ -102,11 +90,6 @@ def test_types_that_become_those_of_the_first_file(tmp_path: Path, indexed: bool
     assert [row["t"] for row in rows] == ["a", "b", "c", None]
     (batch,) = pipe.batch(4).to_arrow()
     assert batch.schema.types == [pa.int64(), pa.float64(), pa.string()]
-
-
-def test_a_column_of_nothing_but_nulls_has_the_type_of_a_later_file(tmp_path: Path) -> None:
-    files = [write(tmp_path / "a.arrow", {"n": pa.nulls(2)}), write(tmp_path / "b.arrow", {"n": [1.5]})]
-    assert [row["n"] for row in parsed(files, indexed=True)] == [None, None, 1.5]
 
 
 MISFITS: dict[str, tuple[dict[str, Any], str]] = {

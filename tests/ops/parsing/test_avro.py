@@ -83,14 +83,6 @@ def test_codecs(tmp_path, codec):
     assert list(parsed(tmp_path / "a.avro")) == listed(0, 50)
 
 
-def test_a_codec_that_is_not_read(tmp_path):
-    (tmp_path / "a.avro").write_bytes(encoded(listed(0, 5)).replace(b"\x08null", b"\x06lz4"))
-    with pytest.raises(
-        DataError, match=r"a\.avro: its blocks are compressed by 'lz4', and those read are null, deflate"
-    ):
-        list(parsed(tmp_path / "a.avro"))
-
-
 def test_another_schema(tmp_path):
     """Avro's rules turn records into the schema of the first file."""
     (tmp_path / "a.avro").write_bytes(
@@ -107,14 +99,6 @@ def test_another_schema(tmp_path):
     assert rows == [{"id": 1, "t": "x"}]
 
 
-def test_path_column(tmp_path):
-    path = tmp_path / "a.avro"
-    path.write_bytes(encoded(listed(0, 3)))
-    assert list(parsed(path, path_column="path")) == [{**row, "path": str(path)} for row in listed(0, 3)]
-    with pytest.raises(DataError, match="a.avro has a field 't' already"):
-        list(parsed(path, path_column="t"))
-
-
 @given(st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
 def test_mutated_files(tmp_path, data):
@@ -129,38 +113,6 @@ def test_mutated_files(tmp_path, data):
             list(parsed(tmp_path / "a.avro"))
         except FeedpipeError as error:
             assert "a.avro" in str(error)
-
-
-@given(st.integers(0, len(encoded(listed(0, 60))) - 1), st.sampled_from([150, 2**30]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(60), deadline=None)
-def test_truncated_files(tmp_path, size, length):
-    data = encoded(listed(0, 60))[:size]
-    (tmp_path / "a.avro").write_bytes(data)
-    rows = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_byte_ranges, "MAX_RANGE_BYTES", length)
-        try:
-            rows.extend(parsed(tmp_path / "a.avro"))
-        except DataError as error:
-            assert "a.avro" in str(error)
-        else:
-            assert data.endswith(MARKER)
-    assert rows == listed(0, len(rows))
-
-
-def test_a_resume_behind_the_rows_before_damage_finds_it_again(tmp_path):
-    data = encoded([{"id": i, "t": "abc"} for i in range(60)])
-    at = data.rindex(b"\x06abc", 0, len(data) - 60)
-    (tmp_path / "a.avro").write_bytes(data[:at] + b"\x06a\xff\xff" + data[at + 4 :])
-    loader = fp.Loader(parsed(tmp_path / "a.avro"))
-    rows = []
-    with pytest.raises(DataError, match=r"a\.avro, byte \d+: a record of the block here cannot be read: Unicode"):
-        rows.extend(loader)
-    again = fp.Loader(parsed(tmp_path / "a.avro"))
-    again.load_state_dict(loader.state_dict())
-    assert len(rows) > 30
-    with pytest.raises(DataError, match="cannot be read: Unicode"):
-        next(iter(again))
 
 
 def test_no_avro_and_no_package(tmp_path, monkeypatch):

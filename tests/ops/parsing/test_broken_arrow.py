@@ -45,16 +45,6 @@ def test_files_that_are_damaged_or_not_arrow(tmp_path: Path, data: bytes, messag
     assert "arrow_files.py" in str(caught.value)  # where the chain is written
 
 
-def test_a_stream_that_is_cut_short(tmp_path: Path) -> None:
-    data = encoded({"x": range(20)}, 6, form=STREAM)
-    path = tmp_path / "a.arrows"
-    path.write_bytes(data[:-60])
-    pipe = iter(parsed([path]))
-    assert [next(pipe)["x"] for _ in range(18)] == [*range(18)]
-    with pytest.raises(DataError, match=r"a.arrows, record batch 3, is damaged"):
-        next(pipe)
-
-
 @WAYS
 def test_a_file_that_changed(tmp_path: Path, indexed: bool) -> None:
     path = write(tmp_path / "a.arrow", {"x": range(20)}, 6)
@@ -63,11 +53,6 @@ def test_a_file_that_changed(tmp_path: Path, indexed: bool) -> None:
     write(path, {"x": range(19)}, 6)
     with pytest.raises(SourceError, match="a.arrow has changed since its footer was read"):
         list(pipe)
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="none.arrow is not there"):
-        list(parsed([tmp_path / "none.arrow"]))
 
 
 def test_text_with_offsets_beyond_its_memory(tmp_path: Path) -> None:

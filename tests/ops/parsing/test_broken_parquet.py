@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from feedpipe.errors import DataError, FeedpipeError, SourceError
 
 from ...storage.remote_store import RemoteStore
 from ...support.examples import examples
-from .parquet_files import counted, data_of, listed, parsed, write
+from .parquet_files import counted, data_of, parsed, write
 
 
 def test_a_file_of_another_footer_is_noticed_though_the_footer_is_kept(tmp_path):
@@ -93,45 +92,6 @@ def test_timestamps_of_96_bits_are_right_or_an_error(tmp_path_factory, seconds, 
     assert [row[0] if nested else row for row in rows] == times.to_pylist()
 
 
-def test_a_missing_file_and_one_that_vanishes(tmp_path):
-    files = counted(tmp_path, [3, 3], rows=2)
-    with pytest.raises(FileNotFoundError, match="none.parquet is not there"):
-        list(parsed([*files, tmp_path / "none.parquet"]))
-    pipe = parsed(files)
-    assert len(pipe) == 6
-    files[1].unlink()
-    rows = []
-    with pytest.raises(FileNotFoundError, match="1.parquet is not there: it was removed"):
-        rows.extend(pipe)
-    assert rows == listed(3)
-
-
-@pytest.mark.parametrize("content", [data_of({"id": [7], "t": ["x"]}), data_of({"id": range(99)})[:80], b""])
-def test_a_file_that_changes_after_its_footer_was_read(tmp_path, content):
-    files = counted(tmp_path, [3, 30], rows=10)
-    pipe = parsed(files)
-    assert len(pipe) == 33
-    files[1].write_bytes(content)
-    rows = []
-    with pytest.raises(
-        SourceError, match="1.parquet has changed since its footer was read: .*so make a new pipe"
-    ) as error:
-        rows.extend(pipe)
-    assert rows == listed(3)
-    assert "parquet_files.py" in str(error.value)  # where the chain is written
-
-
-def test_a_file_that_is_cut_short_while_it_is_read(tmp_path):
-    path = write(tmp_path / "a.parquet", {"x": np.random.default_rng(0).normal(size=400_000)}, 200_000)
-    rows = iter(parsed([path]))
-    assert next(rows)
-    os.truncate(path, 100_000)  # within the row group, whose first rows have been read
-    with pytest.raises((DataError, SourceError), match="a.parquet, row group 0,.* is damaged"):
-        list(rows)
-    with pytest.raises((DataError, SourceError), match="row group 0"):
-        next(rows)
-
-
 GOOD = data_of({"id": range(300), "t": [str(i % 7) for i in range(300)], "f": [i / 7 for i in range(300)]}, 100)
 
 
@@ -159,16 +119,3 @@ def test_a_page_that_fails_its_checksum(tmp_path):
     (tmp_path / "a.parquet").write_bytes(content)
     with pytest.raises(DataError, match="row group 0, is damaged"):
         list(parsed([tmp_path / "a.parquet"]))
-
-
-def test_a_damaged_row_group_among_those_that_are_read_at_once(tmp_path):
-    table = {"id": pa.array(range(400), pa.int64()), "x": np.random.default_rng(0).normal(size=400)}
-    options = {"write_page_checksum": True, "compression": "none", "use_dictionary": False}
-    content = bytearray(data_of(table, 5, **options))
-    damaged = pq.read_metadata(io.BytesIO(content)).row_group(57).column(1)
-    content[damaged.data_page_offset + damaged.total_compressed_size - 1] ^= 1
-    (tmp_path / "a.parquet").write_bytes(content)
-    ids = []
-    with pytest.raises(DataError, match="row group 57, is damaged"):
-        ids.extend(row["id"] for row in parsed([tmp_path / "a.parquet"]))
-    assert ids == list(range(57 * 5))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import threading
 
 import pytest
@@ -8,7 +7,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, DataError, MissingError
+from feedpipe.errors import MissingError
 from feedpipe.testing import check_operator
 
 
@@ -37,33 +36,6 @@ def test_law(folder, streamed):
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_law_on_other_storage(folder, far, streamed):
-    paths = fp.list_files("/", filesystem=far)
-    pipe = (paths.filter(lambda path: True) if streamed else paths).open_files(filesystem=far).parse_bytes()
-    assert check_operator(pipe, samples=3) == rows("")
-    elements = iter(pipe)
-    got = [next(elements)]  # the files are listed
-    (folder / "19.txt").unlink()
-    with pytest.raises(MissingError, match=r"19\.txt is not there"):
-        got.extend(elements)
-    assert got == rows("")[:19]
-
-
-def test_indexed_if_the_input_is(folder):
-    pipe = fp.list_files(folder).open_files().parse_bytes()
-    assert len(pipe) == 20 and pipe[3]["bytes"] == b"333"
-    assert sorted(row["path"] for row in pipe.shuffle()) == [row["path"] for row in rows(folder)]
-
-
-def test_compressed_files(tmp_path):
-    (tmp_path / "a.gz").write_bytes(gzip.compress(b"hello" * 100))
-    assert fp.list_files(tmp_path).open_files().parse_bytes()[0]["bytes"] == b"hello" * 100
-    (tmp_path / "a.gz").write_bytes(gzip.compress(b"hello" * 100)[:20])
-    with pytest.raises(DataError, match=r"a\.gz is (damaged|not compressed)(.|\n)*test_bytes\.py:\d+"):
-        fp.list_files(tmp_path).open_files().parse_bytes()[0]
-
-
-@pytest.mark.parametrize("streamed", [False, True])
 def test_files_before_a_missing_one_come_first(folder, streamed):
     paths = fp.list_files(folder)
     pipe = (paths.filter(lambda path: True) if streamed else paths).open_files().parse_bytes()
@@ -76,21 +48,6 @@ def test_files_before_a_missing_one_come_first(folder, streamed):
         with pytest.raises(MissingError, match=r"05\.txt is not there(.|\n)*test_bytes\.py:\d+"):
             got.extend(elements)
     assert got == rows(folder)[:5]
-
-
-def test_an_input_that_is_not_a_file():
-    with pytest.raises(
-        ArgumentTypeError, match=r"`parse_bytes` reads files but got: 'a'; put `\.open_files\(\)` before it"
-    ):
-        list(fp.from_sequence(["a"]).parse_bytes())
-
-
-def test_files_before_another_element_come_first(folder):
-    values = [*fp.list_files(folder).open_files(), "a"]
-    got = []
-    with pytest.raises(ArgumentTypeError):
-        got.extend(fp.from_sequence(values).filter(lambda value: True).parse_bytes())
-    assert got == rows(folder)
 
 
 def test_remote_files_are_fetched_several_at_a_time(far):

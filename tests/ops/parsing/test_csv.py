@@ -4,17 +4,15 @@ import csv
 import gzip
 
 import fsspec
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
-from feedpipe.extensions import START, Context, Rows
 from feedpipe.testing import check_operator
 
-from ...support.engine import bind, resolve
+from ...support.engine import resolve
 from ...support.examples import examples
 
 
@@ -50,54 +48,6 @@ def test_law_of_random_files(tmp_path, texts):
     assert got == [{"id": i, "text": text} for some in texts for i, text in enumerate(some)]
 
 
-def test_law_beyond_one_chunk(tmp_path):
-    # The first chunks have 16 KiB, so cursors point into the middle of a file.
-    rows = [(i, f"line\n{i}" if i % 3 else "") for i in range(6_000)]
-    files = [write(tmp_path / "a.csv", rows), write(tmp_path / "b.csv", [(2, "b"), (1, "a")][::-1])]
-    got = check_operator(parsed(files), samples=5)
-    assert got == [{"id": i, "text": text} for i, text in [*rows, (1, "a"), (2, "b")]]
-
-
-def test_a_resume_seeks(tmp_path, monkeypatch):
-    path = write(tmp_path / "a.csv", [(i, "x" * 50) for i in range(20_000)])
-    stage = bind(resolve(parsed([path])))
-    blocks = list(stage.blocks(START, Context()))
-    late = blocks[-1].at
-    opened = fp.File.open
-    read = []
-
-    class Counting:
-        def __init__(self, stream):
-            self.stream = stream
-
-        def read(self, size):
-            data = self.stream.read(size)
-            read.append(len(data))
-            return data
-
-        def __getattr__(self, name):
-            return getattr(self.stream, name)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            self.stream.close()
-
-    monkeypatch.setattr(fp.File, "open", lambda self: Counting(opened(self)))
-    rest = list(stage.blocks(late, Context()))
-    assert [dict(row) for row in rest[0].rows][:1] == [dict(row) for row in blocks[-1].rows][:1]
-    assert sum(read) < path.stat().st_size
-
-
-def test_rows_stay_columns_until_they_are_used(tmp_path):
-    path = write(tmp_path / "a.csv", [(1, "a"), (2, "b"), (3, "c")])
-    first, second = parsed([path]).batch(2)
-    assert isinstance(first, Rows)
-    assert first.arrow.schema == pa.schema([("id", pa.int64()), ("text", pa.string())])
-    assert list(second) == [{"id": 3, "text": "c"}]
-
-
 def test_names_and_types_are_fixed_by_the_first_file(tmp_path):
     files = [write(tmp_path / "a.csv", [(1, "a")]), write(tmp_path / "b.csv", [("x", "b")])]
     rows = iter(parsed(files))
@@ -107,14 +57,6 @@ def test_names_and_types_are_fixed_by_the_first_file(tmp_path):
     # A shuffle changes the order of the files, but not the types.
     pipe = fp.from_sequence([str(file) for file in files]).open_files().shuffle(seed=1).parse_csv(columns=["text"])
     assert resolve(pipe).op.identity()["types"] == [["text", "string"]]
-
-
-def test_identity_holds_options_and_types(tmp_path):
-    path = write(tmp_path / "a.csv", [(1, "a")])
-    one = resolve(parsed([path])).op.identity()
-    assert one == {"call": "parse_csv()", "types": [["id", "int64"], ["text", "string"]]}
-    other = resolve(parsed([path], schema={"id": "float32"})).op.identity()
-    assert other["types"] == [["id", "float"], ["text", "string"]]
 
 
 def test_rows_before_a_malformed_one_come_first(tmp_path):
@@ -128,54 +70,6 @@ def test_rows_before_a_malformed_one_come_first(tmp_path):
     assert "test_csv.py" in str(error.value)
     with pytest.raises(DataError, match="line 5002"):
         next(run)
-
-
-def test_a_resume_before_a_malformed_row_finds_the_error(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("id\n1\n2\nx\n3\n")
-    stage = bind(resolve(parsed([path], schema={"id": "int64"})))
-    blocks = stage.blocks(START, Context())
-    ends = [next(blocks).end, next(blocks).end]
-    assert ends[-1].position == 2
-    with pytest.raises(DataError, match="line 4, column 'id'"):
-        list(stage.blocks(ends[-1], Context()))
-
-
-def test_an_error_downstream_names_file_and_line(tmp_path):
-    path = write(tmp_path / "a.csv", [(1, "two\nlines"), (2, "x"), (0, "y")])
-    with pytest.raises(fp.RowError) as error:
-        list(parsed([path]).map(lambda row: 1 // row["id"]))
-    assert (error.value.origin.source, error.value.origin.row) == (str(path), 5)
-
-
-def test_shown_as_code(tmp_path):
-    pipe = parsed([], delimiter=";", columns=["a"], schema={"a": "int8"}, null_values=["-"])
-    assert repr(pipe).endswith(".parse_csv(columns=['a'], schema={'a': 'int8'}, delimiter=';', null_values=['-'])\n)")
-    path = write(tmp_path / "a.csv", [(1, "a")])
-    assert resolve(parsed([path])).op.call() == "parse_csv()"
-
-
-def test_no_files():
-    assert list(parsed([])) == []
-
-
-def test_arguments_name_the_line():
-    with pytest.raises(ArgumentError, match="`delimiter` must be one ASCII character") as error:
-        parsed([], delimiter="--")
-    assert "test_csv.py" in str(error.value)
-
-
-def test_lineage(tmp_path, monkeypatch):
-    write(tmp_path / "a.csv", [(1, "a"), (2, "b\nc")])
-    write(tmp_path / "b.csv", [(n, "x" * 50) for n in range(1000)])
-    monkeypatch.chdir(tmp_path)
-    pipe = fp.list_files("*.csv").open_files().parse_csv(path_column="path", row_column="row", columns=["id"])
-    rows = check_operator(pipe, samples=4)
-    assert rows[:2] == [{"id": 1, "path": "a.csv", "row": 0}, {"id": 2, "path": "a.csv", "row": 1}]
-    assert rows[2:] == [{"id": n, "path": "b.csv", "row": n} for n in range(1000)]
-    assert resolve(pipe).op.identity()["types"] == [["id", "int64"]]
-    with pytest.raises(DataError, match=r"a\.csv has a column 'id' already; `row_column` needs another name"):
-        list(fp.list_files("*.csv").open_files().parse_csv(row_column="id"))
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])

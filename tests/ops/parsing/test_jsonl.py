@@ -8,11 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError
-from feedpipe.extensions import Rows
+from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
-from ...support.engine import resolve
 from ...support.examples import examples
 
 
@@ -43,13 +41,6 @@ def test_law_of_random_files(tmp_path, texts):
     assert got == [row for some in rows for row in some]
 
 
-def test_rows_stay_columns_until_they_are_used(tmp_path):
-    path = write(tmp_path / "a.jsonl", [{"a": 1}, {"a": 2}, {"a": 3}])
-    first, _ = parsed([path]).batch(2)
-    assert isinstance(first, Rows)
-    assert first.arrow.to_pylist() == [{"a": 1}, {"a": 2}]
-
-
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 400, "1e999", "9" * 400 + ".5"])
 @pytest.mark.parametrize("line", ['{"a": %s}', '{"l": [1.5, %s]}', '{"s": {"x": %s}}'])
 def test_a_number_that_is_too_large_is_an_error(tmp_path, line, number):
@@ -64,13 +55,6 @@ def test_a_number_that_is_too_large_is_an_error(tmp_path, line, number):
         list(parsed([tmp_path / "a.jsonl"]))
 
 
-def test_the_largest_numbers_are_read(tmp_path):
-    values = [1.7976931348623157e308, 10**308, -(10**308), 5e-324]
-    (tmp_path / "a.jsonl").write_text("".join(f'{{"a": {value}}}\n' for value in values))
-    pipe = parsed([tmp_path / "a.jsonl"], schema={"a": "float64"})
-    assert [row["a"] for row in pipe] == [*map(float, values)]
-
-
 def test_a_field_that_appears_later(tmp_path):
     path = write(tmp_path / "a.jsonl", [{"a": 1}])
     later = write(tmp_path / "b.jsonl", [{"a": 2}, {"a": 3, "b": 4}])
@@ -80,44 +64,3 @@ def test_a_field_that_appears_later(tmp_path):
     assert rows == [{"a": 1}, {"a": 2}]
     assert list(parsed([path, later], columns=["a"])) == [{"a": 1}, {"a": 2}, {"a": 3}]
     assert list(parsed([path, later], schema={"b": "int8"}))[2:] == [{"b": 4, "a": 3}]
-
-
-def test_identity_holds_options_and_types(tmp_path):
-    path = write(tmp_path / "a.jsonl", [{"a": [1], "b": None}])
-    assert resolve(parsed([path], columns=["b", "a"])).op.identity() == {
-        "call": "parse_jsonl(columns=['b', 'a'])",
-        "types": [["b", "string"], ["a", "list<item: int64>"]],
-    }
-
-
-def test_no_files_and_empty_files(tmp_path):
-    assert list(parsed([])) == []
-    assert list(parsed([write(tmp_path / "a.jsonl", []), write(tmp_path / "b.jsonl", [])])) == []
-    assert list(parsed([write(tmp_path / "a.jsonl", []), write(tmp_path / "b.jsonl", [{"a": 1}])])) == [{"a": 1}]
-
-
-def test_lineage(tmp_path):
-    files = [write(tmp_path / f"{k}.jsonl", [{"id": n} for n in range(k)]) for k in (2, 1000)]
-    pipe = parsed(files, path_column="path", row_column="row")
-    expected = [
-        {"id": n, "path": str(file), "row": n} for file, k in zip(files, (2, 1000), strict=True) for n in range(k)
-    ]
-    assert check_operator(pipe, samples=4) == expected
-    with pytest.raises(DataError, match=r"2\.jsonl has a column 'id' already; `path_column` needs another name"):
-        list(parsed(files, path_column="id"))
-    with pytest.raises(ArgumentError, match="`path_column` and `row_column` must differ"):
-        parsed([], path_column="x", row_column="x")
-
-
-def test_folders_give_columns(tmp_path):
-    files = []
-    for year in (2023, 2024):
-        (tmp_path / f"year={year}").mkdir()
-        files.append(write(tmp_path / f"year={year}" / "a.jsonl", [{"id": year - 2000}]))
-    assert check_operator(parsed(files)) == [{"id": 23, "year": 2023}, {"id": 24, "year": 2024}]
-    assert check_operator(parsed(files, columns=["year"])) == [{"year": 2023}, {"year": 2024}]
-    assert resolve(parsed(files)).op.identity()["types"] == [["id", "int64"], ["year", "int64"]]
-    own = write(tmp_path / "year=2024" / "own.jsonl", [{"year": "x"}])
-    assert list(parsed([own])) == [{"year": "x"}]
-    with pytest.raises(DataError, match=r"own\.jsonl is in no folder year=..., and .*a\.jsonl is"):
-        list(parsed([files[0], write(tmp_path / "own.jsonl", [{"id": 1}])]))

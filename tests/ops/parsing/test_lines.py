@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError, SourceError
+from feedpipe.errors import ArgumentError, DataError
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
@@ -45,36 +45,6 @@ def test_law_of_random_files(tmp_path, files, ended):
     assert got == expected
 
 
-def test_a_file_that_vanished(tmp_path):
-    for name in "abc":
-        (tmp_path / name).write_text(f"{name}1\n{name}2\n")
-    rows = iter(fp.list_files(tmp_path).open_files().parse_lines())
-    assert next(rows) == "a1"
-    (tmp_path / "b").unlink()
-    assert next(rows) == "a2"
-    for _ in range(2):
-        with pytest.raises(SourceError, match=r"/b is not there: it was removed(.|\n)*test_lines\.py:\d+"):
-            next(rows)
-
-
-def test_a_file_that_is_cut_short(tmp_path):
-    lines = [f"{i * 7919 % 100_003}" for i in range(20_000)]
-    packed = gzip.compress("\n".join(lines).encode())
-    (tmp_path / "a.gz").write_bytes(packed[: len(packed) // 2])
-    rows = []
-    with pytest.raises(DataError, match=r"a\.gz is damaged or cut short: decompression failed after \d+ bytes"):
-        rows.extend(lines_of([tmp_path / "a.gz"]))
-    assert len(rows) > 1000
-    assert rows == lines[: len(rows)]
-
-
-def test_a_file_with_another_compression(tmp_path):
-    (tmp_path / "a.gz").write_text("plain\n")
-    with pytest.raises(DataError, match=r"a\.gz is not compressed in that way, or is damaged: .*`open_files\(comp"):
-        list(lines_of([tmp_path / "a.gz"]))
-    assert list(fp.list_files(tmp_path).open_files(compression=None).parse_lines()) == ["plain"]
-
-
 def test_lines_before_one_in_another_encoding(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"one\ncaf\xe9\nthree\n")
     rows = iter(lines_of([tmp_path / "a.txt"]))
@@ -84,10 +54,3 @@ def test_lines_before_one_in_another_encoding(tmp_path):
     assert list(lines_of([tmp_path / "a.txt"], encoding="latin-1")) == ["one", "café", "three"]
     with pytest.raises(ArgumentError, match="`encoding` must be a text encoding"):
         lines_of([], encoding="none")
-
-
-def test_an_error_downstream_names_file_and_line(tmp_path):
-    (tmp_path / "a.txt").write_text("1\n2\nx\n")
-    with pytest.raises(fp.RowError) as error:
-        list(lines_of([tmp_path / "a.txt"]).map(int))
-    assert (error.value.origin.source, error.value.origin.row) == (str(tmp_path / "a.txt"), 3)

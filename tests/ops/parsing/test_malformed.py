@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import tarfile
-from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from feedpipe.testing import check_operator
 
 from ...readers.contents import mds
 from ...support.examples import examples
-from ...support.files import BYTES, FLOATS, INTS, write_example, write_feature
+from ...support.files import BYTES, INTS, write_example, write_feature
 from ...support.files import ranges as _byte_ranges
 from ...support.formats import ChunkSize
 from .test_tfrecord import framed
@@ -241,56 +240,6 @@ def test_what_ends_a_file_is_no_malformed_record(tmp_path):
             next(iter(again))
 
 
-def test_ints_and_floats_of_a_feature(tmp_path):
-    """Whether a record is malformed does not depend on those that are parsed with it."""
-    kinds = [INTS if x % 7 < 3 else FLOATS for x in range(40)]
-    records = [framed(write_example({b"x": write_feature(kind, [x])})) for x, kind in enumerate(kinds)]
-    (tmp_path / "a.tfrecord").write_bytes(b"".join(records))
-    pipe = fp.read_tfrecord(tmp_path, features={"x": "float32"})
-    assert check_operator(pipe, samples=2) == [{"x": float(x)} for x in range(40)]
-
-
-def test_lines_before_parts_of_a_file_are_counted_once(tmp_path, monkeypatch):
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"".join(b"\xff\n" if x % 10_000 == 9_999 else b"%09d\n" % x for x in range(200_000)))
-    size = path.stat().st_size
-    monkeypatch.setattr(_byte_ranges, "MIN_RANGE_BYTES", 2**17)
-    read_bytes = [0]
-    opened = fp.File.stream
-
-    class Counting:
-        def __init__(self, stream: Any) -> None:
-            self.stream = stream
-
-        def read(self, count: int) -> bytes:
-            data: bytes = self.stream.read(count)
-            read_bytes[0] += len(data)
-            return data
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self.stream, name)
-
-        def __enter__(self) -> Counting:
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            self.stream.close()
-
-    monkeypatch.setattr(fp.File, "stream", lambda self, *args, **options: Counting(opened(self, *args, **options)))
-    loader = fp.Loader(fp.read_lines(path, on_error=fp.Quarantine(tmp_path / "bad")).batch(1000))
-    list(loader)
-    assert loader.skipped == {".parse_lines()": 20}
-    rows = sorted(json.loads(line)["row"] for f in (tmp_path / "bad").iterdir() for line in f.read_text().splitlines())
-    assert rows == [10_000 * k for k in range(1, 21)]
-    assert read_bytes[0] < 10 * size  # at most 1 MiB again for each range
-
-
-def test_a_skipped_record_keeps_its_number(tmp_path):
-    pipe = read("csv", write_csv(tmp_path / "a.csv"), row_column="row", on_error="skip")
-    assert [row["row"] for row in pipe] == GOOD
-    assert [row["x"] for row in pipe.take(10)] == GOOD[: 10 - 3]  # three of the first ten are left out
-
-
 def test_types_do_not_depend_on_malformed_records(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,y\njunk\n1,2\n2\n1.5,a\n")
@@ -313,19 +262,6 @@ def test_a_quote_that_is_never_closed(tmp_path):
     with pytest.raises(DataError, match=r"line 3: .* never closed; .*, `newlines_in_values=False` ends each record"):
         list(fp.read_csv(path, on_error="skip"))
     assert [row["x"] for row in fp.read_csv(path, newlines_in_values=False, on_error="skip")] == [1, 3]
-
-
-@given(st.lists(st.sampled_from(["1,a\n", "x,a\n", '1,"a"\n', '1,"a\n', "\n", "1\n", '1,"a\nb"\n']), max_size=30))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(12), deadline=None)
-def test_law_of_random_files(tmp_path, lines):
-    path = tmp_path / "a.csv"
-    path.write_text("n,s\n" + "".join(lines))
-    pipe = fp.from_sequence([str(path)]).open_files()
-    parsed = pipe.parse_csv(schema={"n": "int64", "s": "string"}, newlines_in_values=False, on_error="skip")
-    bad = {"x,a", '1,"a', "1", 'b"'}
-    expected = [line for line in "".join(lines).splitlines() if line and line not in bad]
-    got = check_operator(parsed, samples=2)
-    assert [row["s"] for row in got] == ["a"] * len(expected)
 
 
 FAULTS = {
@@ -408,13 +344,3 @@ def test_bytes_that_cannot_be_decoded_belong_to_their_record(tmp_path):
     for encoding in ("base64", "none", 3):
         with pytest.raises(ArgumentError, match="`encoding` must be a text encoding but got"):
             fp.read_csv(path, encoding=encoding)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_ranks_divide_the_rest(tmp_path, monkeypatch, ranks):
-    monkeypatch.setattr(_byte_ranges, "MIN_RANGE_BYTES", 2**10)
-    pipe = read("csv", write_csv(tmp_path / "a.csv"), on_error="skip")
-    for after in (pipe, pipe.load(), pipe.filter(lambda row: True), pipe.shuffle(window=20)):
-        loaders = [fp.Loader(after, rank=rank, world_size=ranks, even=None) for rank in range(ranks)]
-        assert Counter(row["x"] for loader in loaders for row in loader) == Counter(GOOD)
-        assert len(BAD) == sum(sum(loader.skipped.values()) for loader in loaders)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, StateError
+from feedpipe.errors import DataError, FeedpipeError, StateError
 from feedpipe.testing import check_operator, same
 
 from ...readers.contents import mds
@@ -29,14 +29,6 @@ GOLDEN = zlib.decompress(
     )
 )
 """A shard with three samples, written by `MDSWriter` of MosaicML Streaming 0.13."""
-GOLDEN_LISTS = zlib.decompress(
-    base64.b64decode(
-        "eNp1j0EKwjAQRdN0I7jQI9SsFURE0ZW4cePKrUiJbdRIkpakCiqeweN5D0/gxIwgFAdeyMyf/2FiQsgTeAHjiJAHcGNZoU7apMJkRS7N3rFpsm"
-        "bHUuxTbi2/sG7ClHTVupRqwzbQocFwLXCZf5bKX9XJa1DNSalu4t+g6tIK52RhQAwa2xVW8wp6pnPnow7cHYLbe3xUqqSWfmXYn4xgdhYWMwb3"
-        "JpzTAOAaEgN8mxGsNtADKEpRkHOC/w7Ov/pqMY9q5UNmf0IohrTqQbReaPYsKX0D9bdJ7g=="
-    )
-)
-"""Another one, with lists of images."""
 
 
 def encoded(first, count):
@@ -86,20 +78,6 @@ def test_a_shard_of_mosaicml(tmp_path):
     assert len(rows) == 3
 
 
-def test_lists_of_images(tmp_path):
-    (tmp_path / "a.mds").write_bytes(GOLDEN_LISTS)
-    for number, row in enumerate(parsed(tmp_path / "a.mds")):
-        images = [np.full((2, 3, 3), number, np.uint8), np.full((1, 2), number, np.uint8)]
-        assert same(row, {"ja": [b"abc", b"d"][: number + 1], "lp": images[:number]})
-    assert number == 2
-    encoded = [struct.pack("<4I", 0, 2, 1, 2) + b"abc", struct.pack("<3I", 0, 1, 9) + b"short"]
-    (tmp_path / "a.mds").write_bytes(mds({"x": "list[png]"}, [encoded[:1], encoded[1:]]))
-    rows = iter(parsed(tmp_path / "a.mds"))
-    assert next(rows) == {"x": [b"a", b"bc"]}
-    with pytest.raises(DataError, match="sample 2: it is damaged: a list of 1 values ends at byte 21 of 17"):
-        next(rows)
-
-
 @pytest.mark.parametrize(
     ("encoding", "message"),
     [
@@ -113,12 +91,6 @@ def test_an_encoding_that_is_not_read(tmp_path, encoding, message):
         list(parsed(tmp_path / "a.mds"))
 
 
-def test_another_version(tmp_path):
-    (tmp_path / "a.mds").write_bytes(mds({"x": "int"}, []).replace(b'"version": 2', b'"version": 3'))
-    with pytest.raises(DataError, match="it is of format 'mds', version 3, and 'mds', version 2, is read"):
-        list(parsed(tmp_path / "a.mds"))
-
-
 def test_no_shard(tmp_path):
     for content in (b"", json.dumps({"version": 2}).encode() * 9, struct.pack("<4I", 1, 12, 4, 0)):
         (tmp_path / "a.mds").write_bytes(content)
@@ -126,34 +98,6 @@ def test_no_shard(tmp_path):
             DataError, match=r"a\.mds is no shard of MosaicML, is damaged, or is compressed in another way"
         ):
             list(parsed(tmp_path / "a.mds"))
-
-
-def test_a_resume_behind_the_rows_before_damage_finds_it_again(tmp_path):
-    data = mds({"id": "str_int"}, [[b"%d" % i] for i in range(50)] + [[b"x"]] + [[b"1"]] * 9)
-    (tmp_path / "a.mds").write_bytes(data)
-    loader = fp.Loader(parsed(tmp_path / "a.mds"))
-    rows = []
-    with pytest.raises(DataError, match=r"a\.mds, sample 51: it is damaged: invalid literal"):
-        rows.extend(loader)
-    again = fp.Loader(parsed(tmp_path / "a.mds"))
-    again.load_state_dict(loader.state_dict())
-    assert len(rows) == 50
-    with pytest.raises(DataError, match="sample 51"):
-        next(iter(again))
-
-
-def test_path_column(tmp_path):
-    (tmp_path / "a.mds").write_bytes(encoded(0, 3))
-    with pytest.raises(DataError, match="a.mds has a column 't' already; `path_column` needs another name"):
-        list(parsed(tmp_path / "a.mds", path_column="t"))
-    with pytest.raises(ArgumentTypeError, match="`path_column` must be the name of a key but got: 3"):
-        parsed(path_column=3)
-
-
-def test_an_error_downstream_names_file_and_sample(tmp_path):
-    (tmp_path / "a.mds").write_bytes(encoded(0, 9))
-    with pytest.raises(fp.RowError, match=r"a\.mds, row 8"):
-        list(parsed(tmp_path / "a.mds").map(lambda row: 1 // (row["id"] - 7)))
 
 
 @pytest.fixture
@@ -179,31 +123,6 @@ def test_law_of_positions(shards):
     assert list(fp.read_mds(shards, pattern="1*", indexed=True)) == []
 
 
-def test_several_shards_of_a_loader_read_one_file(shards):
-    ranks = [list(fp.Loader(parsed(shards / "2.mds", indexed=True), rank=k, world_size=3)) for k in range(3)]
-    assert [len(rows) for rows in ranks] == [30, 30, 30]
-    assert sorted(row["id"] for rows in ranks for row in rows) == list(range(2000, 2090))
-
-
-def test_a_golden_shard_by_position(tmp_path):
-    (tmp_path / "a.mds").write_bytes(GOLDEN)
-    pipe = parsed(tmp_path / "a.mds", indexed=True)
-    assert all(same(pipe[n], row) for n, row in enumerate(parsed(tmp_path / "a.mds")))
-
-
-def test_a_damaged_sample_by_position(shards):
-    (shards / "2.mds").write_bytes(encoded(2000, 90).replace(b"2050xx", b"2O50xx").replace(b"2050", b"2O50"))
-    pipe = fp.read_mds(shards, indexed=True)
-    assert pipe[52] == ALL[52] and pipe[54] == ALL[54]
-    with pytest.raises(DataError, match=r"2\.mds, sample 51: it is damaged: invalid literal(.|\n)*test_mds\.py"):
-        pipe[53]
-    loader = fp.Loader(fp.read_mds(shards, indexed=True, on_error="skip").shuffle())
-    assert sorted(row["id"] for row in loader) == sorted(row["id"] for row in ALL if row["id"] != 2050)
-    assert sum(loader.skipped.values()) == 1
-    with pytest.raises(fp.RowError, match=r"2\.mds, row 9"):
-        list(pipe.map(lambda row: 1 // (row["id"] - 2008)))
-
-
 def test_a_state_belongs_to_the_samples(shards):
     loader = fp.Loader(fp.read_mds(shards, indexed=True).shuffle())
     rows = iter(loader)
@@ -215,28 +134,6 @@ def test_a_state_belongs_to_the_samples(shards):
     (shards / "0.mds").write_bytes(encoded(0, 4))
     with pytest.raises(StateError):
         fp.Loader(fp.read_mds(shards, indexed=True).shuffle()).load_state_dict(state)
-
-
-def test_a_shard_that_is_replaced_before_its_samples_are_read(shards):
-    pipe = fp.read_mds(shards, indexed=True)
-    assert len(pipe) == 94
-    (shards / "0.mds").write_bytes(mds({"id": "str_int", "t": "str"}, [[b"2", b"xx"], [b"1", b"x"], [b"0", b""]]))
-    with pytest.raises(SourceError, match=r"0\.mds has changed since its head was read(.|\n)*test_mds\.py"):
-        pipe[0]
-
-
-def test_files_without_positions(shards):
-    with pytest.raises(ArgumentError, match="put the `shuffle` after `parse_mds` instead"):
-        fp.list_files(shards).shuffle().open_files().parse_mds(indexed=True)
-    (shards / "2.mds").write_bytes(encoded(2000, 90)[:-1])
-    with pytest.raises(DataError, match=r"2\.mds is cut short: it has \d+ bytes, and its samples end at byte \d+"):
-        len(fp.read_mds(shards, indexed=True))
-    (shards / "2.mds.zst").write_bytes(b"")
-    with pytest.raises(ArgumentError, match=r"2\.mds\.zst is compressed, so no sample can be sought"):
-        len(fp.read_mds(shards, pattern="*.zst", indexed=True))
-    (shards / "3.mds").write_bytes(mds({"id": "pkl"}, []))
-    with pytest.raises(DataError, match=r"3\.mds, column 'id': its encoding 'pkl' is not read"):
-        len(fp.read_mds(shards, pattern="3*", indexed=True))
 
 
 @given(st.data())
@@ -252,13 +149,3 @@ def test_mutated_and_truncated_files(tmp_path, data):
             list(parsed(tmp_path / "a.mds", indexed=indexed))
         except FeedpipeError as error:
             assert "a.mds" in str(error)
-
-
-@given(st.integers(0, len(encoded(0, 60)) - 1))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
-def test_rows_before_the_end_of_a_file_that_is_cut_short_come_first(tmp_path, size):
-    (tmp_path / "a.mds").write_bytes(encoded(0, 60)[:size])
-    rows = []
-    with pytest.raises(DataError, match="cut short|ends after|no description"):
-        rows.extend(parsed(tmp_path / "a.mds"))
-    assert rows == listed(0, len(rows))

@@ -7,7 +7,7 @@ import fsspec
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError, SourceError
+from feedpipe.errors import SourceError
 from feedpipe.testing import check_operator
 
 
@@ -16,12 +16,6 @@ def test_law(streamed):
     source = fp.from_sequence(["a.csv", Path("b.csv"), "c.csv"])
     pipe = (source.filter(lambda path: True) if streamed else source).open_files()
     assert check_operator(pipe) == [fp.File("a.csv"), fp.File("b.csv"), fp.File("c.csv")]
-
-
-def test_length_and_index():
-    pipe = fp.from_sequence(["a", "b"]).open_files(compression=None)
-    assert len(pipe) == 2
-    assert pipe[1] == fp.File("b", compression=None)
 
 
 def test_nothing_is_opened_before_it_is_read(tmp_path):
@@ -39,35 +33,6 @@ def test_an_explicit_file_system():
     assert [file.open().read() for file in pipe] == [b"hello"]
     assert ".open_files(filesystem=<MemoryFileSystem>)" in repr(pipe)
     memory.rm("/open_files", recursive=True)
-
-
-def test_shown_as_code():
-    pipe = fp.from_sequence(["a"]).open_files(compression="gzip", filesystem=fsspec.filesystem("memory"))
-    assert ".open_files(compression='gzip', filesystem=<MemoryFileSystem>)" in repr(pipe)
-    assert repr(fp.from_sequence(["a"]).open_files()).endswith(".open_files()")
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-def test_paths_before_another_element_come_first(streamed):
-    source = fp.from_sequence(["a", 3, "b"])
-    rows = iter((source.filter(lambda path: True) if streamed else source).open_files())
-    assert next(rows) == fp.File("a")
-    with pytest.raises(ArgumentTypeError, match=r"`open_files` takes paths but got: 3\n  at .*test_open_files\.py"):
-        next(rows)
-
-
-def test_an_error_downstream_names_the_file(tmp_path):
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text(name)
-    with pytest.raises(RowError, match=r"on .*b\.txt"):
-        list(fp.list_files(tmp_path).open_files().map(lambda file: 1 // (not file.path.endswith("b.txt"))))
-
-
-def test_arguments():
-    with pytest.raises(ArgumentError, match="`compression` must be one of"):
-        fp.from_sequence(["a"]).open_files(compression="rar")
-    with pytest.raises(ArgumentTypeError, match="`filesystem` must be"):
-        fp.from_sequence(["a"]).open_files(filesystem="s3")
 
 
 def test_a_handle_knows_the_size_that_was_listed(tmp_path: Path) -> None:

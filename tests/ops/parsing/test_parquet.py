@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -48,12 +47,6 @@ def test_small_row_groups_are_read_at_once(tmp_path, monkeypatch):
     assert [(row["id"], row["row"]) for row in rest] == [(n, n % 400) for n in range(0, 800, 7)]
 
 
-def test_columns_that_arrow_does_not_join_are_read_by_row_group(tmp_path):
-    table = {"t": pa.array([str(n // 5) for n in range(400)]).dictionary_encode()}
-    path = write(tmp_path / "a.parquet", table, 5)
-    assert [row["t"] for row in check_operator(parsed([path]), samples=10)] == [str(n // 5) for n in range(400)]
-
-
 @pytest.mark.parametrize("columns", [["id"], ["id", "t"]])
 def test_law_beyond_one_batch(tmp_path, monkeypatch, columns):
     # A row group is read in batches of as many rows as 4 MiB hold. If they have text, the first 256 rows tell how many.
@@ -61,21 +54,6 @@ def test_law_beyond_one_batch(tmp_path, monkeypatch, columns):
     files = counted(tmp_path, [2_400, 60], rows=1_800)
     got = check_operator(parsed(files, columns=columns), samples=6)
     assert got == [{name: row[name] for name in columns} for row in listed(2_460)]
-
-
-@pytest.mark.parametrize(
-    "chain",
-    [
-        lambda pipe: pipe.filter(lambda row: row["id"] % 3).batch(4),
-        lambda pipe: pipe.shuffle(window=8).batch(3, drop_last=True),
-        lambda pipe: pipe.batch(5).unbatch().skip(3).slice(0, 40, 2),
-        lambda pipe: pipe.repeat(2).enumerate(),
-        lambda pipe: pipe.concat(fp.from_sequence([{"id": -1, "t": ""}])).take(60),
-        lambda pipe: pipe.zip(fp.from_sequence(range(100)).filter(lambda n: n % 2)),
-    ],
-)
-def test_law_of_chains(tmp_path, chain):
-    assert check_operator(chain(parsed(counted(tmp_path, [20, 0, 33, 6], rows=9))))
 
 
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
@@ -139,21 +117,6 @@ def test_columns(tmp_path):
         list(parsed([path], columns=["home.city"], filter=column("home", "zip") == 2))
 
 
-def test_lineage(tmp_path, monkeypatch):
-    files = counted(tmp_path, [3, 2], rows=2)
-    monkeypatch.chdir(tmp_path)
-    pipe = fp.list_files("*.parquet").open_files().parse_parquet(columns=["id"], path_column="path", row_column="row")
-    assert check_operator(pipe)[1:4] == [
-        {"id": 1, "path": "0.parquet", "row": 1},
-        {"id": 2, "path": "0.parquet", "row": 2},
-        {"id": 3, "path": "1.parquet", "row": 0},
-    ]
-    filtered = parsed(files, filter=column("id") == 4, columns=["t"], row_column="at")
-    assert list(filtered) == [{"t": "4", "at": 1}]
-    with pytest.raises(DataError, match=r"0\.parquet has a column 'id' already; `row_column` needs another name"):
-        list(parsed(files, row_column="id"))
-
-
 def test_folders_give_columns(tmp_path):
     files = [
         write(tmp_path / f"year={year}" / f"code={code}" / "a.parquet", {"id": [k]})
@@ -168,62 +131,6 @@ def test_folders_give_columns(tmp_path):
     assert list(parsed(own)) == [{"year": "x"}]
     with pytest.raises(DataError, match=r"own\.parquet is in no folder code=..., and .*a\.parquet is"):
         list(parsed([*files[:1], write(tmp_path / "year=1" / "own.parquet", {"id": [1]})]))
-
-
-def test_identity(tmp_path):
-    files = counted(tmp_path, [30, 5], rows=7)
-    root = resolve(parsed(files, columns=["id"], filter=column("id") > 3))
-    assert root.op.identity() == {
-        "call": "parse_parquet(columns=['id'], filter=(id > 3))",
-        "types": [["id", "int64"]],
-        "filter": "(id > 3)",
-    }
-    units = root.inputs[0].op.identity()
-    assert (units["row_groups"], units["rows"]) == (6, 35)
-    write(files[1], {"id": range(9, 14), "t": ["x"] * 5}, 7)
-    changed = resolve(parsed(files, columns=["id"], filter=column("id") > 3)).inputs[0].op.identity()
-    assert changed["rows"] == 35 and changed["digest"] != units["digest"]
-    many, others = (resolve(parsed(files, filter=column("id").isin([*range(20), k, *range(30, 50)]))) for k in (20, 21))
-    assert many.op.identity()["filter"][0] == others.op.identity()["filter"][0]
-    assert many.op.identity() != others.op.identity()
-
-
-def test_shown_as_code():
-    pipe = parsed([], columns=["a"], filter=column("a") > 3, path_column="p", row_column="r")
-    assert repr(pipe).endswith(".parse_parquet(columns=['a'], path_column='p', row_column='r', filter=(a > 3))\n)")
-    assert "row_groups" not in repr(pipe)
-
-
-def test_no_files():
-    assert list(parsed([])) == [] and len(parsed([])) == 0
-
-
-def test_tensors(tmp_path, capsys):
-    table = {"x": np.arange(50, dtype="float32"), "y": np.arange(50), "b": [True, False] * 25, "s": ["a"] * 50}
-    pipe = parsed([write(tmp_path / "a.parquet", table, 20)]).shuffle(window=30).batch(16).collate()
-    batches = list(pipe)
-    assert {name: str(value.dtype) for name, value in batches[0].items() if name != "s"} == {
-        "x": "torch.float32",
-        "y": "torch.int64",
-        "b": "torch.bool",
-    }
-    batches[0]["x"][0] = 5  # it is writable
-    assert batches[0]["s"] == ["a"] * 16
-    pipe.explain()
-    assert "Python rows" not in capsys.readouterr().out
-
-
-def test_a_null_where_a_number_should_be(tmp_path):
-    path = write(tmp_path / "a.parquet", {"x": [1.0, 2.0, None, 4.0]})
-    with pytest.raises(DataError, match="field `x`: null at row 3 of the batch"):
-        list(parsed([path]).batch(4).collate())
-
-
-def test_an_error_downstream_names_file_and_row(tmp_path):
-    files = counted(tmp_path, [30, 20], rows=7)
-    with pytest.raises(fp.RowError) as error:
-        list(parsed(files, filter=column("id") > 2).map(lambda row: 1 // (row["id"] - 45)))
-    assert f"{files[1]}, row 16" in str(error.value)
 
 
 def test_an_error_downstream_names_the_row_of_row_groups_that_are_read_at_once(tmp_path):
@@ -260,12 +167,6 @@ def test_types_that_fit(tmp_path):
     assert types[:3] == ["int64", "double", "string"]
 
 
-def test_a_column_without_a_type_in_the_first_file(tmp_path):
-    files = [write(tmp_path / "a.parquet", {"x": pa.nulls(2)}), write(tmp_path / "b.parquet", {"x": [1, 2]})]
-    assert list(parsed(files)) == [{"x": None}] * 2 + [{"x": 1}, {"x": 2}]
-    assert list(parsed(files[:1])) == [{"x": None}] * 2
-
-
 @pytest.mark.parametrize(
     ("table", "message"),
     [
@@ -294,22 +195,6 @@ def test_a_file_that_differs(tmp_path, table, message):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"columns": ["idd"]}, "has no column 'idd', which `columns` names; there are 'id', 't'; did you mean 'id'\\?"),
-        ({"columns": ["id", "x.y"]}, "has no column 'x.y', which `columns` names; there are 'id', 't'"),
-        ({"filter": column("zz") > 3}, r"`filter` does not fit the columns of .*: No match for FieldRef.Name\(zz\)"),
-        ({"filter": column("t") > 3}, "`filter` does not fit the columns of .*: Function 'greater' has no kernel"),
-        ({"filter": column("id")}, "`filter` does not fit the columns of .*: it gives int64 and not true or false"),
-    ],
-)
-def test_columns_that_the_files_do_not_have(tmp_path, options, message):
-    with pytest.raises(DataError, match=message) as error:
-        len(parsed(counted(tmp_path, [3], 2), **options).batch(2).load())
-    assert "parquet_files.py" in str(error.value)  # where the chain is written
-
-
-@pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
         ({"columns": []}, ArgumentError, "`columns` must name at least one column"),
@@ -328,21 +213,3 @@ def test_arguments_name_the_line(options, kind, message):
     with pytest.raises(kind, match=message) as error:
         parsed([], **options)
     assert "parquet_files.py" in str(error.value)  # where the chain is written
-
-
-def test_paths_without_open_files():
-    with pytest.raises(ArgumentTypeError, match="put `.open_files\\(\\)` before it"):
-        list(fp.from_sequence(["a"]).parse_parquet())
-
-
-def test_two_columns_of_one_name(tmp_path):
-    path = write(tmp_path / "a.parquet", pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["x", "x"]))
-    with pytest.raises(DataError, match="two columns have the name 'x'"):
-        list(parsed([path]))
-
-
-def test_files_without_rows_or_columns(tmp_path):
-    files = [write(tmp_path / "a.parquet", {"x": pa.array([], pa.int64())}), write(tmp_path / "b.parquet", {"x": [1]})]
-    assert check_operator(parsed(files)) == [{"x": 1}]
-    assert list(parsed(files[:1])) == []
-    assert list(parsed([write(tmp_path / "c.parquet", {})])) == []

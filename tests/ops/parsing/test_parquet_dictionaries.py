@@ -63,27 +63,6 @@ def test_codes_and_vocabulary(folder: Path, workers: int) -> None:
     assert all(len(set(vocabulary.to_pylist())) == len(vocabulary) for _, vocabulary in got)
 
 
-def test_without_codes_text_is_text(folder: Path) -> None:
-    coded, plain = (fp.read_parquet(folder, columns=["blob"], dictionaries=names) for names in (["blob"], None))
-    assert list(coded.batch(50).collate(format="numpy")) == list(plain.batch(50).collate(format="numpy"))
-
-
-@pytest.mark.parametrize(
-    "expression",
-    [
-        pc.field("word") == "yes",
-        pc.field("word").isin(["no", "word 3"]),
-        pc.field("word").is_null(),
-        pc.field("id") > 70,
-    ],
-)
-def test_filters_see_values(folder: Path, expression: pc.Expression) -> None:
-    expected = list(fp.read_parquet(folder, filter=expression))
-    assert expected
-    assert list(fp.read_parquet(folder, filter=expression, dictionaries=["word"])) == expected
-    assert list(fp.read_parquet(folder, dictionaries=["word"]).filter(expression)) == expected
-
-
 def test_a_filter_leaves_out_row_groups(tmp_path: Path) -> None:
     words = pa.table({"word": ["a"] * 10 + ["b"] * 10})
     pq.write_table(words, tmp_path / "a.parquet", row_group_size=10)
@@ -100,18 +79,6 @@ def test_a_file_without_the_column(tmp_path: Path) -> None:
     assert list(coded) == list(fp.read_parquet(tmp_path, **options))
     (batch,) = coded.batch(9)
     assert batch.arrow["word"].null_count == 4  # type: ignore[attr-defined]
-
-
-def test_written_again(folder: Path, tmp_path: Path) -> None:
-    coded = fp.read_parquet(folder, dictionaries=["word"])
-    fp.write_parquet(coded, tmp_path / "out", progress=False)
-    assert list(fp.read_parquet(tmp_path / "out")) == list(fp.read_parquet(folder))
-
-
-def test_a_state_of_other_columns_is_refused(folder: Path) -> None:
-    state = fp.Loader(fp.read_parquet(folder, dictionaries=["word"]).batch(2)).state_dict()
-    with pytest.raises(fp.errors.StateError, match="dictionaries"):
-        fp.Loader(fp.read_parquet(folder).batch(2)).load_state_dict(state)
 
 
 @pytest.mark.parametrize(

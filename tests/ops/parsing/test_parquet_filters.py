@@ -6,7 +6,6 @@ import math
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -95,21 +94,3 @@ def test_row_groups_are_left_out(tmp_path, expression, groups):
     path = write(tmp_path / "part=7" / "a.parquet", table, 10)
     root = resolve(parsed([path], filter=expression))
     assert root.inputs[0].op.identity()["row_groups"] == groups
-
-
-def test_zeros_are_not_mistaken_for_negative_zeros(tmp_path):
-    path = write(tmp_path / "a.parquet", {"f": [0.0, -0.0, 0.0, 1.0]}, 1)
-    for value in (0.0, -0.0):
-        for expression in (column("f").isin([value]), column("f") == value):
-            got = list(parsed([path], filter=expression))
-            assert got == pq.read_table(path).filter(expression).to_pylist()
-
-
-def test_a_filter_uses_the_types_fixed_for_all_files(tmp_path):
-    # In the second file the sum would overflow, and its statistics have another type.
-    files = [
-        write(tmp_path / "a.parquet", {"n": pa.array([1, 2], pa.int64())}),
-        write(tmp_path / "b.parquet", {"n": pa.array([2_000_000_000], pa.int32())}),
-    ]
-    expression = pc.add(column("n"), column("n")) > 3_000_000_000
-    assert list(parsed(files, filter=expression)) == [{"n": 2_000_000_000}]

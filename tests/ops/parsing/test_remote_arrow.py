@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
 from pathlib import Path
 from typing import Any
 
 import fsspec
-import pyarrow.fs
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 import feedpipe as fp
 from feedpipe.testing import check_operator
 
-from ...storage.remote_store import RemoteStore
-from ...support.storage import Cancellation, RemoteFile
-from .arrow_files import FILE, STREAM, WAYS, counted, encoded, listed
+from .arrow_files import FILE, STREAM, WAYS, counted, listed
 
 
 @WAYS
@@ -47,29 +42,3 @@ def test_remote_files_are_read_by_ranges(tmp_path: Path, form: Any, compression:
     if form is FILE:
         pipe = opened.parse_arrow(columns=["t"], indexed=True)
         assert [row["t"] for row in check_operator(pipe)] == [str(i) for i in range(50)]
-
-
-def test_below_a_subtree(tmp_path: Path) -> None:
-    counted(tmp_path, [30], 7)
-    below = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
-    pipe = fp.list_files("0.arrow", filesystem=below).open_files(filesystem=below).parse_arrow(indexed=True)
-    assert list(pipe) == listed(30)
-
-
-def test_heads_of_remote_batches_are_read_several_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = RemoteStore({"a.arrow": encoded({"id": list(range(40)), "t": ["x" * 10_000] * 40}, 1)})
-    together = threading.Barrier(16, timeout=60)
-    heads: list[int] = []
-    numbers = itertools.count()
-    read = RemoteFile.read
-
-    def wait(self: RemoteFile, start: int, size: int, cancellation: Cancellation) -> bytes:
-        if size < 1_000:
-            heads.append(start)
-            if 10 <= next(numbers) < 26:
-                together.wait()
-        return read(self, start, size, cancellation)
-
-    monkeypatch.setattr(RemoteFile, "read", wait)
-    assert len(fp.read_arrow("a.arrow", filesystem=place.filesystem)) == 40
-    assert len(heads) == len(set(heads)) == 40

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
-from feedpipe.extensions import START, Context
+from feedpipe.errors import DataError, SourceError
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
@@ -66,33 +65,6 @@ def test_law(tmp_path, ending, compress):
     assert check_operator(parsed(*files)) == rows
 
 
-def test_a_compression_of_the_user_holds(tmp_path):
-    (tmp_path / "a.tar").write_bytes(gzip.compress(packed(0, 1)))
-    files = fp.list_files(tmp_path)
-    with pytest.raises(DataError, match=r"a\.tar is no tar file: .* `open_files\(compression=\.\.\.\)` sets how files"):
-        list(files.open_files(compression=None).parse_tar())
-    assert list(files.open_files(compression="gzip").parse_tar()) == expected(0, 1)
-
-
-def test_law_behind_streamed_files(tmp_path):
-    for number in range(3):
-        (tmp_path / f"{number}.tar").write_bytes(packed(10 * number, 4))
-    files = fp.list_files(tmp_path).filter(lambda path: "1" not in path[-5:]).open_files()
-    assert check_operator(files.parse_tar()) == expected(0, 4) + expected(20, 4)
-
-
-def test_path_column(tmp_path):
-    (tmp_path / "a.tar").write_bytes(packed(0, 2))
-    rows = check_operator(parsed(tmp_path / "a.tar", path_column="tar"))
-    assert [row["tar"] for row in rows] == [str(tmp_path / "a.tar")] * 2
-    with pytest.raises(DataError, match="is the second 'txt' of its row"):
-        list(parsed(tmp_path / "a.tar", path_column="txt"))
-    with pytest.raises(ArgumentError, match="`path_column` must be another key"):
-        parsed(path_column="__key__")
-    with pytest.raises(ArgumentTypeError, match="`path_column` must be the name of a key but got: 3"):
-        parsed(path_column=3)
-
-
 def test_rows_before_damage_come_first(tmp_path):
     data = packed(0, 20)
     (tmp_path / "a.tar").write_bytes(data[: 20 * 1024 + 100])
@@ -113,34 +85,3 @@ def test_a_compressed_file_that_is_cut_short(tmp_path, size):
     with pytest.raises((DataError, SourceError), match=r"a\.tar\.gz"):
         rows.extend(parsed(tmp_path / "a.tar.gz"))
     assert rows == expected(0, 19, 2000)[: len(rows)]
-
-
-def test_a_file_that_vanished(tmp_path):
-    for name in "ab":
-        (tmp_path / f"{name}.tar").write_bytes(packed(0, 1))
-    rows = iter(fp.list_files(tmp_path).open_files().parse_tar())
-    assert next(rows) == expected(0, 1)[0]
-    (tmp_path / "b.tar").unlink()
-    with pytest.raises(MissingError, match="b.tar is not there"):
-        next(rows)
-
-
-def test_an_error_downstream_names_tar_and_key(tmp_path):
-    (tmp_path / "a.tar").write_bytes(packed(0, 9))
-    with pytest.raises(fp.RowError) as caught:
-        list(parsed(tmp_path / "a.tar").map(lambda row: 1 // (int(row["cls"]) - 7)))
-    assert caught.value.origin is not None
-    assert caught.value.origin[:2] == (str(tmp_path / "a.tar"), 7 * 2048)
-    assert "a.tar, part/00007 at byte 14336" in str(caught.value)
-
-
-def test_an_input_that_is_not_a_file():
-    with pytest.raises(ArgumentTypeError, match=r"`parse_tar` reads files but got: 'a'; put `\.open_files\(\)` before"):
-        list(fp.from_sequence(["a"]).parse_tar())
-
-
-def test_blocks_are_bounded_in_bytes(tmp_path):
-    (tmp_path / "a.tar").write_bytes(packed(0, 1, 1)[:2048] + packed(100_000, 40, 2**18))
-    stage = parsed(tmp_path / "a.tar")._stage()
-    sizes = [sum(len(row["txt"]) for row in block.rows) for block in stage.blocks(START, Context())]
-    assert max(sizes) < 2**22 + 2**21

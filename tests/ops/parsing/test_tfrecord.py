@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tfrecord.tools.tfrecord2idx import create_index
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, StateError
+from feedpipe.errors import ArgumentError, DataError
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
@@ -137,24 +137,6 @@ def test_a_value_that_does_not_fit(tmp_path, rows, features, message):
     assert len(parsed_rows) == 3
 
 
-def test_features_that_change(tmp_path):
-    one = framed(write_example({b"x": write_feature(INTS, [1])}))
-    other_type = framed(write_example({b"x": write_feature(BYTES, [b"1"])}))
-    more = framed(write_example({b"x": write_feature(INTS, [1]), b"y": write_feature(INTS, [1])}))
-    (tmp_path / "a.tfrecord").write_bytes(one * 2000 + other_type)
-    with pytest.raises(DataError, match=r"byte \d+: feature 'x' holds bytes, which do not fit int64"):
-        list(parsed(tmp_path / "a.tfrecord"))
-    (tmp_path / "a.tfrecord").write_bytes(one * 2000 + more)
-    with pytest.raises(
-        DataError, match=r"it has a feature 'y', and the first records of .*a\.tfrecord have none; `feat"
-    ):
-        list(parsed(tmp_path / "a.tfrecord"))
-    assert list(parsed(tmp_path / "a.tfrecord", features=["x"])) == [{"x": 1}] * 2001
-    (tmp_path / "b.tfrecord").write_bytes(one + other_type)
-    with pytest.raises(DataError, match="feature 'x': holds bytes and ints in the first records"):
-        list(parsed(tmp_path / "b.tfrecord"))
-
-
 def test_no_example(tmp_path):
     (tmp_path / "a.tfrecord").write_bytes(encoded(0, 3) + framed(b"\x12\x00") + encoded(3, 3))
     rows = []
@@ -163,29 +145,6 @@ def test_no_example(tmp_path):
     (tmp_path / "b.tfrecord").write_bytes(b"PNG" * 99)
     with pytest.raises(DataError, match=r"byte 0: .* has a wrong checksum; is this a TFRecord file"):
         list(parsed(tmp_path / "b.tfrecord"))
-
-
-@pytest.mark.parametrize("place", [0, 20])
-def test_a_resume_behind_the_rows_before_damage_finds_it_again(tmp_path, small_ranges, place):
-    data = bytearray(encoded(0, 60))
-    data[len(encoded(0, 50)) + place] ^= 1
-    (tmp_path / "a.tfrecord").write_bytes(data)
-    loader = fp.Loader(parsed(tmp_path / "a.tfrecord"), shards=1)
-    rows = []
-    with pytest.raises(DataError, match="wrong checksum"):
-        rows.extend(loader)
-    assert rows == expected(0, 50)
-    again = fp.Loader(parsed(tmp_path / "a.tfrecord"), shards=1)
-    again.load_state_dict(loader.state_dict())
-    with pytest.raises(DataError, match="wrong checksum"):
-        next(iter(again))
-
-
-def test_unify_schemas(tmp_path):
-    (tmp_path / "a.tfrecord").write_bytes(framed(write_example({b"x": write_feature(INTS, [1])})))
-    (tmp_path / "b.tfrecord").write_bytes(framed(write_example({b"y": write_feature(BYTES, [b"1"])})))
-    pipe = parsed(tmp_path / "a.tfrecord", tmp_path / "b.tfrecord", unify_schemas=True, row_column="row")
-    assert check_operator(pipe) == [{"x": 1, "y": None, "row": 0}, {"x": None, "y": b"1", "row": 0}]
 
 
 @given(st.data())
@@ -232,18 +191,6 @@ def test_law_of_indexed_files(with_indexes):
     assert "indexed=True" in repr(pipe)
 
 
-def test_columns_beside_those_of_indexed_files(tmp_path):
-    for part in (1, 2):
-        fp.write_tfrecord(fp.from_sequence(expected(part, 5)), tmp_path / f"part={part}", index=True)
-    rows = [
-        {**row, "part": part, "path": str(tmp_path / f"part={part}" / "part-00000.tfrecord"), "row": number}
-        for part in (1, 2)
-        for number, row in enumerate(expected(part, 5))
-    ]
-    pipe = fp.read_tfrecord(tmp_path, recursive=True, path_column="path", row_column="row", indexed=True)
-    assert check_operator(pipe, samples=2) == rows
-
-
 @pytest.mark.parametrize("place", [0, 20])
 def test_damage_in_an_indexed_file(with_indexes, place):
     data = bytearray((with_indexes / "b.tfrecord").read_bytes())
@@ -281,44 +228,3 @@ def test_indexes_that_cannot_be_used(with_indexes):
         list(indexed(with_indexes / "*.gz"))
     with pytest.raises(ArgumentError, match="put the `shuffle` after `parse_tfrecord` instead"):
         fp.list_files(with_indexes).shuffle().open_files().parse_tfrecord(indexed=True)
-
-
-def test_a_state_belongs_to_the_records(tmp_path):
-    states = []
-    for count in (5, 6):
-        fp.write_tfrecord(fp.from_sequence(expected(0, count)), tmp_path, index=True, overwrite=True)
-        loader = fp.Loader(indexed(tmp_path).shuffle())
-        next(iter(loader))
-        states.append(loader.state_dict())
-    with pytest.raises(StateError):
-        fp.Loader(indexed(tmp_path).shuffle()).load_state_dict(states[0])
-    loader.load_state_dict(states[1])
-    assert len(list(loader)) == 5
-
-
-def test_a_file_that_vanished(tmp_path):
-    for name in "ab":
-        (tmp_path / f"{name}.tfrecord").write_bytes(encoded(0, 1))
-    rows = iter(fp.list_files(tmp_path).open_files().parse_tfrecord())
-    assert next(rows) == expected(0, 1)[0] | {"words": []}
-    (tmp_path / "b.tfrecord").unlink()
-    with pytest.raises(MissingError, match="b.tfrecord is not there"):
-        next(rows)
-
-
-def test_an_error_downstream_names_file_and_byte(tmp_path):
-    (tmp_path / "a.tfrecord").write_bytes(encoded(0, 9))
-    with pytest.raises(fp.RowError, match=rf"a\.tfrecord, byte {len(encoded(0, 7))}"):
-        list(parsed(tmp_path / "a.tfrecord").map(lambda row: 1 // (row["id"] - 7)))
-
-
-def test_bad_arguments(monkeypatch):
-    with pytest.raises(ArgumentTypeError, match="`features` must be a list of names"):
-        parsed(features="id")
-    with pytest.raises(ArgumentError, match=r"`features` must give column 'id' a type of Arrow"):
-        parsed(features={"id": "int65"})
-    monkeypatch.setattr("feedpipe.core.checks.find_spec", lambda name: None)
-    with pytest.raises(
-        ArgumentError, match=r"google-crc32c, which is not installed; `pip install 'feedpipe\[tfrecord\]"
-    ):
-        parsed()

@@ -14,7 +14,7 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
 from feedpipe.testing import check_operator
 
 from ...support.core import end_dropped
-from .cached_pipes import KINDS, ROWS, Counted, Kind, csv_of, files, indexed, same, shown
+from .cached_pipes import KINDS, ROWS, Counted, Kind, files, indexed, same, shown
 
 pytestmark = pytest.mark.usefixtures("small_files")
 
@@ -70,21 +70,6 @@ class TestEachKind:
         check_operator((pipe.take(90) if pipe.indexed else pipe).cache(folder), samples=2)
 
 
-def test_ranks_keep_only_their_rows(folder: Path, calls: Counted) -> None:
-    for rank in range(2):
-        loader = fp.Loader(fp.from_sequence(range(ROWS)).map(calls).cache(folder), rank=rank, world_size=2)
-        assert list(loader) == list(range(rank, ROWS, 2))
-        assert calls.count() == ROWS // 2
-
-
-def test_a_shuffle_behind_it(folder: Path, calls: Counted) -> None:
-    loader = fp.Loader(fp.from_sequence(range(ROWS)).map(calls).cache(folder).shuffle().batch(32))
-    epochs = [[row for batch in loader for row in batch] for _ in range(2)]
-    assert epochs[0] != epochs[1]
-    assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(ROWS))
-    assert calls.count() == ROWS
-
-
 def test_memory_is_shared_by_workers_and_removed(calls: Counted) -> None:
     pipe = fp.from_sequence(range(ROWS)).map(calls).cache()
     for workers in (2, 0):
@@ -102,13 +87,6 @@ def explanation(pipe: fp.Pipe[Any]) -> str:
     with contextlib.redirect_stdout(io.StringIO()) as output:
         pipe.explain()
     return output.getvalue()
-
-
-def test_explain_says_what_it_holds(folder: Path) -> None:
-    pipe = fp.from_sequence(range(50)).cache(folder, limit="1MiB")
-    assert "holds 0 rows, 0 bytes of 1 MiB, in" in explanation(pipe)
-    list(fp.Loader(pipe))
-    assert "holds 50 rows, " in explanation(pipe)
 
 
 def test_another_version_and_another_pipe_begin_anew(
@@ -148,19 +126,6 @@ def test_frozen_draws_are_those_of_the_first_epoch(folder: Path) -> None:
     expected = list(pipe())
     loader = fp.Loader(pipe().cache(folder, freeze=True), seed=7)
     assert [list(loader) for _ in range(2)] == [expected, expected]
-
-
-def test_frozen_order_of_files(tmp_path: Path, folder: Path) -> None:
-    files = fp.list_files(csv_of(tmp_path)).shuffle()
-    expected = shown(list(files.open_files().parse_csv()))
-    loader = fp.Loader(files.open_files().parse_csv().cache(folder, freeze=True), seed=7)
-    assert [shown(list(loader)) for _ in range(2)] == [expected, expected]
-
-
-def test_draws_before_load_are_fixed_already(folder: Path) -> None:
-    pipe = fp.from_sequence(range(9)).shuffle().load()
-    assert list(pipe.cache(folder)) == list(pipe)
-    assert list(pipe.cache(folder, freeze=True).map(same).cache(folder)) == list(pipe)
 
 
 def test_draws_are_refused(folder: Path) -> None:

@@ -14,14 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import feedpipe as fp
 from feedpipe.errors import SourceError
 
 from ...soak import SOAK
-from ...support.storage import RowFiles, row_files
+from ...support.storage import row_files
 from .cached_pipes import KINDS, Kind, files, same, shown
 
 pytestmark = pytest.mark.usefixtures("small_files")
@@ -174,15 +173,6 @@ def full_after(count: int, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def test_two_files_that_come_within_a_tick_of_the_clock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer, reader = RowFiles(folder, 2**20), RowFiles(folder, 2**20)
-    for _ in range(2):
-        writer.write({}, np.zeros(0, np.uint8), [])
-        os.utime(folder, ns=(10**9, 10**9))
-        monkeypatch.setattr(row_files.time, "time_ns", lambda: 10**9 + 10**6)
-        assert len(reader.new()) == 1
-
-
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SourceError, match=r"the folder .* cannot be written to: .*; give a folder") as error:
@@ -197,27 +187,3 @@ def test_what_a_killed_process_has_left_in_memory_is_removed(tmp_path: Path, mon
     (tmp_path / "another").mkdir()
     first, second = row_files.TemporaryFolder(), row_files.TemporaryFolder()
     assert {path.name for path in tmp_path.iterdir()} == {"another", first.path.name, second.path.name}
-
-
-def test_a_folder_in_memory_that_is_removed_before_it_is_locked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths: list[str] = []
-
-    def mkdtemp(**options: Any) -> str:
-        paths.append(make(**options))
-        if len(paths) == 1:
-            os.rmdir(paths[0])
-        return paths[-1]
-
-    def flock(descriptor: int, operation: int) -> None:
-        if len(paths) == 2:
-            os.rmdir(paths[1])
-        lock(descriptor, operation)
-
-    make, lock = row_files.tempfile.mkdtemp, row_files.fcntl.flock
-    monkeypatch.setattr(row_files, "_SHARED_MEMORY", tmp_path)
-    monkeypatch.setattr(row_files.tempfile, "mkdtemp", mkdtemp)
-    monkeypatch.setattr(row_files.fcntl, "flock", flock)
-    folder = row_files.TemporaryFolder()
-    assert [str(path) for path in tmp_path.iterdir()] == [str(folder.path)] == paths[2:]

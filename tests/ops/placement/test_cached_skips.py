@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import DataError, PlanError, RowError
+from feedpipe.errors import DataError, RowError
 from feedpipe.testing import check_operator
 
 from ...support.operators import _cached_rows
-from ...support.storage import RowFile, RowFiles
 
 FILES, ROWS = 4, 75
 Policy = Any
@@ -154,20 +153,6 @@ class TestEachKind:
         check_operator(kind(tmp_path, Parse(), "skip").cache(tmp_path / "cache"), samples=2)
 
 
-@pytest.mark.slow
-def test_workers_count_and_record_the_same(tmp_path: Path) -> None:
-    def loader(workers: int) -> fp.Loader[Any]:
-        pipe = parsed_files(tmp_path, Parse(), fp.Quarantine(tmp_path / f"bad{workers}")).cache(tmp_path / "cache")
-        return fp.Loader(pipe, workers=workers, shards=2)
-
-    here = loader(0)
-    expected = list(here)
-    with loader(2) as loader_of_workers:
-        assert list(loader_of_workers) == expected
-        assert loader_of_workers.skipped == here.skipped
-    assert shown(tmp_path / "bad2") == shown(tmp_path / "bad0")
-
-
 def test_operators_with_one_call_keep_their_own_policies(tmp_path: Path) -> None:
     parse = Parse()
     source = fp.from_iterable([{"x": x} for x in range(30)]).map(lambda row: {"x": row["x"] + 1 - row["x"] // 20})
@@ -203,52 +188,3 @@ def test_a_row_stays_skipped_in_the_cache(tmp_path: Path) -> None:
         assert list(again) == [0, 1, 2, 3, 4, 6, 7, 8, 9] and sum(again.skipped.values()) == 1
         answers.touch()
     assert list(loader("2")) == list(range(10))
-
-
-def test_an_indexed_cache_records_the_rows_of_each_epoch(tmp_path: Path) -> None:
-    pipe = fp.from_sequence([{"x": x} for x in range(30)]).map(Parse(), on_error=fp.Quarantine(tmp_path / "bad"))
-    loader = fp.Loader(pipe.cache(tmp_path / "cache"))
-    for _ in range(2):
-        assert len(list(loader)) == 27
-    assert Counter(record["epoch"] for record in records(tmp_path / "bad")) == {0: 3, 1: 3}
-
-
-def test_pages_from_before_rows_could_be_skipped_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = RowFiles.write
-
-    def old_write(files: RowFiles, head: dict[str, Any], *rest: Any) -> RowFile | None:
-        return write(files, {name: value for name, value in head.items() if name != "skipped"}, *rest)
-
-    parse = Parse()
-    pipe = fp.from_iterable([{"x": x} for x in range(7)]).map(parse, on_error="skip").cache(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(RowFiles, "write", old_write)
-        rows = list(pipe)
-    assert list(pipe) == rows and parse.calls == 7
-
-
-def test_how_rows_are_made_may_change(tmp_path: Path) -> None:
-    def cached(settings: dict[str, Any]) -> fp.Pipe[Any]:
-        return fp.from_iterable(range(10)).map(str, **settings).cache(tmp_path)
-
-    for settings in ({}, {"on_error": "skip"}, {"retry": 3}, {"concurrency": 2}):
-        assert len(list(cached(settings))) == 10
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        (lambda pipe: pipe.map(Parse(), on_error="skip").filter(bool), "filter"),
-        (lambda pipe: pipe.map(Parse(), on_error="skip").batch(4), r"batch\(4\)"),
-        (lambda pipe: pipe.filter(Parse(), on_error="skip"), "filter"),
-        (lambda pipe: pipe.map(Parse(), on_error="skip").map(bool).flat_map(lambda x: [x]).map(bool), "flat_map"),
-    ],
-)
-def test_numbers_that_a_passing_failure_would_change(
-    tmp_path: Path, change: Callable[[fp.Pipe[Any]], fp.Pipe[Any]], code: str
-) -> None:
-    pipe = change(fp.from_iterable([{"x": 1}]))
-    with pytest.raises(PlanError, match=rf"`cache` must come before `{code}.*swap the two(.|\n)*  at ") as caught:
-        list(pipe.cache(tmp_path))
-    assert __file__ in str(caught.value)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +16,7 @@ from feedpipe.errors import DataError
 from feedpipe.extensions import Rows
 
 from ...support.formats import Buffers, StoredRows
-from .cached_pipes import Counted, same
+from .cached_pipes import same
 
 pytestmark = pytest.mark.usefixtures("small_files")
 
@@ -44,16 +40,6 @@ def test_tables_stay_columns_and_arrays_stay_arrays(folder: Path) -> None:
             assert not array.flags.writeable
 
 
-def test_arrow_columns(tmp_path: Path, folder: Path, calls: Counted) -> None:
-    table = pa.table({"x": [1, None, 3] * 100, "s": ["a", None, "ccc"] * 100, "l": [[1], [], None] * 100})
-    pq.write_table(table, tmp_path / "a.parquet", row_group_size=70)
-    pipe = fp.read_parquet(tmp_path / "a.parquet").cache(folder)
-    assert len(pipe) == 300
-    for _ in range(2):
-        assert pipe.to_table().equals(table)
-        assert [len(batch) for batch in fp.Loader(pipe.batch(32), workers=2)][:2] == [32, 32]
-
-
 def test_the_consumer_may_change_rows(folder: Path) -> None:
     pipe = fp.from_sequence(range(20)).map(lambda x: {"a": np.full(2, x), "l": [x]}).cache(folder)
     for _ in range(3):
@@ -62,16 +48,6 @@ def test_the_consumer_may_change_rows(folder: Path) -> None:
             assert row["l"] == [x]
             row["a"] += 1
             row["l"].append(None)
-
-
-def test_tensors(folder: Path) -> None:
-    torch = pytest.importorskip("torch")
-    pipe = fp.from_sequence(range(9)).map(lambda x: (torch.full((2, 3), x), torch.tensor(x > 4))).cache(folder)
-    for _ in range(2):
-        for x, (matrix, flag) in enumerate(pipe):
-            assert torch.equal(matrix, torch.full((2, 3), x))
-            assert flag.dtype == torch.bool
-            assert bool(flag) == (x > 4)
 
 
 class Thing:
@@ -135,19 +111,3 @@ def test_values_come_back_as_they_were(values: list[Any], data: st.DataObject) -
     indices = data.draw(st.lists(st.integers(0, len(values) - 1)))
     rows = StoredRows(node, buffers.parts, same).rows(np.array(indices, np.int64))
     assert repr(rows) == repr([values[index] for index in indices])
-
-
-def test_arrays_of_any_shape_come_back() -> None:
-    values: list[Any] = [
-        np.float32(1.5), np.zeros((2, 0)), np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(3), np.int64(3),
-        np.arange(5)[::-2], np.array(["a", "bc"]), np.array([1j]), np.arange(3).astype("M8[s]"), bytearray(b"xy"),
-        datetime(2024, 1, 1, tzinfo=UTC), date(2024, 2, 3), Decimal("1.50"),
-        Rows({"x": np.arange(3)}), Rows({"x": np.arange(2), "s": pa.array(["a", None])}),
-    ]  # fmt: skip
-    buffers = Buffers()
-    node = json.loads(json.dumps(buffers.rows(values)))
-    for value, row in zip(values, StoredRows(node, buffers.parts, same).rows(range(len(values))), strict=True):
-        assert type(row) is type(value)
-        assert repr(list(row) if isinstance(row, Rows) else row) == repr(
-            list(value) if isinstance(value, Rows) else value
-        )

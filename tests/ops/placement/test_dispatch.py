@@ -43,18 +43,6 @@ def test_without_it_each_worker_reads_all():
         list(fp.Loader(fp.from_iterable(numbers), workers=2))
 
 
-def test_workers_give_the_order_of_the_plan():
-    pipe = fp.from_iterable(numbers).dispatch().filter(lambda x: x % 3).shuffle(window=50).batch(4)
-    with fp.Loader(pipe, workers=2) as loader:
-        assert list(loader) == list(fp.Loader(pipe))
-
-
-def test_operators_on_positions_among_all_rows_run_before_sharding():
-    pipe = fp.from_iterable(numbers).dispatch().filter(lambda x: x % 2).enumerate().take(100)
-    with fp.Loader(pipe, workers=2) as loader:
-        assert sorted(loader) == [(i, 2 * i + 1) for i in range(100)]
-
-
 def test_resume_with_other_workers():
     pipe = fp.from_iterable(numbers).dispatch().shuffle(window=100).batch(8)
     with fp.Loader(pipe, workers=2) as loader:
@@ -71,12 +59,6 @@ def test_resume_with_other_workers():
             assert list(loader) == rest, later
 
 
-def test_rounds_of_a_repeat():
-    pipe = fp.from_iterable(lambda: iter(range(20))).dispatch().map(lambda x: x + 1).repeat(3)
-    with fp.Loader(pipe, workers=2) as loader:
-        assert sorted(loader) == sorted(list(range(1, 21)) * 3)
-
-
 def test_errors_before_it_have_the_same_message():
     def fails(x: int) -> int:
         return 10 // (5 - x)
@@ -88,17 +70,6 @@ def test_errors_before_it_have_the_same_message():
         list(loader)
     assert str(here.value) == str(there.value)
     assert isinstance(there.value.__cause__, ZeroDivisionError)
-
-
-def test_errors_after_it_name_the_row():
-    def fails(x: int) -> int:
-        return 10 // (5 - x)
-
-    with (
-        fp.Loader(fp.from_iterable(numbers).dispatch().map(fails), workers=2) as loader,
-        pytest.raises(fp.RowError, match="row 6"),
-    ):
-        list(loader)
 
 
 def test_a_producer_that_is_killed_is_replaced(tmp_path: Path):
@@ -129,17 +100,6 @@ def test_a_producer_that_always_dies_is_an_error():
         pytest.raises(WorkerError, match="it has died there 3 times"),
     ):
         list(loader)
-
-
-def test_a_worker_that_is_killed_is_replaced():
-    pipe = fp.from_iterable(numbers).dispatch().map(lambda x: (x, os.getpid())).batch(5)
-    rows: list[int] = []
-    with fp.Loader(pipe, workers=2) as loader, pytest.warns(WorkerWarning, match="was killed by SIGKILL"):  # noqa: PT031
-        for step, batch in enumerate(loader):
-            rows += [x for x, _ in batch]
-            if step == 20:
-                os.kill(batch[0][1], signal.SIGKILL)
-    assert sorted(rows) == list(range(1000))
 
 
 def test_explain(capsys: pytest.CaptureFixture[str]):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import feedpipe as fp
@@ -41,16 +40,3 @@ def test_an_error_while_loading_is_raised_each_time():
     for _ in range(2):
         with pytest.raises(fp.RowError, match="row 2"):
             list(pipe)
-
-
-def test_tables_of_different_types_are_loaded_as_rows():
-    ints = fp.from_arrays({"x": np.arange(5)})
-    floats = fp.from_arrays({"x": np.arange(5.0)})
-    for seed in range(8):
-        check_operator(ints.filter(lambda x: True).concat(floats).load().batch(3).map(repr), seed=seed)
-
-
-def test_an_empty_pipe():
-    empty = fp.from_sequence([1, 2]).filter(lambda x: False).load()
-    assert len(empty) == 0 and list(empty) == []
-    assert list(empty.concat(fp.from_sequence([3])).batch(2)) == [[3]]

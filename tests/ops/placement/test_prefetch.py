@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -65,44 +63,12 @@ def test_the_thread_stays_close_to_its_consumer():
     assert len(produced) < 100
 
 
-def test_it_is_shown_as_it_was_written():
-    assert repr(fp.from_sequence("ab").prefetch(2)) == "fp.from_sequence('ab').prefetch(2)"
-
-
 def test_an_error_comes_after_the_rows_before_it():
     rows: list[float] = []
     with pytest.raises(fp.RowError, match="ZeroDivisionError"):
         rows.extend(fp.from_sequence([1, 2, 0, 4]).filter(lambda x: True).map(lambda x: 1 / x).prefetch(10))
     assert rows == [1.0, 0.5]
     assert ended(threads())
-
-
-FORKED = """
-import os, sys
-import feedpipe as fp
-from feedpipe.errors import LoaderError
-
-pipe = fp.from_sequence(range(10**4)).filter(lambda x: True).prefetch(2)
-{iterable}
-x = iter(iterable)
-first = next(x)
-pid = os.fork()
-if not pid:
-    for _ in range(2):  # the second look gives the error again
-        try: list(x)
-        except LoaderError as error: assert "begin a new iterator in this one" in str(error)
-        else: assert False
-    assert list(pipe) == list(iterable) == list(range(10**4))
-    sys.exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-assert [first, *x] == list(range(10**4))
-"""
-
-
-@pytest.mark.parametrize("iterable", ["iterable = pipe", "iterable = fp.Loader(pipe)"])
-def test_an_iterator_in_a_forked_process_is_an_error(iterable):
-    source = FORKED.format(iterable=iterable)
-    subprocess.run([sys.executable, "-W", "ignore", "-c", source], check=True, timeout=60)
 
 
 def test_no_thread_when_debugging():

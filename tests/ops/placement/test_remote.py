@@ -9,16 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, PlanError, RowError, WorkerError, WorkerWarning
-from feedpipe.extensions import Plan, Position
+from feedpipe.errors import ArgumentTypeError, PlanError, WorkerError, WorkerWarning
 from feedpipe.testing import check_operator, same
 
-from ...support.core import walk
-from ...support.plan import remote_stages, worker_graph
 from ...support.testing import Case, Sample, _check_failure, _check_sample, drawn, few, most, nothing_left, odd, picky
 
 MAIN = os.getpid()
@@ -106,28 +102,6 @@ def test_workers_run_what_stands_before_and_this_process_the_rest():
         list(loader)
 
 
-def test_a_branch_without_it_stays_here():
-    pipe = NUMBERS.map(with_process).remote().zip(NUMBERS.filter(most).map(with_process))
-    with fp.Loader(pipe, workers=2) as loader:
-        assert all(one != MAIN == other for (_, one), (_, other) in loader)
-
-
-def test_all_workers_begin_at_once(tmp_path):
-    """The first row of each shard is made only when the other worker makes its own."""
-    meeting = tmp_path / "meeting"
-    os.mkfifo(meeting)
-
-    def meet(x: int) -> int:
-        if x in (0, 16):
-            with open(meeting, "w" if x else "r"):
-                pass
-        return x
-
-    pipe = fp.from_sequence(range(48)).filter(lambda x: x >= 0).map(meet).remote()
-    with fp.Loader(pipe, fp.MultiProcess(2, timeout=30)) as loader:
-        assert sorted(loader) == list(range(48))
-
-
 @pytest.mark.parametrize("killed", [0, 30])
 def test_a_worker_that_is_killed_costs_no_row(killed):
     # So many rows that no worker has made all of its own when it is killed.
@@ -163,15 +137,6 @@ def test_the_process_that_dispatches_may_die():
         assert [[x for x, _ in batch] for batch in batches] == [[x for x, _ in batch] for batch in here]
 
 
-def test_rows_that_are_kept_and_memory_that_is_full(caplog):
-    """Streams never wait for memory that others hold."""
-    pipe = fp.from_sequence(range(64)).map(lambda x: np.full(1 << 16, x)).remote().shuffle(window=20)
-    with fp.Loader(pipe, fp.MultiProcess(2, memory="4MiB"), seed=1) as loader:
-        arrays = list(loader)
-    assert sorted(int(array[0]) for array in arrays) == list(range(64))
-    assert "fill what `memory` allows" in caplog.text
-
-
 def test_a_run_that_is_dropped_leaves_the_next_one_alone():
     pipe = fp.from_sequence(range(400)).filter(most).remote().prefetch(2).batch(3)
     with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe, shards=2) as here:
@@ -184,21 +149,6 @@ def test_a_run_that_is_dropped_leaves_the_next_one_alone():
         assert list(loader) == expected
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_plans_of_workers_are_the_same(name):
-    root = fp.Loader(SAMPLES[name].pipe)._epochs.pipe
-    plan, there = (
-        Plan(node, seed=1, rank=0, world_size=1, workers=2, shards=SAMPLES[name].shards)
-        for node in (root, worker_graph(root))
-    )
-    assert there.shards == plan.shards and there.tail_name == plan.tail_name
-    for one, other in zip(plan.parts(Position()), there.parts(Position()), strict=True):
-        own, others = (
-            [[(s.name, s.op.kind) for s in walk(stage)] for stage in remote_stages(part.stage)] for part in (one, other)
-        )
-        assert own == others
-
-
 def test_skipped_rows_are_counted_once():
     def fails(x: int) -> int:
         if x % 7 == 3:
@@ -208,13 +158,6 @@ def test_skipped_rows_are_counted_once():
     pipe = NUMBERS.map(fails, on_error="skip").filter(most).remote().map(fails, on_error="skip").batch(3)
     with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe, shards=2) as here:
         assert same(list(loader), list(here))
-
-
-def test_tables_stay_tables():
-    pipe = fp.from_table(pa.table({"a": range(20)})).remote().batch(4)
-    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe, shards=2) as here:
-        batches = list(loader)
-        assert same(batches, list(here)) and hasattr(batches[0], "arrow")
 
 
 class TestRefused:
@@ -253,15 +196,3 @@ def test_explain_shows_the_place(capsys):
     NUMBERS.filter(most).remote().enumerate().explain(workers=2)
     place = "-- one worker of each rank runs the graph up to here, the training process the rest --"
     assert place in capsys.readouterr().out
-
-
-def test_an_error_of_a_class_of_the_script_arrives():
-    class OwnError(Exception):
-        pass
-
-    def fails(x: int) -> int:
-        raise OwnError(x)
-
-    with fp.Loader(NUMBERS.map(fails).remote(), workers=1) as loader, pytest.raises(RowError) as caught:
-        list(loader)
-    assert isinstance(caught.value.__cause__, OwnError)

@@ -9,14 +9,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, LoaderError
+from feedpipe.errors import ArgumentError, LoaderError
 from feedpipe.testing import check_operator
-
-from ...support.engine import CALLS_AHEAD
-from ...support.testing import nothing_left
 
 
 def streamed(n: int) -> fp.Pipe[int]:
@@ -63,12 +59,6 @@ class TestMap:
     def test_law(self, source):
         assert check_operator(source.map(lambda x: x * x, concurrency=3)) == [x * x for x in range(30)]
 
-    def test_law_of_coroutines(self, source):
-        assert check_operator(source.map(square, concurrency=3)) == [x * x for x in range(30)]
-
-    def test_draws_are_those_of_a_map_without_concurrency(self, source):
-        assert check_operator(source.map(draw, rng=True, concurrency=4)) == list(source.map(draw, rng=True))
-
     @pytest.mark.parametrize("chain", ["rows", "batches", "shuffled", "repeated", "zipped"])
     def test_calls_run_at_the_same_time(self, source, chain):
         meeting = Meeting(4)
@@ -84,28 +74,6 @@ class TestMap:
         assert len(list(pipe)) == len(list(pipe))
         assert meeting.most == 4
 
-    def test_as_many_are_called_ahead_as_promised(self, source):
-        meeting = Meeting(1)
-        iterator = iter(source.map(meeting, concurrency=2))
-        for taken in range(1, 20):
-            next(iterator)
-            with meeting.lock:
-                assert meeting.calls <= taken + 2 * CALLS_AHEAD
-
-    def test_fewer_are_called_ahead_if_results_are_long(self, source):
-        calls = Counter[str]()
-
-        def long(x: int) -> np.ndarray:
-            calls["all"] += 1
-            return np.empty(2**26, np.uint8)  # untouched, so no memory is used
-
-        iterator = iter(source.map(long, concurrency=8))
-        for _ in range(12):
-            next(iterator)
-        for taken in range(13, 20):
-            next(iterator)
-            assert calls["all"] <= max(taken + 4, 12 + 8 * CALLS_AHEAD)
-
     def test_an_error_comes_after_the_rows_before_it_and_names_its_row(self, source):
         rows: list[int] = []
         with pytest.raises(fp.RowError, match="row 8") as error:
@@ -113,15 +81,6 @@ class TestMap:
         assert rows == [1 // (x - 7) for x in range(7)]
         assert isinstance(error.value.__cause__, ZeroDivisionError)
         assert __file__ in str(error.value)
-
-    def test_a_stop_iteration_is_an_error(self, source):
-        numbers = iter(range(5))
-        with pytest.raises(fp.RowError, match="StopIteration"):
-            list(source.map(lambda x: next(numbers), concurrency=2))
-
-    def test_an_exit_of_a_function_is_an_exit(self, source):
-        with pytest.raises(SystemExit):
-            list(source.map(lambda x: os.abort if x < 5 else exit(3), concurrency=2))
 
     def test_coroutines_share_one_event_loop(self, source):
         loops = set()
@@ -132,36 +91,10 @@ class TestMap:
         assert len(list(source.map(loop, concurrency=5).batch(4))) == 8
         assert len(loops) == 1
 
-    def test_coroutines_that_wait_for_each_other(self, source):
-        events = [asyncio.Event() for _ in range(4)]
-
-        async def chained(x: int) -> int:
-            if x < 3:
-                await events[x + 1].wait()
-            if x < 4:
-                events[x].set()
-            return x
-
-        assert list(source.map(chained, concurrency=4)) == list(range(30))
-
-    def test_coroutines_without_concurrency_are_awaited(self, source):
-        assert list(source.map(square)) == [x * x for x in range(30)]
-        assert fp.from_sequence(range(30)).map(square)[7] == 49
-
-        async def in_a_loop() -> object:
-            return fp.from_sequence(range(30)).map(square)[3]
-
-        assert asyncio.run(in_a_loop()) == 9
-
     def test_debug_calls_one_after_the_other_in_the_calling_thread(self, source):
         pipe = source.map(lambda x: threading.current_thread(), concurrency=4)
         assert set(fp.Loader(pipe, fp.InProcess(debug=True))) == {threading.current_thread()}
         assert list(fp.Loader(source.map(square), fp.InProcess(debug=True))) == [x * x for x in range(30)]
-
-    @pytest.mark.parametrize("function", [lambda x: x, square])
-    def test_a_closed_loader_leaves_no_thread(self, source, function):
-        with nothing_left("a loader"), fp.Loader(source.map(function, concurrency=3)) as loader:
-            next(iter(loader))
 
     def test_coroutines_that_never_end_are_cancelled(self, source):
         begun, cancelled = asyncio.Event(), threading.Event()
@@ -215,16 +148,6 @@ class TestMap:
         with pytest.raises(ArgumentError, match='`rng="global"` needs'):
             source.map(square, rng="global")
 
-    @pytest.mark.parametrize("add", ["filter", "flat_map", "map_columns"])
-    def test_others_take_no_coroutine_function(self, source, add):
-        with pytest.raises(ArgumentTypeError, match=r"only `map` awaits those; put `.map\(function, concurrency=n\)`"):
-            getattr(source, add)(square)
-
-    @pytest.mark.parametrize("concurrency", [1, 2])
-    def test_a_forgotten_coroutine_is_an_error(self, source, concurrency):
-        with pytest.raises(fp.RowError, match="returned a coroutine, which is not awaited"):
-            list(source.map(lambda x: square(x), concurrency=concurrency))
-
 
 class TestMapBatches:
     @pytest.mark.parametrize("rng", [False, True])
@@ -239,31 +162,3 @@ class TestMapBatches:
         pipe = source.map_batches(lambda rows: [meeting(rows[0])] * len(rows), 2, concurrency=3).batch(batch)
         assert [row for rows in pipe for row in rows] == [x - x % 2 for x in range(30)]
         assert (meeting.most, meeting.calls) == (3, 15)
-
-    def test_an_error_names_its_row(self, source):
-        rows: list[int] = []
-        with pytest.raises(fp.RowError, match="row [78]"):
-            rows.extend(source.map_batches(lambda rows: [1 // (x - 7) for x in rows], 2, concurrency=4))
-        assert rows == [1 // (x - 7) for x in range(7)][: len(rows)] and len(rows) >= 6
-
-    def test_columns(self):
-        table = fp.from_arrays({"x": np.arange(30)})
-        double = table.map_batches(lambda columns: {"x": columns["x"] * 2}, 4, format="numpy", concurrency=2)
-        assert check_operator(double) == [{"x": 2 * x} for x in range(30)]
-
-
-def test_decode_and_read_images(tmp_path):
-    for number in range(12):
-        (tmp_path / "a").mkdir(exist_ok=True)
-        Image.new("RGB", (4, 3), (number, 0, 0)).save(tmp_path / "a" / f"{number:02}.png")
-    for pipe in (
-        fp.read_images(tmp_path, concurrency=3).map(lambda row: row["image"]),
-        fp.read_bytes(tmp_path / "a").decode(concurrency=3).map(lambda row: row["bytes"]),
-    ):
-        assert [image[0, 0, 0] for image in check_operator(pipe)] == list(range(12))
-    assert ".decode(mode='L', concurrency=3)" in repr(fp.read_bytes(tmp_path / "a").decode(mode="L", concurrency=3))
-    (tmp_path / "a" / "05.png").write_bytes(b"no image")
-    rows = []
-    with pytest.raises(fp.RowError, match="05.png, image 6"):
-        rows.extend(fp.read_images(tmp_path, concurrency=3))
-    assert len(rows) == 5

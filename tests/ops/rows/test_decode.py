@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import io
 import json
-import pickle
 import struct
 import zlib
 
-import cloudpickle
 import numpy as np
 import PIL.Image
 import pytest
@@ -56,11 +54,6 @@ def test_images(extension, kind):
     image[0, 0] = 1  # it can be written to
 
 
-@pytest.mark.parametrize(("extension", "kind"), [("jpg", "JPEG"), ("jpeg", "JPEG"), ("webp", "WEBP"), ("gif", "GIF")])
-def test_lossy_images(extension, kind):
-    assert decoded(**{extension: encoded(kind)})[extension].shape == (5, 7, 3)
-
-
 def test_modes():
     grey = PIL.Image.fromarray(PIXELS[:, :, 0])
     assert decoded(png=encoded("PNG", grey))["png"].shape == (5, 7, 3)
@@ -90,22 +83,6 @@ def test_other_kinds():
     assert result["npy"].tolist() == [[0, 1, 2], [3, 4, 5]] and result["npy"].dtype.isnative
     assert (result["seg.png"] == PIXELS).all()
     assert (result["wav"], result["number"]) == (b"...", 3)
-
-
-def test_rows_of_whole_files(tmp_path):
-    (tmp_path / "a.b.JSON").write_text("[1]")
-    (tmp_path / "c.bin").write_text("[1]")
-    (tmp_path / "d").write_text("[1]")
-    rows = list(fp.read_bytes(tmp_path).decode())
-    assert [row["bytes"] for row in rows] == [[1], b"[1]", b"[1]"]
-    assert [row["path"] for row in rows] == [str(tmp_path / name) for name in ("a.b.JSON", "c.bin", "d")]
-
-
-def test_own_decoders_come_first():
-    row = {"json": b"[]", "seg.png": b"s", "png": encoded("PNG"), "wav": b"w"}
-    result = decoded(**row, decoders={"json": len, "seg.png": bytes.upper, "wav": bytes.decode})
-    assert (result["json"], result["seg.png"], result["wav"]) == (2, b"S", "w")
-    assert result["png"].shape == (5, 7, 3)
 
 
 def bomb() -> bytes:
@@ -172,19 +149,6 @@ def test_damaged_bytes_give_a_value_or_an_error(extension, draw):
         assert f"`{extension}` cannot be decoded" in str(error)
 
 
-def test_an_error_names_file_and_key(tmp_path):
-    (tmp_path / "a.json").write_text("{")
-    with pytest.raises(fp.RowError, match=r"`json` cannot be decoded(.|\n)*a\.json, file 1"):
-        list(fp.read_bytes(tmp_path).decode())
-
-
-def test_it_is_shown_as_it_was_written_and_travels():
-    pipe = fp.from_sequence([{"cls": b"1"}]).decode(images="pil", decoders={"a": len})
-    assert repr(pipe).endswith(".decode(images='pil', decoders={'a': len})")
-    assert repr(fp.from_sequence([]).decode()).endswith(".decode()")
-    assert list(pickle.loads(cloudpickle.dumps(pipe))) == [{"cls": 1}]
-
-
 def test_arguments():
     rows = fp.from_sequence([{}])
     with pytest.raises(ArgumentError, match="`images` must be one of 'numpy', 'pil' but got: 'jax'") as caught:
@@ -229,22 +193,6 @@ def test_resize(width, height, resize, shape, fast):
     assert np.abs(row["jpg"] - expected).mean() < 2
 
 
-def test_without_fast_a_jpeg_is_resized_after_it_is_decoded():
-    data = encoded("JPEG", smooth(640, 480))
-    whole = PIL.Image.fromarray(decoded(jpg=data)["jpg"]).resize((64, 48), PIL.Image.Resampling.BILINEAR)
-    exact, fast = (decoded(jpg=data, resize=(48, 64), fast=each)["jpg"] for each in (False, True))
-    assert (exact == np.asarray(whole)).all() and (fast != exact).any()
-
-
-@pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1), ("RGBA", 4)])
-@pytest.mark.parametrize("stored", ["RGB", "L", "CMYK"])
-def test_fast_in_each_mode(mode, channels, stored):
-    data = encoded("JPEG", smooth(320, 240).convert(stored))
-    exact, fast = (decoded(jpg=data, mode=mode, resize=30, fast=each)["jpg"].astype(int) for each in (False, True))
-    assert fast.shape == (30, 40, channels)
-    assert np.abs(fast - exact).mean() < 3
-
-
 def test_fast_leaves_out_what_a_smaller_image_does_not_need(monkeypatch):
     sizes = []
     load = PIL.Image.Image.convert
@@ -252,13 +200,6 @@ def test_fast_leaves_out_what_a_smaller_image_does_not_need(monkeypatch):
     for resize, fast in ((100, False), (100, True), (150, True), (50, True), (201, True)):
         decoded(jpg=encoded("JPEG", PIL.Image.new("RGB", (800, 400))), resize=resize, fast=fast)
     assert sizes == [(800, 400), (200, 100), (400, 200), (100, 50), (800, 400)]
-
-
-def test_a_large_image_is_refused_however_small_it_becomes(monkeypatch):
-    data = encoded("JPEG", smooth(320, 240))
-    monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 320 * 240 - 1)
-    with pytest.raises(fp.errors.RowError, match="76800 pixels"):
-        decoded(jpg=data, resize=8, fast=True)
 
 
 @pytest.mark.parametrize(
@@ -279,14 +220,6 @@ def test_a_large_image_is_refused_however_small_it_becomes(monkeypatch):
 def test_arguments_of_resize(options, kind, message):
     with pytest.raises(kind, match=message):
         fp.from_sequence([{"jpg": b""}]).decode(**options)
-
-
-def test_resize_is_a_part_of_a_state():
-    pipe = fp.from_sequence([{"jpg": b""}]).decode(resize=(3, 4), fast=True)
-    assert "decode(resize=(3, 4), fast=True)" in str(pipe)
-    state = fp.Loader(pipe).state_dict()
-    with pytest.raises(fp.errors.StateError, match="fast=True"):
-        fp.Loader(fp.from_sequence([{"jpg": b""}]).decode(resize=(3, 4))).load_state_dict(state)
 
 
 def wide_png(kind: int, channels: int) -> bytes:
@@ -328,10 +261,3 @@ def test_masks_keep_the_numbers_of_their_colours(caplog):
     for _ in range(2):
         assert decoded(png=png, mode="L")["png"].shape == (2, 3, 1)
     assert sum("of a palette" in record.message for record in caplog.records) == 1
-
-
-def test_bytes_that_webdataset_would_decode_are_named(caplog):
-    for _ in range(2):
-        assert decoded(pth=b"1", npz=b"2", mp4=b"3") == {"pth": b"1", "npz": b"2", "mp4": b"3"}
-        assert decoded(pth=b"1", decoders={"pth": len}) == {"pth": 1}
-    assert sum("`decode` leaves" in record.message for record in caplog.records) == 2

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, StateError, UnknownLengthError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ..tables import TABLE, variants
@@ -40,12 +38,6 @@ def test_an_answer_that_is_neither_true_nor_false_is_an_error_of_its_row(count):
         list(fp.from_sequence(range(count)).filter(lambda x: np.array([True, False])))
 
 
-def test_a_stop_iteration_is_an_error_not_the_end():
-    numbers = iter([True] * 5)
-    with pytest.raises(fp.RowError, match="StopIteration"):
-        list(fp.from_sequence(range(30)).filter(lambda x: next(numbers)))
-
-
 class StopsWhenTested:
     def __bool__(self) -> bool:
         return next(iter(()))
@@ -70,16 +62,6 @@ def test_a_stop_iteration_is_an_error_of_its_row(source, failing):
         with pytest.raises(fp.RowError, match=f"{predicate.__name__} raised StopIteration(.|\n)*row {failing + 1}\n"):
             rows.extend(source.filter(predicate))
         assert [number(row) for row in rows] == list(range(failing))
-
-
-@pytest.mark.parametrize("failing", range(10))
-def test_an_element_whose_truth_value_stops_is_an_error_of_its_row(failing):
-    elements = [*range(1, 11)]
-    elements[failing] = StopsWhenTested()
-    rows = []
-    with pytest.raises(fp.RowError, match=f"bool raised StopIteration(.|\n)*row {failing + 1}\n"):
-        rows.extend(fp.from_sequence(elements).filter(bool))
-    assert rows == elements[:failing]
 
 
 def test_length_is_unknown():
@@ -109,24 +91,6 @@ def test_an_expression_selects_what_a_function_selects(stored, expression, predi
     assert check_operator(pipe.filter(expression), samples=4) == list(pipe.filter(predicate))
 
 
-def test_an_expression_makes_no_row_a_python_object(monkeypatch):
-    monkeypatch.setattr(Rows, "__iter__", lambda self: 1 / 0)
-    array = np.arange(30)
-    pipe = fp.from_arrays({"x": array, "y": array.reshape(30, 1)}).filter(pc.field("x") > 9)
-    batches = list(pipe.batch(30))
-    assert [batch["x"].tolist() for batch in batches] == [list(range(10, 30))]
-    assert batches[0]["y"].shape == (20, 1)
-
-
-def test_an_expression_touches_only_its_columns():
-    union = pa.UnionArray.from_sparse(pa.array([0, 0, 0], pa.int8()), [pa.array([4, 5, 6])])
-    table = pa.table({"x": [1, 2, 3], "u": union})
-    assert list(fp.from_table(table).filter(pc.field("x") > 1)) == [{"x": 2, "u": 5}, {"x": 3, "u": 6}]
-    source = fp.from_arrays({"x": np.arange(9), "y": np.arange(9)}).shuffle()
-    batch = next(iter(source.filter(pc.field("x") >= 0).batch(9)))
-    assert sorted(batch["y"].tolist()) == list(range(9))
-
-
 def test_an_expression_that_does_not_fit_is_an_error_before_the_run():
     pipe = fp.from_table(TABLE)
     with pytest.raises(PlanError, match="there is no column 'taxt'; did you mean 'text'") as caught:
@@ -142,22 +106,6 @@ def test_an_expression_that_does_not_fit_is_an_error_before_the_run():
         pipe.filter(pc.field(0) > 1)
 
 
-@pytest.mark.parametrize("source", [fp.from_sequence([{"x": 1}] * 5), fp.from_iterable([{"x": 1}] * 5)])
-def test_an_expression_needs_a_table(source):
-    with pytest.raises(
-        DataError, match="an expression tests rows of a table, but one is of type dict; give a function"
-    ):
-        list(source.filter(pc.field("x") > 0))
-
-
-def test_rows_before_one_without_a_value_come_first():
-    table = pa.table({"n": ["1", "2", "30", "x", "5"]})
-    rows: list[Any] = []
-    with pytest.raises(DataError, match="Failed to parse string: 'x' as a scalar of type int64\n  on .*, row 4\n  at "):
-        rows.extend(fp.from_table(table).filter(pc.field("n").cast("int64") > 1))
-    assert rows == [{"n": "2"}, {"n": "30"}]
-
-
 def test_a_state_is_refused_if_the_expression_differs():
     def loader(least: int) -> fp.Loader[Any]:
         return fp.Loader(fp.from_table(TABLE).filter(pc.field("id").isin(list(range(least, 100)))))
@@ -166,10 +114,3 @@ def test_a_state_is_refused_if_the_expression_differs():
     loader(2).load_state_dict(state)
     with pytest.raises(StateError):
         loader(3).load_state_dict(state)
-
-
-@pytest.mark.slow
-def test_an_expression_in_workers():
-    pipe = fp.from_table(TABLE).filter(pc.field("id") > 1)
-    with fp.Loader(pipe, workers=2) as loader:
-        assert sorted(row["id"] for row in loader) == [2, 3, 4, 5]

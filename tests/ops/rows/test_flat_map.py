@@ -36,8 +36,3 @@ def test_a_generator_that_fails_halfway():
         rows.extend(fp.from_sequence(range(9)).flat_map(broken))
     assert rows == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
     assert isinstance(error.value.__cause__, KeyError)
-
-
-def test_a_result_that_is_not_iterable_is_an_error():
-    with pytest.raises(fp.RowError, match="not iterable"):
-        list(fp.from_sequence([1]).flat_map(lambda x: x))

@@ -82,18 +82,6 @@ def test_law(rows: list[int], streamed: bool) -> None:
     assert check_operator(evens(pipe), samples=3) == [row for row in rows if row % 2 == 0]
 
 
-def test_chains_of_generators() -> None:
-    pipe = fp.from_sequence(range(40)).shuffle(window=9).pipe(ranked).pipe(differences, factor=2).pipe(recent)
-    check_operator(pipe, samples=10)
-    loader = fp.Loader(pipe.batch(3))
-    elements = iter(loader)
-    for _ in range(4):
-        next(elements)
-    state, rest = loader.state_dict(), list(elements)
-    loader.load_state_dict(state)
-    assert list(loader) == rest
-
-
 def test_a_wrong_promise_is_found() -> None:
     @fp.operator(lookback=1)
     def sums(rows: Iterator[int]) -> Iterator[int]:
@@ -159,10 +147,3 @@ def test_arguments() -> None:
         wrong(fp.from_sequence([1]), facter=2)
     with pytest.raises(ArgumentTypeError, match="the first argument must be a pipe but got: "):
         wrong([1, 2])
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-def test_workers() -> None:
-    pipe = differences(fp.from_sequence(range(100)).filter(lambda x: x % 3))
-    with fp.Loader(pipe, workers=2, shards=2) as loader:
-        assert sorted(loader) == sorted(pipe)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from itertools import islice
 
-import numpy as np
 import pytest
 
 import feedpipe as fp
@@ -54,46 +53,11 @@ def test_law(function, cycle, block):
         assert rows == interleaved(range(13), items, cycle, block)
 
 
-@pytest.mark.parametrize(("cycle", "block"), [(1, 2), (3, 1), (2, 3), (9, 2)])
-def test_long_items(cycle, block):
-    """Of items that are long, many rounds are given at a time; the first place is empty before the others."""
-
-    def long_items(row):
-        return list(range(1000 * row, 1000 * row + 70 + 130 * (row % 3)))
-
-    pipe = fp.from_sequence(range(5)).interleave(long_items, cycle=cycle, block=block)
-    assert check_operator(pipe, samples=12) == interleaved(range(5), long_items, cycle, block)
-
-
 def test_the_order_is_that_of_tf_data():
     """The example in the documentation of `tf.data.Dataset.interleave`."""
     pipe = fp.from_sequence(range(1, 6)).interleave(lambda x: [x] * 6, cycle=2, block=4)
     expected = [*[1] * 4, *[2] * 4, *[1] * 2, *[2] * 2, *[3] * 4, *[4] * 4, *[3] * 2, *[4] * 2, *[5] * 4, *[5] * 2]
     assert list(pipe) == expected
-
-
-def test_nothing():
-    assert check_operator(fp.from_sequence([]).interleave(items, cycle=2)) == []
-    assert check_operator(fp.from_sequence([0, 5, 10]).interleave(items, cycle=2)) == []
-
-
-def test_tables_stay_columns():
-    def table(row):
-        return fp.from_arrays({"x": np.arange(10 * row, 10 * row + 7)}).filter(lambda row: True)
-
-    pipe = fp.from_sequence(range(5)).interleave(table, cycle=3, block=2)
-    check_operator(pipe, samples=6)
-    batches = list(pipe.batch(4))
-    assert all(isinstance(batch, fp.Rows) for batch in batches)
-    assert [row["x"] for row in batches[0]] == [0, 1, 10, 11]
-
-
-def test_items_with_other_columns():
-    def table(row):
-        return fp.from_arrays({"xy"[row % 2]: np.arange(3)}) if row else fp.from_sequence([1, 2])
-
-    rows = check_operator(fp.from_sequence(range(3)).interleave(table, cycle=3), samples=6)
-    assert rows == [1, {"y": 0}, {"x": 0}, 2, {"y": 1}, {"x": 1}, {"y": 2}, {"x": 2}]
 
 
 def test_random_draws_differ_between_items_and_epochs():
@@ -149,46 +113,3 @@ def test_arguments():
         pipe.interleave(items, cycle=1, block=0)
     with pytest.raises(ArgumentTypeError, match="`function` must be callable but got: 3"):
         pipe.interleave(3, cycle=1)
-
-
-def lineages(pipe):
-    with fp.Loader(pipe, seed=1) as loader:
-        return [[(origin.source, origin.row) for origin in info.lineage()] for _, info in loader.with_info()]
-
-
-def test_lineage_leads_to_the_inner_and_to_the_outer_row():
-    outer = fp.from_arrays({"n": np.array([7, 8])})
-    pipe = outer.interleave(lambda row: fp.from_sequence([row["n"]] * 2), cycle=1).batch(2)
-    assert lineages(pipe) == [
-        [("from_sequence", 1), ("from_arrays", row), ("from_sequence", 2), ("from_arrays", row)] for row in (1, 2)
-    ]
-    iterables = outer.interleave(lambda row: [row["n"]] * 2, cycle=1)
-    assert lineages(iterables) == [[("from_arrays", row)] for row in (1, 1, 2, 2)]
-
-
-def test_an_outer_row_that_is_the_file_of_the_inner_row_is_not_told_twice(tmp_path):
-    for name in "ab":
-        (tmp_path / f"{name}.csv").write_text("x\n1\n", encoding="utf-8")
-    pipe = fp.list_files(str(tmp_path / "*.csv")).interleave(fp.read_csv, cycle=2)
-    assert lineages(pipe) == [[(str(tmp_path / "a.csv"), 2)], [(str(tmp_path / "b.csv"), 2)]]
-    named = fp.from_sequence([str(tmp_path / "a.csv")]).interleave(fp.read_csv, cycle=1)
-    assert lineages(named) == [[(str(tmp_path / "a.csv"), 2), ("from_sequence", 1)]]
-
-
-def inverse(number):
-    return 1 / number
-
-
-@pytest.mark.parametrize(
-    "pipe",
-    [
-        fp.from_sequence([[0]]).interleave(lambda row: fp.from_sequence(row).map(inverse), cycle=1),
-        fp.from_sequence([[0]]).map(lambda row: fp.from_sequence(row).map(inverse)).unbatch(),
-        fp.from_iterable(lambda: fp.from_sequence([inverse(0)])),
-        fp.from_iterable(lambda: iter(list(fp.from_sequence([0]).map(inverse)))),
-    ],
-)
-def test_the_error_of_an_inner_pipe_keeps_its_cause(pipe):
-    with pytest.raises(RowError, match="failed with ZeroDivisionError") as caught:
-        list(pipe)
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)

@@ -32,11 +32,6 @@ def test_keyed_draws_belong_to_the_row(source):
     assert rows != check_operator(pipe, seed=1)
 
 
-def test_keyed_draws_do_not_depend_on_how_it_runs():
-    draw = lambda x, rng: (x, float(rng.random()))  # noqa: E731
-    assert list(fp.from_sequence(range(30)).map(draw, rng=True)) == list(streamed(30).map(draw, rng=True))
-
-
 def test_global_generators_are_seeded_and_restored(source):
     import torch
 
@@ -71,21 +66,6 @@ def test_an_error_names_operator_line_and_row(source):
     assert "`.map(" in text and "broken" in text and "from_sequence, row 8" in text
     assert __file__ in text
     assert error.value.origin == fp.errors.Origin("from_sequence", 8)
-
-
-def test_a_stop_iteration_is_an_error_not_the_end(source):
-    numbers = iter(range(5))
-    with pytest.raises(fp.RowError, match="StopIteration"):
-        list(source.map(lambda x: next(numbers)))
-
-
-@pytest.mark.parametrize("rng", [True, "global"])
-def test_a_stop_iteration_names_the_user_s_function(source, rng):
-    def draw(x, *generator):
-        return next(iter(()))
-
-    with pytest.raises(fp.RowError, match="draw raised StopIteration"):
-        list(source.map(draw, rng=rng))
 
 
 def test_a_failure_that_does_not_repeat_is_still_raised():

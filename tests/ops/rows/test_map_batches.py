@@ -92,17 +92,6 @@ def test_draws_belong_to_the_group() -> None:
         check_operator(source.map_batches(lambda rows: np.random.random(len(rows)), 6, rng="global"))
 
 
-def test_a_group_with_draws_is_made_once() -> None:
-    calls: list[int] = []
-
-    def function(rows: Any, rng: np.random.Generator) -> Any:
-        calls.append(len(rows))
-        return rows
-
-    list(fp.from_sequence(range(64)).map_batches(function, 16, rng=True))
-    assert calls == [16] * 4
-
-
 @pytest.mark.parametrize("size", [1, 4, 100])
 def test_an_error_names_the_row(size: int) -> None:
     for source in sources(20):
@@ -110,20 +99,6 @@ def test_an_error_names_the_row(size: int) -> None:
         with pytest.raises(RowError, match=r"failed with ZeroDivisionError: .*\n  on from_sequence, row 11\n  at "):
             rows.extend(source.map_batches(lambda rows: [1 / (x - 10) for x in rows], size))
         assert len(rows) == 10
-
-
-def test_an_error_that_does_not_come_again_names_the_group() -> None:
-    failures = iter([False, True])
-
-    def once(rows: Any) -> Any:
-        if next(failures, False):
-            raise ValueError("once")
-        return rows
-
-    rows: list[int] = []
-    with pytest.raises(RowError, match="once\n  on from_sequence, row 5\n"):
-        rows.extend(sources(20)[1].map_batches(once, 4))
-    assert rows == [0, 1, 2, 3]
 
 
 WRONG: dict[str, tuple[Any, Any, str]] = {
@@ -153,11 +128,6 @@ def test_results_that_are_not_a_row_for_each_row(stored: str, format: Any, funct
     assert "`.map_batches(" in str(caught.value) and __file__ in str(caught.value)
 
 
-def test_columns_need_rows_that_are_dicts() -> None:
-    with pytest.raises(DataError, match="rows must be dicts, .* but one is of type int"):
-        list(fp.from_sequence([1]).map_batches(dict, 2, format="numpy"))
-
-
 def test_arguments() -> None:
     pipe = fp.from_sequence([1])
     with pytest.raises(ArgumentError, match="`size` must be >= 1 but got: 0"):
@@ -169,9 +139,3 @@ def test_arguments() -> None:
     ):
         pipe.map_batches(tens, 2, format="pandas")  # type: ignore[call-overload]
     assert repr(pipe.map_batches(tens, 2)).endswith(".map_batches(tens, size=2)")
-
-
-@pytest.mark.slow
-def test_in_workers() -> None:
-    with fp.Loader(sources(50)[0].map_batches(tens, 7), workers=2) as loader:
-        assert list(loader) == [10 * x for x in range(50)]

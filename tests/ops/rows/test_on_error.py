@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -12,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, SourceError, UnknownLengthError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, UnknownLengthError
 from feedpipe.testing import check_operator
 
 from ...soak import SOAK
@@ -199,24 +197,6 @@ def test_workers_give_the_same_elements_and_counts(name):
         assert [(element, skipped) for element, _, skipped in with_states(loader)] == expected
 
 
-@pytest.mark.parametrize("skips_first", [False, True])
-@pytest.mark.parametrize("prepare", [lambda pipe: pipe, lambda pipe: pipe.shuffle(window=4)])
-def test_a_batch_over_two_blocks_of_which_one_has_skipped_rows(skips_first, prepare):
-    bad, good = (
-        fp.from_arrays({"x": values}).map_batches(columns_parsed, 4, format="numpy", on_error="skip")
-        for values in (np.arange(10), np.arange(10) * 10)
-    )
-    pipe = prepare(bad.concat(good) if skips_first else good.concat(bad)).batch(15)
-    expected = sorted([*range(3), *range(4, 10), *range(0, 100, 10)])
-    batches = list(pipe)
-    assert all(list(batch.columns) == ["x", "y"] for batch in batches)
-    assert sorted(row["x"] for batch in batches for row in batch) == expected
-    tensors = list(pipe.collate())
-    assert [len(tensor["x"]) for tensor in tensors] == [len(batch) for batch in batches]
-    assert sorted(x for tensor in tensors for x in tensor["x"].tolist()) == expected
-    assert all((tensor["y"] == tensor["x"] / 2).all() for tensor in tensors)
-
-
 def test_batches_of_an_indexed_pipe_keep_their_number():
     pipe = parsed().batch(10)
     assert len(pipe) == 10 and [len(batch) for batch in pipe] == [9] * 10
@@ -228,36 +208,6 @@ def test_batches_of_an_indexed_pipe_keep_their_number():
         len(parsed())
     with pytest.raises(DataError, match=r"was skipped, because `.map\(parse\)` failed: ValueError: 13 is bad"):
         parsed()[13]
-
-
-def test_no_function_is_called_twice_for_a_row():
-    calls: list[int] = []
-
-    def counted(x: int) -> int:
-        calls.append(x)
-        return parse(x)
-
-    list(numbers().map(counted, on_error="skip"))
-    list(streamed(numbers()).map(counted, on_error="skip"))
-    assert calls == list(range(100)) * 2
-
-
-def test_a_cache_keeps_the_rows_that_did_not_fail(tmp_path):
-    calls: list[int] = []
-
-    def counted(x: int) -> int:
-        calls.append(x)
-        return parse(x)
-
-    pipe = numbers().map(counted, on_error="skip").cache(tmp_path)
-    for after in (pipe, pipe.shuffle(), pipe.batch(8).unbatch()):
-        loader = fp.Loader(after)
-        for _ in range(2):
-            assert sorted(loader) == GOOD
-    assert len(calls) == 100 + 5 * 10  # those that failed are tried again in each epoch
-    check_operator(TABLE.cache(tmp_path / "columns").map(lambda row: row["x"]), samples=2)
-    with pytest.raises(PlanError, match="`cache` must come before `filter.*, because it keeps rows of a stream by"):
-        list(streamed(parsed()).cache(tmp_path))
 
 
 def test_draws_do_not_move():
@@ -325,21 +275,6 @@ def test_a_quarantine_records_each_row_once(tmp_path, workers):
     assert "in parse" in skipped[0]["traceback"]
 
 
-@pytest.mark.parametrize("loaded", [False, True], ids=["iterated", "loaded"])
-def test_pipes_that_share_a_quarantine_keep_all_their_records(tmp_path, loaded):
-    bad = fp.Quarantine(tmp_path / "bad")
-    for name in ("train", "validation"):
-        (tmp_path / f"{name}.csv").write_text("x\n1\nbad\n3\n")
-    files = [
-        fp.read_csv(tmp_path / f"{name}.csv", schema={"x": "int64"}, on_error=bad) for name in ("train", "validation")
-    ]
-    lists = [fp.from_sequence(words).map(int, on_error=bad) for words in (["1", "two"], ["1", "drei"])]
-    twins = [fp.from_sequence(["vier"]).map(function, on_error=bad) for function in (int, float)]
-    for pipe in [*files, *lists, *twins] * 2:  # the second time, as a resume does, each comes to rows that are recorded
-        list(fp.Loader(pipe) if loaded else pipe)
-    assert len(records(tmp_path / "bad")) == 6
-
-
 def test_only_its_owner_may_read_a_quarantine(tmp_path):
     list(fp.from_sequence(["one"]).map(int, on_error=fp.Quarantine(tmp_path / "bad")))
     assert [path.stat().st_mode & 0o777 for path in (tmp_path / "bad", *(tmp_path / "bad").iterdir())] == [0o700, 0o600]
@@ -392,16 +327,6 @@ def test_a_rate_counts_from_a_thousand_rows_on(tmp_path):
         list(fp.Loader(pipe(2000, 0.05)))
 
 
-def test_a_folder_that_cannot_be_written_is_an_error_before_the_first_element(tmp_path):
-    (tmp_path / "file").write_text("")
-    calls: list[int] = []
-    pipe = numbers().map(calls.append, on_error=fp.Quarantine(tmp_path / "file" / "folder"))
-    for run in (pipe, fp.Loader(pipe)):
-        with pytest.raises(SourceError, match=r"of a `Quarantine` cannot be written"):
-            next(iter(run))
-    assert not calls
-
-
 def test_a_call_is_repeated_before_the_policy_applies():
     left = {3: 1, 5: 9}
 
@@ -420,20 +345,6 @@ def test_a_call_is_repeated_before_the_policy_applies():
     assert dict(repeated) == {x: drawn for x, drawn in pipe if x != 5}
     with pytest.raises(fp.RowError, match="3 is bad"):  # no `OSError`
         list(numbers().map(parse, retry=retry))
-
-
-def test_a_coroutine_that_never_returns_fails():
-    async def ask(x: int) -> int:
-        if x == 2:
-            await asyncio.Event().wait()  # nobody sets it
-        return x
-
-    pipe = numbers(4).map(ask, concurrency=4, retry=fp.Retry(0, timeout=0.01), on_error="skip")
-    assert list(pipe) == [0, 1, 3]
-    with pytest.raises(fp.RowError, match="TimeoutError: the coroutine did not return within 0.01 s"):
-        list(numbers(4).map(ask, retry=fp.Retry(0, timeout=0.01)))
-    with pytest.raises(ArgumentError, match="`timeout` needs a coroutine function"):
-        numbers().map(parse, retry=fp.Retry(timeout=1))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -479,39 +390,3 @@ def test_errors_of_arguments():
         fp.Retry(on=("OSError",))  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="makes a row of several rows, and some of them were skipped"):
         list(parsed().sliding(3))
-
-
-# Operators that know nothing of skipped rows.
-ON_TABLES = {
-    "filter": lambda rows: rows.filter(pc.field("x") >= 0),
-    "select": lambda rows: rows.select("x"),
-    "with_columns": lambda rows: rows.with_columns(y=pc.negate(pc.field("x"))),
-    "clip": lambda rows: rows.clip("x", high=20),
-    "drop_null": lambda rows: rows.drop_null(),
-    "split": lambda rows: rows.split({"train": 0.5, "val": 0.5})["train"],
-    "shuffle": lambda rows: rows.shuffle(window=8),
-    "take": lambda rows: rows.take(30),
-    "distinct": lambda rows: rows.distinct("x", last=5),
-    "concat": lambda rows: rows.concat(rows),
-    "mix": lambda rows: rows.mix(rows),
-    "repeat": lambda rows: rows.repeat(2),
-    "unbatch": lambda rows: rows.batch(4).unbatch(),
-    "cache": lambda rows: rows.cache("rows"),
-}
-
-
-@pytest.mark.parametrize("name", ON_TABLES)
-def test_a_skipped_row_of_a_table_leaves_the_others_columns(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    lines = [f"{row}" for row in range(40)]
-    Path("good.csv").write_text("\n".join(["x", *lines]))
-    lines[13] = lines[27] = "thirteen"
-    Path("bad.csv").write_text("\n".join(["x", *lines]))
-    signatures = []
-    for path in ("good.csv", "bad.csv"):
-        rows = ON_TABLES[name](fp.read_csv(path, schema={"x": "int8"}, on_error="skip"))
-        batches = list(rows.batch(10).collate())
-        signatures.append({(column, values.dtype) for batch in batches for column, values in batch.items()})
-    assert signatures[0] == signatures[1]

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import PlanError
 from feedpipe.testing import check_operator
 
 from ...support.core import walk
@@ -110,42 +109,6 @@ def test_no_row_is_lost(folder: Path, column: str, test: str, value: int, invert
     assert [row["t"] for row in read(folder).filter(expression)] == [row["t"] for row in kept]
 
 
-def test_filters_on_other_columns_than_those_of_files(folder: Path) -> None:
-    pipe = read(folder, row_column="row", path_column="path")
-    assert [row["t"] for row in pipe.filter(pc.field("row") >= 20)] == [20, 21, 22, 23, 24]
-    assert row_groups(pipe.filter(pc.field("row") >= 20)) == 8
-    assert len(list(pipe.filter(pc.match_substring(pc.field("path"), "b.parquet")))) == 15
-
-
-def test_wrong_columns_are_errors_of_the_filter(folder: Path) -> None:
-    for pipe in (read(folder, columns=["t"]), read(folder).select("t")):
-        with pytest.raises(PlanError, match="`.filter.*there is no column 'x'; there are 't'") as caught:
-            pipe.filter(pc.field("x") > 1).explain()
-        assert __file__ in str(caught.value)
-
-
-def test_a_run_with_a_manifest_reads_the_same_row_groups(tmp_path: Path) -> None:
-    rows = fp.from_arrays({"t": np.arange(60)})
-    manifest = fp.write_parquet(rows, tmp_path / "data", rows_per_file=20, row_group_rows=5, progress=False)
-
-    def pipe() -> fp.Pipe[Any]:
-        return fp.read_parquet(tmp_path / "data", manifest=manifest).filter(pc.field("t") >= 50)
-
-    list(fp.read_parquet(tmp_path / "data", manifest=manifest))
-    loader = fp.Loader(pipe())
-    iterator = iter(loader)
-    assert next(iterator)["t"] == 50 and row_groups(pipe()) == 2
-    again = fp.Loader(pipe())
-    again.load_state_dict(loader.state_dict())
-    assert [row["t"] for row in again] == list(range(51, 60))
-
-
-@pytest.mark.slow
-def test_in_workers(folder: Path) -> None:
-    with fp.Loader(read(folder).filter(pc.field("t") >= 20).select("t"), workers=2) as loader:
-        assert sorted(row["t"] for row in loader) == list(range(20, 40))
-
-
 def columns_read(pipe: Any) -> list[str]:
     """The columns that are read from files and folders."""
     root = resolve(pipe)
@@ -180,29 +143,8 @@ def test_columns_that_nothing_uses_are_not_read(folder: Path, chain: Any, column
     assert sorted(map(repr, check_operator(pipe, samples=3))) == sorted(map(repr, chain(table)))
 
 
-def test_columns_of_paths_and_of_a_filter_while_reading_stay(folder: Path) -> None:
-    pipe = read(folder, path_column="path", row_column="row", filter=pc.field("x") > 3).select("row", "t")
-    assert columns_read(pipe) == ["t", "path", "row"]
-    assert [row["row"] for row in pipe][:2] == [8, 9]
-    assert columns_read(read(folder, path_column="path").select("path")) == ["t", "path"]
-    assert columns_read(read(folder, columns=["s", "t"]).select("t")) == ["s", "t"]
-
-
 def test_a_state_does_not_depend_on_what_is_read(folder: Path) -> None:
     def root(pipe: Any) -> Any:
         return next(node.op.identity() for node in walk(resolve(pipe)) if node.op.kind == "parse_parquet")
 
     assert root(read(folder).select("t")) == root(read(folder))
-
-
-def test_names_that_do_not_exist_are_told_with_all_columns(folder: Path) -> None:
-    with pytest.raises(PlanError, match=r"no column 'u'; there are 't', 'x', 's', 'year'"):
-        read(folder).select("u").head(1)
-    with pytest.raises(PlanError, match=r"no column 'u'; there are 't', 'x', 's', 'year'"):
-        read(folder).filter(pc.field("u") > 1).select("t").head(1)
-
-
-def test_explain_says_how_many_columns_are_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    read(folder, row_column="row").select("t").explain()
-    line = "`parse_parquet(row_column='row')`: reads 1 of 4 columns, because a later `select` keeps no others"
-    assert line in capsys.readouterr().out

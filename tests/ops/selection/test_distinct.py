@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,7 +15,6 @@ from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
-from ...support.operators import digests_of_values, long_checksum
 from ..exactness import check_elastic, check_ranks, check_resumes, digest, through_json
 from ..tables import TABLE, variants
 
@@ -31,11 +29,6 @@ def test_law(values: list[int], last: int, streamed: bool) -> None:
     pipe = pipe.filter(lambda x: True) if streamed else pipe
     assert check_operator(pipe.distinct(last=last), samples=6) == expected(values, last)
     assert check_operator(pipe.distinct(lambda x: x % 2, last=last).distinct(last=2), samples=3)[:1] == values[:1]
-
-
-def test_few_keys_are_kept() -> None:
-    values = np.random.default_rng(1).integers(0, 3000, 20_000).tolist()
-    assert list(fp.from_sequence(values).distinct(last=1000)) == expected(values, 1000)
 
 
 DOUBLED = pa.table(
@@ -86,17 +79,6 @@ def test_errors_name_the_row(stored: str) -> None:
     assert [row["id"] for row in rows] == [1, 2]
 
 
-def test_an_unknown_column() -> None:
-    with pytest.raises(PlanError, match="there is no column 'txet'; did you mean 'text'(.|\n)*\n  at ") as caught:
-        fp.from_table(TABLE).distinct("txet", last=5).explain()
-    assert __file__ in str(caught.value)
-    for stored in ("dicts", "streamed dicts"):
-        with pytest.raises(DataError, match="there is no column 'txet'; did you mean 'text'(.|\n)*row 1\n"):
-            list(variants()[stored].distinct(["txet"], last=5))
-    with pytest.raises(DataError, match="rows must be dicts, .* but one is of type int"):
-        list(fp.from_sequence([1]).distinct("a", last=5))
-
-
 def test_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     pipe = fp.from_sequence([1])
     with pytest.raises(ArgumentError, match="`last` must be >= 1 but got: 0"):
@@ -105,13 +87,6 @@ def test_arguments(capsys: pytest.CaptureFixture[str]) -> None:
         pipe.distinct(3, last=2)  # type: ignore[arg-type]
     pipe.distinct("a", last=7).explain()
     assert "runs again at most 7 rows of `distinct`" in capsys.readouterr().out
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-def test_all_workers_together_give_the_rows() -> None:
-    pipe = fp.from_sequence([k % 7 for k in range(60)]).filter(lambda x: True).distinct(last=5)
-    with fp.Loader(pipe, workers=2) as loader:
-        assert sorted(loader) == sorted(pipe)
 
 
 # Without `last`, of indexed pipes.
@@ -139,30 +114,6 @@ def test_the_first_row_of_each_key_stays(values: list[Any]) -> None:
     assert list(fp.from_sequence(rows).distinct()) == rows
 
 
-@pytest.mark.parametrize("stored", ["columns", "dicts"])
-def test_tables_without_last(stored: str) -> None:
-    pipe = variants(DOUBLED)[stored]
-    for key, ids in (("id", [1, 2, 3, 4]), ("text", [1, 2, 2]), (["text", "id"], [1, 2, 3, 2, 4]), ("tags", [1, 2])):
-        distinct = pipe.distinct(key)
-        assert [row["id"] for row in check_operator(distinct)] == ids
-        assert isinstance(next(iter(distinct.batch(9))), Rows) == (stored == "columns")
-
-
-def test_shuffles_before_it_come_behind_it() -> None:
-    pipe = fp.from_sequence([n % 40 for n in range(200)]).enumerate().shuffle().distinct(lambda row: row[1])
-    assert "distinct" in repr(pipe).split("shuffle")[0]
-    loader = fp.Loader(pipe)
-    epochs = [list(loader) for _ in range(2)]
-    assert sorted(epochs[0]) == sorted(epochs[1]) == [(n, n) for n in range(40)] and epochs[0] != epochs[1]
-
-
-def test_digests_of_many_texts_differ() -> None:
-    chance = np.random.default_rng(0)
-    texts = [f"{number:016x}" for number in chance.integers(0, 2**62, 200_000).tolist()]  # 5 pairs have one CRC-32
-    assert len(np.unique(digests_of_values(texts))) < len(texts)
-    assert len(np.unique(digests_of_values(texts, long_checksum))) == len(texts)
-
-
 @pytest.mark.slow
 def test_resumes_ranks_and_workers() -> None:
     pipe = fp.from_sequence([(n * n) % 97 for n in range(300)]).distinct()
@@ -185,25 +136,6 @@ def test_a_state_of_other_rows_is_refused() -> None:
     next(iter(loader))
     with pytest.raises(StateError, match=r"`rows` in `distinct\(\)` was .* and is now"):
         fp.Loader(keys(4)).load_state_dict(through_json(loader.state_dict()))
-
-
-def test_rows_that_a_policy_skips_without_last() -> None:
-    works = False
-
-    def picky(row: int) -> int:
-        if row % 7 == 3 and not works:
-            raise ValueError(row)
-        return row
-
-    pipe = fp.from_sequence([n % 20 for n in range(80)]).map(picky, on_error="skip").distinct()
-    good = [n for n in range(20) if n % 7 != 3]
-    loader = fp.Loader(pipe)
-    assert list(loader) == good and sum(loader.skipped.values()) == 12
-    assert check_operator(pipe, samples=6) and len(check_resumes(pipe)) == len(good)
-    check_ranks(pipe, services=(0,), in_turn=False)
-    works = True  # the keys of these rows were not compared
-    loader = fp.Loader(pipe)
-    assert list(loader) == good and sum(loader.skipped.values()) == 12
 
 
 def test_errors_without_last(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,18 +57,6 @@ def test_epochs_differ_and_workers_agree() -> None:
     assert list(again) == rest and taken
 
 
-def test_a_class_is_left_out() -> None:
-    pipe = fp.from_sequence("aabbb").resample(str, target={"a": 1.0, "b": 0}, source={"a": 2, "b": 3})
-    assert {*pipe} == {"a"}
-
-
-def test_explain(capsys: pytest.CaptureFixture[str]) -> None:
-    fp.from_sequence("ab").resample(str, target="uniform", source={"a": 0.8, "b": 0.2}).explain()
-    out = capsys.readouterr().out
-    assert "gives a row, on average, 0.625 times if 'a', 2.5 times if 'b'" in out
-    assert "runs again at most one block" in out
-
-
 def test_arguments() -> None:
     pipe = fp.from_sequence("ab")
     two = {"a": 0.5, "b": 0.5}

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError
-from feedpipe.extensions import Context
 from feedpipe.testing import check_operator
-
-from ...support.core import uniforms
-from ..tables import TABLE
 
 
 @given(st.integers(1, 40), st.integers(0, 60), st.booleans(), st.booleans(), st.booleans(), st.integers(0, 3))
@@ -61,28 +57,6 @@ def test_epochs_seeds_and_rounds() -> None:
     assert len({tuple(rows) for rows in [*runs, rounds[:20], rounds[20:]]}) == 5
     fixed = fp.Loader(source.sample(20, seed=3, each_epoch=False), seed=1)
     assert list(fixed) == list(fixed) == list(source.sample(20, seed=3))
-
-
-def test_uniforms_are_uniform_and_never_change() -> None:
-    key = Context(seed=5).key("x")
-    numbers = uniforms(key, np.arange(100_000))
-    assert np.allclose(np.histogram(numbers, 20, (0, 1))[0] / 5000, 1, atol=0.06)
-    assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 0.02
-    assert uniforms(key, np.array([7, 0])).tolist() == [numbers[7], numbers[0]]
-    assert numbers[:2].round(9).tolist() == [0.673455306, 0.623827865]
-
-
-def test_columns_and_shards() -> None:
-    pipe = fp.from_table(TABLE).sample(4)
-    assert type(next(iter(pipe.batch(4)))) is fp.Rows
-    behind = fp.from_sequence(range(90)).shard_by_rank().sample(5)
-    parts = [list(fp.Loader(behind, rank=rank, world_size=3, shards=3, even=None)) for rank in range(3)]
-    assert len({row for part in parts for row in part}) == 15
-
-
-def test_a_split_stands_before_it() -> None:
-    with pytest.raises(PlanError, match=r"`split` must come before `sample\(size=3\)`"):
-        fp.from_sequence(range(9)).sample(3).split({"a": 0.5, "b": 0.5})
 
 
 def test_errors() -> None:

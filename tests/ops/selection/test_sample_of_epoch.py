@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, DataError, PlanError, StateError
+from feedpipe.errors import ArgumentError, DataError
 from feedpipe.testing import check_operator
 
 from ...loading.elastic import Job, count
-from ...loading.resumes import check_resumes_in_two_epochs, second_epoch_of_ranks
+from ...loading.resumes import check_resumes_in_two_epochs
 from ...support.examples import examples
 
 ROWS = fp.from_sequence(range(30))
@@ -55,14 +54,6 @@ def test_resumes_in_two_epochs() -> None:
     check_resumes_in_two_epochs(ROWS.sample(12, weights=losses).batch(2), every=1)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_ranks_and_workers(ranks: int) -> None:
-    pipe = ROWS.sample(12, weights=losses)
-    whole = fp.Loader(pipe, seed=2)
-    list(whole)
-    assert second_epoch_of_ranks(pipe, ranks) == count(list(whole))
-
-
 @settings(max_examples=examples(40))
 @given(st.integers(0, 5), st.integers(0, 5), st.integers(1, 4))
 def test_goes_on_on_another_number_of_ranks(first: int, second: int, ranks: int) -> None:
@@ -72,38 +63,10 @@ def test_goes_on_on_another_number_of_ranks(first: int, second: int, ranks: int)
     assert count(before) + count(after) == count(list(fp.Loader(pipe)))
 
 
-def refuse(row: int) -> int:
-    if row % 7 == 3:
-        raise ValueError("refused")
-    return row
-
-
-def test_rows_that_a_policy_skips() -> None:
-    plain, skipping = (
-        fp.Loader(ROWS.sample(12, weights=losses)),
-        fp.Loader(ROWS.map(refuse, on_error="skip").sample(12, weights=losses)),
-    )
-    for _ in range(3):
-        assert list(skipping) == [row for row in plain if row % 7 != 3]
-
-
 def test_order_of_a_run_never_changes() -> None:
     loader = fp.Loader(ROWS.sample(12, weights=losses).concat(ROWS.sample(9, weights=losses, replacement=True)), seed=1)
     text = json.dumps([list(loader), list(loader)])
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "d7b3793741107324"
-
-
-def test_counts_as_a_draw(tmp_path: Path) -> None:
-    pipe = ROWS.sample(12, weights=losses)
-    with pytest.raises(PlanError, match="sample"):
-        list(pipe.cache(tmp_path))
-    assert repr(pipe).endswith(".sample(size=12, weights=losses)")
-
-
-def test_another_function_is_another_pipe() -> None:
-    state = fp.Loader(ROWS.sample(12, weights=losses)).state_dict()
-    with pytest.raises(StateError, match="sample"):
-        fp.Loader(ROWS.sample(12, weights=lambda epoch: losses(epoch))).load_state_dict(state)
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections import Counter
 
 import numpy as np
@@ -10,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanError, PlanWarning
-from feedpipe.extensions import START, Context
+from feedpipe.errors import ArgumentError, PlanError, PlanWarning
+from feedpipe.extensions import Context
 from feedpipe.testing import check_operator
 
-from ...support.core import Pacing
 from ...support.core import process as memory
-from ...support.engine import Permutation, bind, resolve
+from ...support.engine import Permutation
 
 
 @given(st.integers(0, 60), st.integers(1, 70))
@@ -51,12 +49,6 @@ def test_epochs_rounds_seeds_and_names_differ():
     assert len({tuple(run) for run in runs}) == len(runs)
 
 
-def test_two_shuffles_of_one_source_are_independent():
-    source = fp.from_sequence(range(100))
-    assert sum(a == b for a, b in source.shuffle().zip(source.shuffle())) < 10
-    assert list(source.shuffle().shuffle()) != list(source)
-
-
 def test_its_own_seed_is_independent_of_the_loader():
     pipe = fp.from_sequence(range(50)).shuffle(seed=3)
     assert list(fp.Loader(pipe, seed=1)) == list(fp.Loader(pipe, seed=2))
@@ -72,15 +64,6 @@ def test_a_window_moves_rows_by_about_half_a_window():
 def test_every_order_is_equally_likely():
     orders = Counter(tuple(check_operator(fp.from_sequence(range(3)).shuffle(), seed=s, samples=1)) for s in range(600))
     assert len(orders) == 6 and min(orders.values()) > 60
-
-
-def test_a_window_of_one_row_changes_nothing():
-    stream = fp.from_sequence(range(100)).filter(lambda x: True)
-    assert stream.shuffle(window=1) is stream
-    assert list(fp.Loader(stream.shuffle(window=1).batch(5), seed=3)) == list(fp.Loader(stream.batch(5), seed=3))
-    for wrong in ({"seed": -1}, {"each_epoch": 1}):
-        with pytest.raises(fp.FeedpipeError):
-            stream.shuffle(window=1, **wrong)
 
 
 def test_a_streamed_pipe_needs_a_window():
@@ -107,13 +90,6 @@ def test_an_order_stays_what_it_was(window, rows):
     assert hashlib.sha256(repr(list(pipe)).encode()).hexdigest()[:16] == rows
 
 
-def test_columns_that_change_their_type_are_shuffled_as_rows_for_that_half_only():
-    tables = fp.from_arrays({"x": np.arange(40)}), fp.from_arrays({"x": np.arange(40, 80) / 1.0})
-    pipe = tables[0].filter(lambda row: True).concat(tables[1].filter(lambda row: True)).shuffle(window=20)
-    assert sorted(row["x"] for row in pipe) == list(range(80))
-    assert sorted(row["x"] for row in check_operator(pipe, samples=4)) == list(range(80))
-
-
 @pytest.mark.parametrize("window", [None, 20])
 def test_one_order_for_all_epochs(window):
     source = fp.from_sequence(range(100))
@@ -124,51 +100,6 @@ def test_one_order_for_all_epochs(window):
     assert list(fixed.repeat(2)) == 2 * runs[0]
     loader = fp.Loader(fixed.batch(10), seed=1)
     assert list(loader) == list(loader) != list(fp.Loader(fixed.batch(10), seed=2))
-
-
-def test_one_order_for_all_epochs_on_several_shards():
-    """Ranges of rows come in an order drawn again before a shuffle that changes, and only before such a one."""
-    source = fp.from_sequence(range(3000)).filter(lambda x: True)
-    loader = fp.Loader(source.shuffle(30, each_epoch=False), shards=3)
-    assert list(loader) == list(loader)
-    loader = fp.Loader(source.shuffle(30, each_epoch=False).shuffle(30), shards=3)
-    first, second = list(loader), list(loader)
-    assert first != second and sorted(first) == sorted(second)
-
-
-def test_a_fixed_split_by_take_and_skip():
-    shuffled = fp.from_sequence(range(360)).shuffle(seed=0, each_epoch=False)
-    train, val = fp.Loader(shuffled.take(288).shuffle()), fp.Loader(shuffled.skip(288))
-    assert not {*train} & {row for _ in range(3) for row in val}
-
-
-def test_each_epoch_is_a_bool():
-    with pytest.raises(ArgumentTypeError, match="`each_epoch` must be True or False but got: 0"):
-        fp.from_sequence([1]).shuffle(each_epoch=0)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("cuts", [[1], [3, 1], [1000], [7, 100, 400]])
-def test_small_halves_leave_together(cuts):
-    """Their rows, cursors and order are those of halves that leave one by one."""
-    rows = list(range(1000))
-    pipe = fp.from_sequence(rows).filter(lambda x: True).shuffle(window=16)
-
-    def cut(count: int) -> list[int]:
-        sizes = [size for _, size in zip(range(count), itertools.cycle(cuts))]
-        ends = [min(end, count) for end in itertools.accumulate(sizes)]
-        return [stop - start for start, stop in itertools.pairwise([0, *dict.fromkeys(ends)])]
-
-    stage = bind(resolve(pipe))
-    blocks = list(stage.blocks(START, Context(pacing=Pacing(cut=cut))))
-    assert [row for block in blocks for row in block.rows] == list(pipe)
-    for block in blocks[:: max(1, len(blocks) // 20)]:
-        rest = [row for each in stage.blocks(block.end, Context()) for row in each.rows]
-        assert rest == list(pipe)[1000 - len(rest) :] and len(rest) == 1000 - block.at.position - len(block)
-
-
-def test_halves_that_are_read_leave_in_one_block():
-    stage = bind(resolve(fp.from_sequence(range(20_000)).filter(lambda x: True).shuffle(window=16)))
-    assert max(len(block) for block in stage.blocks(START, Context())) > 256
 
 
 @pytest.fixture

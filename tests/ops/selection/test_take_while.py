@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentTypeError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
-
-from ..tables import TABLE, variants
 
 
 def below(limit: int) -> Any:
@@ -33,15 +30,6 @@ def test_law(numbers: list[int], limit: int, streamed: bool) -> None:
         check_operator(pipe.skip_while(below(2)).take_while(below(limit)).skip(1), samples=2)
         == list(takewhile(below(limit), dropwhile(below(2), numbers)))[1:]
     )
-
-
-@pytest.mark.parametrize("stored", variants())
-def test_columns_stay_columns(stored: str) -> None:
-    pipe = variants()[stored]
-    first, rest = pipe.take_while(lambda row: row["id"] < 3), pipe.skip_while(lambda row: row["id"] < 3)
-    assert check_operator(first) + check_operator(rest) == TABLE.to_pylist()
-    assert isinstance(next(iter(rest.batch(2))), Rows) == ("columns" in stored)
-    assert first.schema == pipe.schema
 
 
 def test_nothing_behind_the_end_is_read_or_tested() -> None:
@@ -72,11 +60,3 @@ def test_an_error_names_the_row(streamed: bool) -> None:
         list(pipe.skip_while(lambda x: next(iter(()))))
     with pytest.raises(ArgumentTypeError, match="`predicate` must be callable but got: 3"):
         pipe.take_while(3)  # type: ignore[arg-type]
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-def test_all_workers_together_give_the_rows() -> None:
-    pipe = fp.from_sequence(range(40)).filter(lambda x: x % 2)
-    for chain in (pipe.take_while(below(21)), pipe.skip_while(below(21))):
-        with fp.Loader(chain, workers=2) as loader:
-            assert sorted(loader) == list(chain)

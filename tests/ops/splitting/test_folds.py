@@ -115,16 +115,6 @@ def zipf(count: int) -> list[dict[str, int]]:
     return rows_of(groups.tolist(), classes.astype(int).tolist())
 
 
-def test_sizes_and_classes_are_near_the_goals() -> None:
-    rows = zipf(3000)
-    whole = np.mean([row["class"] for row in rows])
-    folds = fp.from_sequence(rows).split(5, key="group", stratify="class")
-    for fold in folds.values():
-        assert abs(len(fold) - 600) <= 5 and abs(np.mean([row["class"] for row in fold]) - whole) < 0.01
-    parts = fp.from_sequence(rows).split({"train": 0.8, "val": 0.1, "test": 0.1}, key="group", stratify="class")
-    assert [round(len(part), -1) for part in parts.values()] == [2400, 300, 300]
-
-
 def test_others_of_any_split() -> None:
     source: fp.Pipe[int] = fp.from_sequence(range(90))
     shares = {"a": 0.5, "b": 0.3, "c": 0.2}
@@ -179,43 +169,6 @@ def test_the_division_never_changes() -> None:
         digest([list(fold) for fold in fp.from_sequence(range(50)).split(4).values()])
         == "37deb6f61f0d07f5b622d6f1a9374205"
     )
-
-
-def test_keys_are_read_once_for_all_parts() -> None:
-    calls: list[int] = []
-
-    def group(row: int) -> int:
-        calls.append(row)
-        return row // 3
-
-    folds = fp.from_sequence(range(30)).split(5, key=group)
-    for k in folds:
-        assert len({*folds[k]} | {*folds.others(k)}) == 30
-    assert len(calls) == 30
-
-
-def test_rows_that_a_policy_skips() -> None:
-    works = False
-
-    def picky(row: dict[str, int]) -> dict[str, int]:
-        if row["n"] % 7 == 3 and not works:
-            raise ValueError(row)
-        return row
-
-    rows = rows_of([n // 4 for n in range(80)])
-    for arguments in ({"key": "group"}, {"key": "group", "stratify": "class"}, {}):
-        works = False
-        folds = fp.from_sequence(rows).map(picky, on_error="skip").split(4, **arguments)
-        good = {fold: [row["n"] for row in pipe] for fold, pipe in folds.items()}
-        assert sorted(sum(good.values(), [])) == [n for n in range(80) if n % 7 != 3]
-        check_resumes(folds[0])
-        works = True  # a row that fails no more comes at its place, unless its group is in another part
-        for fold, pipe in folds.items():
-            now = [row["n"] for row in pipe]
-            assert set(good[fold]) <= set(now)
-            if arguments:
-                others = {n // 4 for other in folds if other != fold for n in good[other]}
-                assert not {n // 4 for n in now} & others
 
 
 def test_a_group_that_is_too_large() -> None:

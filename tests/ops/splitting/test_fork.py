@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, LimitError
-from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
 
@@ -50,58 +49,6 @@ def test_branches_that_come_together_run_the_input_once(streamed: bool) -> None:
     assert set(calls.counts.values()) == {1}
 
 
-def test_branches_at_different_paces() -> None:
-    calls = Calls()
-    a, b = fp.from_sequence(range(300)).map(calls).filter(lambda x: True).fork()
-    rows = list(a.batch(7).zip(b.filter(lambda x: x % 2).shuffle(window=40).batch(3)))
-    assert len(rows) == 43 and set(calls.counts.values()) == {1}
-    calls.counts.clear()
-    assert list(a.take(3).concat(b)) == [0, 1, 2, *range(300)]
-    assert calls.counts.total() == 300
-
-
-def test_epochs_rounds_and_shards_do_not_mix() -> None:
-    a, b = fp.from_sequence(range(90)).filter(lambda x: True).shuffle(window=30).fork()
-    together = a.zip(b).repeat(2)
-    loader = fp.Loader(together, shards=3)
-    epochs = [list(loader), list(loader)]
-    assert all(one == other for rows in epochs for one, other in rows) and epochs[0] != epochs[1]
-    assert sorted(epochs[0]) == sorted([(x, x) for x in range(90)] * 2)
-    uneven = a.repeat(2).concat(b)
-    assert Counter(uneven) == dict.fromkeys(range(90), 3)
-
-
-def test_a_resume() -> None:
-    a, b = fp.from_sequence(range(200)).filter(lambda x: True).fork()
-    pipe = a.filter(lambda x: x % 3).shuffle(window=30).zip(b)
-    loader = fp.Loader(pipe)
-    elements = iter(loader)
-    for _ in range(50):
-        next(elements)
-    state, rest = loader.state_dict(), list(elements)
-    other = fp.Loader(pipe)
-    other.load_state_dict(state)
-    assert list(other) == rest
-
-
-def test_branches_that_are_read_twice() -> None:
-    one, two = fp.from_iterable(lambda: iter(range(40))).fork()
-    pairs = one.map(abs).zip(two)
-    twice = pairs.zip(pairs)
-    rows = [((row, row), (row, row)) for row in range(40)]
-    assert list(twice) == rows
-    assert list(fp.Loader(twice)) == rows
-    check_operator(twice)
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-def test_workers() -> None:
-    a, b = fp.from_sequence(range(100)).filter(lambda x: True).fork()
-    with fp.Loader(a.zip(b).batch(7), workers=2, shards=2) as loader:
-        rows = [row for _ in range(2) for batch in loader for row in batch]
-    assert Counter(rows) == {(x, x): 2 for x in range(100)}
-
-
 def test_the_branch_that_lags_is_named() -> None:
     blobs = fp.from_sequence(range(1000)).map(lambda x: np.full(1000, x % 256, np.uint8)).filter(lambda x: True)
     a, b = blobs.fork(limit="64KiB")
@@ -126,12 +73,6 @@ def test_an_error_reaches_all_branches() -> None:
             list(pipe)
     with pytest.raises(fp.RowError, match=r"ZeroDivisionError(.|\n)*row 3\n"):
         list(a.map(lambda x: 1 / (x - 2)).zip(b))
-
-
-def test_columns_stay_columns() -> None:
-    a, b = fp.from_arrays({"x": np.arange(9)}).filter(lambda row: True).fork()
-    assert isinstance(next(iter(a.batch(4))), Rows)
-    assert [(len(x), y["x"]) for x, y in a.batch(3).zip(b)] == [(3, 0), (3, 1), (3, 2)]
 
 
 def test_code_arguments_and_state() -> None:

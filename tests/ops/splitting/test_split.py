@@ -71,31 +71,6 @@ def test_parts_never_change() -> None:
     assert list(source.split({"a": 0.8, "b": 0.2}, stratify=lambda x: x % 3)["b"]) == [0, 1, 5, 16, 24, 26, 33, 35]
 
 
-def test_seeds_divide_in_other_ways() -> None:
-    source = fp.from_sequence(range(1000))
-    for parts in ({0: 0.5, 1: 0.5}, {0: 500, 1: 500}):
-        one, other = (set(source.split(parts, seed=seed)[0]) for seed in (0, 1))
-        assert 200 < len(one & other) < 300
-
-
-def test_a_part_stays_the_same_behind_a_shuffle() -> None:
-    """The rows of validation never reach the training, whatever stands between source and split."""
-    source = fp.from_sequence(range(360))
-    for pipe in (
-        source.shuffle(),
-        source.shuffle().map(lambda x: x).prefetch(2).shuffle(),
-        source.map(lambda x: x).shuffle(window=50),
-        source.shard_by_rank().shuffle(window=20),
-        streamed(source).shuffle(window=50),
-        streamed(source).load().shuffle(),
-    ):
-        train, val = pipe.split({"train": 0.8, "val": 0.2}).values()
-        loader = fp.Loader(train)
-        epochs = [list(loader) for _ in range(3)]
-        assert epochs[0] != epochs[1] and sorted(epochs[0]) == sorted(epochs[2])
-        assert sorted([*epochs[0], *fp.Loader(val, seed=5)]) == list(range(360))
-
-
 @settings(deadline=None)
 @given(st.integers(0, 120), st.integers(1, 5), st.integers(1, 4), st.integers(0, 9), st.booleans())
 def test_exact_sizes(count: int, classes: int, parts: int, seed: int, stratified: bool) -> None:
@@ -111,14 +86,6 @@ def test_exact_sizes(count: int, classes: int, parts: int, seed: int, stratified
             for number, size in enumerate(sizes):
                 rows = sum(row[1] == label for row in split[number])
                 assert abs(rows - total * size / count) < 2
-
-
-def test_shares_of_classes() -> None:
-    source = fp.from_arrays({"label": np.repeat([0, 1, 2], [700, 290, 13]), "x": np.arange(1003)})
-    parts = source.shuffle().split({"train": 0.9, "val": 0.1}, stratify="label")
-    assert [len(part) for part in parts.values()] == [903, 100]
-    assert Counter(row["label"] for row in parts["val"]) == {0: 70, 1: 29, 2: 1}
-    assert check_operator(parts["val"].split({"a": 50, "b": 50})["a"], samples=3)
 
 
 @pytest.mark.parametrize("key", ["id", ["text", "id"], None, lambda row: row["text"]])
@@ -143,13 +110,6 @@ def test_rows_of_one_key_stay_together() -> None:
     behind_take = source.shuffle().take(400).split(SHARES, key="user")
     assert not behind_take["val"].indexed
     assert {row["user"] for row in behind_take["val"]} <= users[1]
-
-
-def test_equal_content_stays_together() -> None:
-    rows = [{"x": np.arange(k % 10), "y": (k % 10) / 3} for k in range(100)]
-    val = streamed(fp.from_sequence(rows)).split({"train": 0.5, "val": 0.5})["val"]
-    sizes = Counter(len(row["x"]) for row in val)
-    assert 0 < len(sizes) < 10 and set(sizes.values()) == {10}
 
 
 def parse(row: dict[str, Any]) -> dict[str, Any]:
@@ -245,45 +205,6 @@ def test_a_key_that_could_not_be_read_at_first_is_in_one_part_only(tmp_path: Pat
         assert 0 < skipped == COUNT - len(kept) and sum(sizes) == COUNT
 
 
-def test_a_row_without_a_digest_behind_skipped_rows() -> None:
-    pipe = INDEXED.map(lambda row: {**row, "user": object() if row["id"] == 7 else 0})
-    with pytest.raises(DataError, match=r"type object has no digest that is the same in each process(.|\n)*row 8\n"):
-        list(pipe.split(SHARES, key="user")["val"])
-
-
-def test_nested_splits_and_resume() -> None:
-    rest, test = fp.from_sequence(range(300)).shuffle().split({"rest": 0.8, "test": 0.2}, seed=1).values()
-    train = rest.split({"train": 200, "val": len(rest) - 200})["train"]
-    assert len(train) == 200 and not {*train} & {*test}
-    loader = fp.Loader(train.batch(7))
-    elements = iter(loader)
-    taken = [next(elements) for _ in range(5)]
-    state, others = loader.state_dict(), list(elements)
-    loader.load_state_dict(state)
-    assert list(loader) == others and len(taken) + len(others) == 29
-    other = fp.Loader(rest.split({"train": 200, "val": len(rest) - 200}, seed=1)["train"].batch(7))
-    with pytest.raises(fp.errors.StateError, match="split"):
-        other.load_state_dict(state)
-
-
-def test_explain_names_the_key(capsys: pytest.CaptureFixture[str]) -> None:
-    source = fp.from_table(TABLE)
-    for part, text in (
-        (source.split(SHARES)["val"], "divides the rows by their position; with more rows in the data, none changes"),
-        (source.split(SHARES, key=["id", "text"])["val"], "divides the rows by the columns 'id', 'text'"),
-        (source.split(SHARES, key=len)["val"], "divides the rows by the function len"),
-        (streamed(source).split(SHARES)["val"], "divides the rows by their content, so equal rows stay together"),
-        (source.split({0: 2, 1: 3})[0], "divides the rows by their position; with more rows in the data, all may"),
-        (
-            source.split(SHARES, stratify="id")["val"],
-            "of each class by their position; the classes are the column 'id'",
-        ),
-    ):
-        part.explain()
-        assert text in capsys.readouterr().out
-    assert repr(source.shuffle().split({"a": 1.0})["a"]).endswith(".split({'a': 1.0})['a'].shuffle()")
-
-
 def test_arguments() -> None:
     source = fp.from_sequence(range(10))
     for parts, error, text in (
@@ -335,12 +256,3 @@ def test_rows_without_a_digest(stored: str) -> None:
             if pipe.indexed
             else pipe.split(SHARES, key=lambda row: 1 / (row["id"] - 3))["val"]
         )
-
-
-def test_workers_and_ranks_divide_alike() -> None:
-    part = fp.from_arrays({"x": np.arange(500)}).shuffle().split(SHARES, key="x")["val"]
-    expected = sorted(row["x"] for row in part)
-    with fp.Loader(part, workers=2) as loader:
-        assert sorted(row["x"] for row in loader) == expected
-    ranks = [fp.Loader(part, rank=rank, world_size=3, even=None) for rank in range(3)]
-    assert sorted(row["x"] for loader in ranks for row in loader) == expected

@@ -13,8 +13,6 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import WorkerError
 
-from ...support.services import WorkerHandle
-
 DEADLY = 137
 
 
@@ -101,13 +99,6 @@ def test_what_comes_before_is_delivered(workers, deaths):
             assert run_to_error(loader)[0] == before
 
 
-def test_one_message_says_all_of_it(deaths):
-    with deaths(least=2), fp.Loader(numbers().map(lethal), workers=2) as loader:
-        _, text = run_to_error(loader)
-    for part in ("worker 1 (process ", "SIGKILL", "MiB of memory", f"element {DEADLY} of the epoch", "`.map(lethal)`"):
-        assert part in text
-
-
 def test_the_iterator_raises_it_again_and_the_next_epoch_tries_again(tmp_path, deaths):
     mend = tmp_path / "mend"
 
@@ -122,20 +113,6 @@ def test_the_iterator_raises_it_again_and_the_next_epoch_tries_again(tmp_path, d
         assert run_to_error(iterator) == ([], first[1])
         mend.touch()
         assert list(loader) == list(range(400))
-
-
-def test_a_run_does_not_begin_careful_because_the_last_one_was(monkeypatch, deaths):
-    careful, send = {}, WorkerHandle.request
-
-    def record(handle, request):
-        careful.setdefault(request.run, []).append(request.careful)
-        send(handle, request)
-
-    monkeypatch.setattr(WorkerHandle, "request", record)
-    with deaths(least=4), fp.Loader(numbers().map(lethal), workers=1) as loader:
-        for _ in range(2):
-            run_to_error(loader)
-    assert [(run[0], run[-1]) for run in careful.values()] == [(False, True)] * 2
 
 
 def once(how):
@@ -179,16 +156,3 @@ def test_a_fatal_signal_prints_nothing_and_the_error_ends_with_the_last_call(cap
     logged = [record.getMessage() for record in caplog.records]
     assert len(logged) == len(warnings) + 1  # also those that had made some rows before
     assert all("Fatal Python error: Segmentation fault" in message for message in logged)
-
-
-def test_a_death_says_nothing_of_an_earlier_run(tmp_path, processes, deaths):
-    mend = tmp_path / "mend"
-    with fp.Loader(numbers().map(lambda row: row if mend.exists() else lethal(row)), workers=1) as loader:
-        with deaths(least=2):
-            run_to_error(loader)
-        mend.touch()
-        with deaths() as warnings:
-            for row in loader:
-                if row == 50:
-                    processes.kill(processes.workers())
-    assert not any("from_sequence" in text for text in warnings)

@@ -20,11 +20,6 @@ import feedpipe as fp
 def say(what):
     os.write(1, f"{what}\\n".encode())
 
-def spin(row):
-    say("inside")
-    while True:
-        pass
-
 def nap(row):
     say("inside")
     signal.pause()
@@ -69,55 +64,10 @@ def killed(process, others, ended):
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
-@pytest.mark.parametrize("function", ["spin", "nap"])
+@pytest.mark.parametrize("function", ["nap", "hold"])
 def test_the_program_is_killed_while_workers_are_stuck(function, start_method, program, processes):
     process, others = program(f"list(loader({function}, '{start_method}'))", "inside", "inside")
     assert len(others) >= 2
-    killed(process, others, processes.ended)
-
-
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_the_program_is_killed_while_workers_hold_the_lock_of_the_interpreter(start_method, program, processes):
-    process, others = program(f"list(loader(hold, '{start_method}'))", "inside", "inside")
-    killed(process, others, processes.ended)
-
-
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_the_program_is_killed_while_workers_are_idle(start_method, program, processes):
-    source = f"x = iter(loader(work, '{start_method}')); next(x); next(x); say('idle'); signal.pause()"
-    process, others = program(source, "idle")
-    killed(process, others, processes.ended)
-
-
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_the_program_is_killed_while_workers_are_busy(start_method, program, processes):
-    source = f"""
-for row in loader(work, '{start_method}'):
-    if row == 2000: say('on')
-"""
-    process, others = program(source, "on")
-    killed(process, others, processes.ended)
-
-
-def test_the_program_is_killed_before_there_are_workers(program, processes):
-    process, others = program("x = loader(work, 'forkserver'); say('made'); signal.pause()", "made")
-    killed(process, others, processes.ended)
-
-
-def test_the_program_is_killed_with_two_loaders_whose_workers_were_started_in_turn(program, processes):
-    source = """
-import warnings; warnings.simplefilter("ignore")
-one = loader(lambda row: os.getpid(), 'fork')
-other = loader(lambda row: os.getpid(), 'fork')
-a, b = iter(one), iter(other)
-first = next(a), next(b)
-os.kill(first[0], 9)
-while next(a) == first[0] or next(a) == first[0]: pass
-say('idle')
-signal.pause()
-"""
-    process, others = program(source, "idle")
-    assert len(others) == 4
     killed(process, others, processes.ended)
 
 
@@ -135,20 +85,6 @@ signal.pause()
 )
 def test_the_program_ends_without_closing(start_method, end, script):
     assert script.run(BEGIN + f"loader = loader(work, '{start_method}')\nx = iter(loader)\n{end}\n") == ""
-
-
-@pytest.mark.slow
-def test_the_program_ends_in_the_loop_with_an_error(script):
-    process = script.start(BEGIN + "for row in loader(work, 'forkserver'): 1 // (row - 1003)\n")
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 1
-    assert err.count("Traceback") == 1 and err.endswith("ZeroDivisionError: integer division or modulo by zero\n")
-
-
-@pytest.mark.slow
-def test_the_program_ends_while_a_worker_is_stuck(script):
-    source = "x = iter(loader(lambda row: row and nap(row), 'forkserver')); next(x); sys.exit(0)"
-    assert set(script.run(BEGIN + source).split()) <= {"inside"}
 
 
 @pytest.mark.slow

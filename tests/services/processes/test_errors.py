@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
 import threading
 import traceback
 
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import DataError, LoaderError, RowError, SourceError
+from feedpipe.errors import LoaderError, RowError
 
 BAD = 23
 
@@ -98,25 +97,6 @@ def test_the_cause_keeps_its_type(name):
     assert kind.__name__ in str(error) and f"from_sequence, row {BAD + 1}" in str(error)
 
 
-def test_the_cause_keeps_what_it_holds():
-    assert failed(numbers().map(raising(MADE["keyword only"][0])))[1].__cause__.row == BAD
-    assert failed(numbers().map(raising(OSError)))[1].__cause__.args == (BAD,)
-
-
-@pytest.mark.skipif(not hasattr(builtins, "ExceptionGroup"), reason="new in Python 3.11")
-def test_a_group_of_errors():
-    kind = builtins.ExceptionGroup  # type: ignore[attr-defined]
-    cause = failed(numbers().map(raising(lambda row: kind("several", [ValueError(row), OddError(row)]))))[1].__cause__
-    assert type(cause) is kind and [type(one) for one in cause.exceptions] == [ValueError, OddError]
-
-
-def test_a_class_made_in_a_function():
-    class HereError(Exception):
-        pass
-
-    assert type(failed(numbers().map(raising(HereError)))[1].__cause__) is HereError
-
-
 def test_causes_of_causes():
     def function(row):
         try:
@@ -158,33 +138,6 @@ def test_what_comes_before_is_delivered(workers):
     assert failed(pipe, workers=workers, seed=1)[0] == expected
 
 
-def test_it_is_raised_again_and_the_next_epoch_runs():
-    with fp.Loader(numbers().map(raising(ValueError)), workers=2) as loader:
-        for _ in range(2):
-            iterator = iter(loader)
-            errors = []
-            for _ in range(BAD):
-                next(iterator)
-            for _ in range(3):
-                with pytest.raises(RowError) as caught:
-                    next(iterator)
-                errors.append(caught.value)
-            assert errors[0] is errors[1] is errors[2]
-
-
-def test_the_state_after_an_error_continues_at_the_row(tmp_path):
-    mend = tmp_path / "mend"
-    pipe = numbers().map(lambda row: row if mend.exists() else raising(ValueError)(row))
-    with fp.Loader(pipe, workers=2) as loader:
-        with pytest.raises(RowError):
-            list(loader)
-        state = loader.state_dict()
-    mend.touch()
-    with fp.Loader(pipe, workers=2) as loader:
-        loader.load_state_dict(state)
-        assert list(loader) == list(range(BAD, 60))
-
-
 @pytest.mark.parametrize(("raised", "code"), [(SystemExit, 3), (KeyboardInterrupt, "now")])
 def test_exceptions_that_end_a_program(raised, code):
     """As in one process: the exception reaches the program, and the iterator reports it afterwards."""
@@ -203,34 +156,6 @@ def test_exceptions_that_end_a_program(raised, code):
             assert caught.value.args == (code,) and got == list(range(len(got)))
             with pytest.raises(LoaderError):
                 next(iterator)
-
-
-def test_an_error_in_an_element_on_its_way(tmp_path):
-    class Unpacks:
-        def __init__(self, row):
-            self.row = row
-
-        def __setstate__(self, state):
-            raise ValueError("cannot be made again")
-
-    with fp.Loader(numbers(4).map(Unpacks), workers=1) as loader:
-        with pytest.raises(ValueError, match="cannot be made again"):
-            list(loader)
-        with pytest.raises(ValueError, match="cannot be made again"):
-            list(loader)
-
-
-def test_errors_of_sources(tmp_path):
-    for number in range(4):
-        (tmp_path / f"{number}.jsonl").write_text('{"a": 1}\n' if number < 3 else '{"a": }\n')
-    _, error = failed(fp.read_jsonl(f"{tmp_path}/*.jsonl"), DataError)
-    assert f"{tmp_path}/3.jsonl" in str(error)
-    pipe = fp.list_files(f"{tmp_path}/*.jsonl").open_files().parse_lines()
-    with fp.Loader(pipe, workers=2) as loader:
-        list(loader)
-        (tmp_path / "2.jsonl").unlink()
-        with pytest.raises(SourceError, match=f"{tmp_path}/2.jsonl"):
-            list(loader)
 
 
 def test_of_several_errors_the_first_in_order_is_raised():
@@ -259,8 +184,3 @@ def test_without_order_an_error_waits_for_no_other_worker(tmp_path):
             got.extend(loader)
     assert len(set(got)) == len(got) and BAD not in got
     assert set(range(1, BAD, 2)) <= set(got)  # of the worker that failed
-
-
-def test_an_error_of_rank_1_names_the_rank():
-    _, error = failed(numbers().map(raising(ValueError)), rank=1, world_size=2)
-    assert str(error).endswith("on rank 1 of 2")

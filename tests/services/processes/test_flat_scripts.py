@@ -83,11 +83,6 @@ def test_standard_input(script):
 
 
 @pytest.mark.slow
-def test_an_option(script):
-    assert script.said(script.command("-c", FLAT)) == "body\nend\n"
-
-
-@pytest.mark.slow
 def test_a_module_of_a_package(script):
     package = script.folder / "package"
     package.mkdir()
@@ -135,17 +130,6 @@ with fp.Loader(fp.from_sequence(range(3)), fp.MultiProcess(2, start_method="fork
     print(list(loader))
 """
     assert script.run(source) == "before[0, 1, 2]\n"
-
-
-@pytest.mark.slow
-def test_a_path_that_is_no_string(script):
-    source = """
-import pathlib, sys
-sys.path.append(pathlib.Path("/tmp"))
-import feedpipe as fp
-print(list(fp.Loader(fp.from_sequence(range(3)), workers=2)))
-"""
-    assert script.run(source) == "[0, 1, 2]\n"
 
 
 @pytest.mark.slow

@@ -5,11 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import select
 import signal
-import socket
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -17,8 +14,6 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import WorkerError
-
-from ...support.services import ForkServer, _Server, write_graph_file
 
 SERVICE = fp.MultiProcess(1)
 
@@ -52,28 +47,6 @@ def test_loaders_at_once_share_it(processes):
     assert set(servers) == {processes.server_pid()}
     assert len(processes.below()) == 5
     close(loaders)
-
-
-def test_loaders_one_after_the_other_share_it(processes):
-    assert {server_of() for _ in range(5)} == {processes.server_pid()}
-    assert not processes.below(zombies=True)
-
-
-@pytest.mark.slow
-def test_loaders_that_start_in_several_threads_share_it(processes):
-    processes.kill_server()
-    barrier, servers = threading.Barrier(6), []
-
-    def start():
-        barrier.wait()
-        servers.append(server_of())
-
-    threads = [threading.Thread(target=start) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(servers) == 6 and set(servers) == {processes.server_pid()}
 
 
 @contextlib.contextmanager
@@ -172,17 +145,6 @@ def test_workers_have_the_surroundings_of_their_loader_from_the_same_server(chan
     close([*loaders, *more])
 
 
-def test_a_worker_that_is_replaced_has_the_surroundings_of_the_others(processes, deaths, monkeypatch):
-    loaders, iterators, (before,) = started(function=surroundings)
-    monkeypatch.setenv("VARIABLE", "1")
-    more, others, (after,) = started(function=surroundings)
-    monkeypatch.setenv("VARIABLE", "2")
-    with deaths(least=2):
-        processes.kill(processes.workers())
-        assert [list(rows)[-1] for rows in (*iterators, *others)] == [before, after]
-    close([*loaders, *more])
-
-
 def test_a_relative_path_leads_to_modules_of_the_folder_of_the_loader(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", ["modules", *sys.path])
 
@@ -219,17 +181,6 @@ def test_what_a_server_cannot_change_needs_another_one(change, processes, monkey
     assert not processes.below(zombies=True)  # its server has ended with it; the last one is kept
 
 
-def test_the_server_imports_with_the_path_of_the_program(processes, monkeypatch, tmp_path):
-    server = server_of()
-    (tmp_path / "module_on_a_later_path.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    preloaded = {"sys": ["module_on_a_later_path"]}
-    monkeypatch.setattr("feedpipe.services.processes.start._PRELOADED", preloaded)
-    loaders, _, rows = started(function=lambda row: "module_on_a_later_path" in sys.modules)
-    close(loaders)
-    assert rows == [True] and processes.server_pid() == server
-
-
 @pytest.mark.slow
 def test_a_library_that_a_function_needs_is_loaded_by_the_server(processes, monkeypatch):
     torch = pytest.importorskip("torch")
@@ -246,27 +197,6 @@ def test_a_library_that_a_function_needs_is_loaded_by_the_server(processes, monk
 
 
 @pytest.mark.slow
-def test_kinds_of_loaders_in_turn_have_one_each(processes):
-    services = [SERVICE, fp.MultiProcess(1, threads=2)]
-    pairs = [started(service=service) for service in services * 3]
-    servers = [server for _, _, (server,) in pairs]
-    assert servers == servers[:2] * 3 and servers[0] != servers[1]
-    for loaders, _, _ in pairs:
-        close(loaders)
-    processes.await_dropped()
-    assert not processes.below(zombies=True)
-
-
-@pytest.mark.slow
-def test_a_loader_that_ends_takes_only_its_own_workers():
-    loaders, iterators, _ = started(3, function=lambda row: os.getpid())
-    pids = [next(iterator) for iterator in iterators]
-    loaders[1].close()
-    assert [set(iterators[k]) for k in (0, 2)] == [{pids[0]}, {pids[2]}]
-    close(loaders)
-
-
-@pytest.mark.slow
 def test_a_server_that_is_killed_is_an_error_of_each_loader_and_the_next_starts_another(processes):
     loaders, iterators, (server, _) = started(2)
     workers = processes.below()
@@ -280,93 +210,6 @@ def test_a_server_that_is_killed_is_an_error_of_each_loader_and_the_next_starts_
     close(loaders)
 
 
-@pytest.mark.slow
-def test_an_idle_server_that_is_killed_is_replaced(processes):
-    server = server_of()
-    processes.kill_server()
-    assert server_of() == processes.server_pid() != server
-
-
-class RootOfThread:
-    """The handle of a server that runs in a thread."""
-
-    def __init__(self, root):
-        self.root = root
-
-    def changes(self):
-        return []
-
-    def connect(self):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            socket.send_fds(self.root, [b"+"], [theirs.fileno()])
-        return ours
-
-
-@pytest.fixture
-def starters(monkeypatch):
-    """Makes starters of two pools, which a server in a thread serves."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    monkeypatch.setattr("feedpipe.services.processes.start.shared_server", lambda *_: RootOfThread(ours))
-    thread = threading.Thread(target=_Server(theirs).run)
-    thread.start()
-    with theirs:
-        yield ForkServer(1, 1), ForkServer(1, 1)
-        ours.close()
-        thread.join()
-
-
-@pytest.fixture
-def fds():
-    """The first descriptors of a worker: one in place of its socket, and a graph."""
-    pipe = fp.from_sequence(range(3))
-    graph_file = write_graph_file((pipe, None), pipe)
-    yield [0, graph_file]
-    os.close(graph_file)
-
-
-def test_a_process_that_cannot_be_started_is_an_error_of_its_loader(starters, fds, monkeypatch):
-    def fork():
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fork", fork)
-        for starter in (*starters, *starters):
-            with pytest.raises(WorkerError, match="no process can be started.*temporarily unavailable"):
-                starter.start("worker", fds, -1)
-    for starter in starters:
-        starter.close()
-
-
-def test_it_imports_what_workers_need_before_the_first_one_starts(starters, monkeypatch, tmp_path):
-    (tmp_path / "needed_by_workers.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    preloaded = "feedpipe.services.processes.start._PRELOADED"
-    monkeypatch.setattr(preloaded, {"sys": ["needed_by_workers"], "not_imported_here": ["antigravity"]})
-    starter = ForkServer(1, 1)
-    assert starter.end(-1).code is None  # the answer comes after the import
-    assert "needed_by_workers" in sys.modules and "antigravity" not in sys.modules
-    for each in (starter, *starters):
-        each.close()
-
-
-def test_a_process_that_does_not_end_holds_up_no_other_loader(starters, fds, monkeypatch):
-    monkeypatch.setattr("feedpipe.services.processes.fork_server.GRACE_SECONDS", 10**6)
-    monkeypatch.setattr(_Server, "_fork", lambda *_: os.posix_spawn("/bin/sleep", ["sleep", "1000"], {}))
-    one, other = starters
-    stuck, pid = one.start("worker", fds, -1), other.start("worker", fds, -1)
-    one._control.shutdown(socket.SHUT_WR)
-    assert other.end(pid).code == -signal.SIGKILL
-    assert other.end(pid).code is None  # it is gone
-    end = select.poll()
-    end.register(one._control, select.POLLIN)
-    assert not end.poll(0)  # the server still waits for the first
-    os.kill(stuck, signal.SIGKILL)
-    assert end.poll()
-    one.close()
-    other.close()
-
-
 PROGRAM = """
 import os, signal, sys, threading
 import feedpipe as fp
@@ -378,11 +221,6 @@ def server():
 """
 
 
-@pytest.mark.slow
-def test_it_ends_with_the_program(script):
-    assert script.said(script.command("-X", "dev", "-c", PROGRAM + "server()")) == ""
-
-
 def test_it_ends_if_the_program_is_killed(script, processes):
     process = script.start(PROGRAM + "print(server(), flush=True); signal.pause()")
     server = int(process.stdout.readline())
@@ -391,20 +229,6 @@ def test_it_ends_if_the_program_is_killed(script, processes):
     process.kill()
     process.communicate()
     processes.ended([idle])
-
-
-@pytest.mark.slow
-def test_a_forked_child_has_its_own(script):
-    source = """
-mine = server()
-pid = os.fork()
-if not pid:
-    assert server() not in (mine, os.getppid())
-    sys.exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-assert server() == mine
-"""
-    assert script.said(script.command("-X", "dev", "-c", PROGRAM + source)) == ""
 
 
 def test_it_ends_with_the_program_while_a_forked_child_lives_on(script, processes):
@@ -428,18 +252,6 @@ signal.pause()
 
 
 @pytest.mark.slow
-def test_the_program_ends_with_loaders_that_were_not_closed(script):
-    source = """
-iterators = []
-for threads in (1, 2, 1):
-    iterator = iter(fp.Loader(fp.from_sequence(range(99)), fp.MultiProcess(1, threads=threads)))
-    next(iterator)
-    iterators.append(iterator)
-"""
-    assert script.said(script.command("-X", "dev", "-c", PROGRAM + source)) == ""
-
-
-@pytest.mark.slow
 def test_a_path_of_any_length_reaches_the_workers(script):
     source = """
 import sys
@@ -449,18 +261,3 @@ with fp.Loader(fp.from_sequence(range(2)).map(lambda row: len(sys.path)), worker
     print(list(loader) == [len(sys.path)] * 2)
 """
     assert script.run(source) == "True\n"
-
-
-@pytest.mark.slow
-def test_it_starts_with_the_loader_and_ends_with_the_program(script):
-    source = """
-import os
-import feedpipe as fp
-from feedpipe.compat import DataLoader
-loaders = fp.Loader(fp.from_sequence(range(2)), workers=1), DataLoader([1, 2], num_workers=1)
-children = open(f"/proc/self/task/{os.getpid()}/children").read().split()
-with loaders[0] as loader:
-    assert list(loader) == [0, 1]
-print(len(children))
-"""
-    assert script.run(source) == "1\n"

@@ -160,19 +160,6 @@ def test_elements_of_dead_workers_stay_as_they_were(processes, deaths):
         assert (element["a"] == row).all() and (element["b"] == -row).all()
 
 
-def test_an_array_of_a_dead_worker_stays_as_it_was(processes, deaths):
-    pipe = numbers(60).map(lambda row: {"image": np.full(2**20, row, np.uint8), "label": np.full(8, row)})
-    with deaths(least=3), fp.Loader(pipe, fp.MultiProcess(1, memory="16MiB")) as loader:
-        images, labels = [], []
-        for row, element in enumerate(loader):
-            labels.append(element["label"])
-            if row in (10, 20, 30):
-                images.append(element["image"])
-                processes.kill(processes.workers())
-    assert [int(label[0]) for label in labels] == list(range(60)) and all((label == label[0]).all() for label in labels)
-    assert [int(image[0]) for image in images] == [10, 20, 30] and all((image == image[0]).all() for image in images)
-
-
 def test_elements_are_kept_and_dropped_over_many_restarts(processes, deaths):
     pipe, chance, kept = numbers(50).map(lambda row: np.full(4000 + row, row)), random.Random(5), []
     with deaths(), fp.Loader(pipe, fp.MultiProcess(2, memory="4MiB")) as loader:
@@ -196,13 +183,6 @@ def test_killed_while_they_start(processes, deaths):
             assert [item.element for item in session if isinstance(item, Step)] == list(range(40))
 
 
-def test_killed_between_epochs(processes, deaths):
-    with deaths(least=2), fp.Loader(streamed(50).batch(4), workers=2) as loader:
-        first = list(loader)
-        processes.kill(processes.workers())
-        assert list(loader) == first
-
-
 def test_killed_in_the_tail(tmp_path, deaths):
     flag = tmp_path / "flag"
 
@@ -217,21 +197,6 @@ def test_killed_in_the_tail(tmp_path, deaths):
     with deaths(), fp.Loader(pipe.map(die), seed=3, workers=2) as loader:
         assert list(loader) == expected
     assert flag.exists()
-
-
-def test_killed_with_epochs_of_steps(processes, deaths):
-    pipe = numbers(10).shuffle()
-    with fp.Loader(pipe, steps=25, seed=3) as loader:
-        expected = [list(loader) for _ in range(3)]
-    with deaths(), fp.Loader(pipe, workers=2, steps=25, seed=3) as loader:
-        got = []
-        for _ in range(3):
-            got.append([])
-            for place, element in enumerate(loader):
-                got[-1].append(element)
-                if place == 13:
-                    kill_some(processes, random.Random(0))
-    assert got == expected
 
 
 def test_killed_without_order(processes, deaths):
@@ -256,28 +221,6 @@ def test_a_state_taken_after_a_death_is_exact(processes, deaths):
     resumed = fp.Loader(pipe, seed=3)
     resumed.load_state_dict(state)
     assert got + list(resumed) == expected
-
-
-def test_the_warning_says_how_and_where(processes, deaths):
-    with deaths() as messages, fp.Loader(numbers(40), fp.MultiProcess(1, prefetch=2)) as loader:
-        for row in loader:
-            if row == 20:
-                kill_some(processes, random.Random(0))
-    (text,) = messages
-    for part in ("worker 0 (process ", "SIGKILL", "out of memory", " MiB of memory", "element 2", "nothing is lost"):
-        assert part in text
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start_method", ["forkserver", "fork"])
-def test_killed_with_each_start_method(start_method, processes, deaths):
-    with deaths(), fp.Loader(numbers(60), fp.MultiProcess(2, start_method=start_method)) as loader:
-        got = []
-        for row in loader:
-            got.append(row)
-            if row == 20:
-                kill_some(processes, random.Random(0))
-        assert got == list(range(60))
 
 
 def test_a_worker_that_dies_while_the_warning_is_an_error(processes):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentTypeError, LoaderError, RowError
+from feedpipe.errors import LoaderError
 
 START_METHODS = ["forkserver", "fork"]
 
@@ -56,17 +56,6 @@ def test_closed_halfway(start_method, processes):
         iter(loader)
 
 
-def test_closed_before_the_first_iteration():
-    fp.Loader(arrays(), workers=2).close()
-
-
-def test_dropped_before_the_first_iteration(processes):
-    loader = fp.Loader(arrays(), workers=2)
-    iterator = iter(loader)
-    assert not processes.below(zombies=True)
-    del loader, iterator
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("start_method", START_METHODS)
 def test_dropped_halfway(start_method, processes):
@@ -92,27 +81,6 @@ def test_dropped_while_iterated(processes):
     assert not processes.below(zombies=True)
 
 
-def test_a_row_that_fails():
-    loader = fp.Loader(arrays().map(lambda row: row[row[0] // 5 * 1000]), workers=2)
-    with pytest.raises(RowError):
-        list(loader)
-
-
-def test_a_loop_body_that_fails():
-    with pytest.raises(AssertionError):
-        for row in fp.Loader(arrays(), workers=2):
-            assert row[0] < 3
-
-
-def test_a_pipe_that_cannot_be_sent(processes):
-    generator = (row for row in range(3))
-    loader = fp.Loader(arrays().map(lambda row: (row, generator)), workers=2)
-    for _ in range(2):
-        with pytest.raises(ArgumentTypeError, match="generator"):
-            next(iter(loader))
-    assert not processes.below()  # no worker was started
-
-
 def test_arrays_outlive_the_loader(processes):
     with fp.Loader(arrays(), workers=2) as loader:
         kept = list(loader)
@@ -122,30 +90,6 @@ def test_arrays_outlive_the_loader(processes):
     assert processes.mapped()
     del kept
     assert not processes.mapped()
-
-
-def test_descriptors_do_not_grow_with_the_elements_that_are_kept(processes):
-    others = len(processes.descriptors())
-    with fp.Loader(arrays(500), workers=2) as loader:
-        iterator, kept = iter(loader), []
-        kept.append(next(iterator))
-        before = processes.descriptors()
-        kept += list(iterator)
-        assert processes.descriptors() == before
-        assert len(before) - others <= 14
-
-
-def test_many_loaders_one_after_the_other(processes):
-    for _ in range(4):
-        with fp.Loader(arrays(6), fp.MultiProcess(2, timeout=300)) as loader:
-            assert len(list(loader)) == 6
-
-
-def test_two_loaders_side_by_side():
-    service = fp.MultiProcess(1)
-    with fp.Loader(arrays(20), service) as one, fp.Loader(arrays(20), service) as other:
-        for a, b in zip(one, other, strict=True):
-            assert (a == b).all()
 
 
 def test_abandoned_epochs(processes):

@@ -63,15 +63,6 @@ def test_records_are_those_without_workers(name, monkeypatch):
     assert seen[0] == seen[1]
 
 
-def test_a_function_may_have_handlers_of_its_own(tmp_path):
-    def init(number):
-        logging.basicConfig(filename=tmp_path / f"{number}.log", level=logging.INFO, format="%(message)s")
-
-    with fp.Loader(fp.from_sequence([7]).map(talkative), fp.MultiProcess(1, init=init)) as loader:
-        assert list(loader) == [7]
-    assert "info of 7" in (tmp_path / "0.log").read_text()
-
-
 def test_a_record_before_a_death_is_not_lost(caplog, deaths):
     def dies(row):
         log.warning("dying")

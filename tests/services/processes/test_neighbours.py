@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -34,14 +33,6 @@ def test_one_thread_computes_and_four_read(start_method):
     assert seen(look, start_method=start_method, threads=3, io_threads=2)[0] == (["3"] * 3, 3, 2)
 
 
-@pytest.mark.slow
-def test_this_process_keeps_its_settings():
-    before = dict(os.environ), signal.getsignal(signal.SIGINT)
-    for start_method in START_METHODS:
-        seen(lambda row: row, start_method=start_method)
-    assert (dict(os.environ), signal.getsignal(signal.SIGINT)) == before
-
-
 @pytest.mark.parametrize("start_method", START_METHODS)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2"])
 def test_a_worker_outlives_what_means_its_program_but_a_process_that_it_starts_does_not(name, start_method):
@@ -58,23 +49,6 @@ def test_a_worker_outlives_what_means_its_program_but_a_process_that_it_starts_d
 
     number = getattr(signal, name)
     assert seen(look, start_method=start_method) == [(-number, -number, set())] * 2
-
-
-def test_a_worker_imports_neither_torch_nor_pandas():
-    program = """
-import sys
-
-import feedpipe as fp
-
-def heavy(row):
-    return sorted({"torch", "pandas", "datasets"}.intersection(sys.modules))
-
-with fp.Loader(fp.from_sequence(range(2)).map(heavy), workers=1) as loader:
-    assert list(loader) == [[], []]
-"""
-    # A process of its own: what this one has imported for another test, its server imports too.
-    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert completed.returncode == 0, completed.stderr
 
 
 def draws(row):
@@ -98,25 +72,6 @@ def test_draws_from_the_global_generators_differ_and_are_reproducible():
     assert not set(sum(epochs(workers=2, seed=2), [])).intersection(flat)
 
 
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_the_start_method_does_not_matter(start_method):
-    random.random()  # a copy of this process would have this generator
-    assert epochs(1, service=fp.MultiProcess(2, start_method=start_method)) == epochs(1, workers=2)
-
-
-def test_ranks_draw_differently():
-    one, other = (sum(epochs(workers=2, rank=rank, world_size=2), []) for rank in (0, 1))
-    assert not set(one).intersection(other)
-
-
-def test_the_generators_of_the_parent_do_not_change():
-    random.seed(5)
-    np.random.seed(5)
-    before = random.getstate(), np.random.get_state()[1].tolist()
-    epochs(workers=2)
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == before
-
-
 def test_a_restarted_worker_draws_as_at_the_beginning(processes, deaths):
     expected = epochs(1, workers=1)[0]
     with deaths(), fp.Loader(pipe(40), fp.MultiProcess(1, prefetch=1)) as loader:
@@ -125,20 +80,6 @@ def test_a_restarted_worker_draws_as_at_the_beginning(processes, deaths):
         processes.kill(processes.workers())
         got = list(iterator)
     assert expected[0] in got
-
-
-def test_two_resumed_loaders_draw_alike():
-    with fp.Loader(pipe(), workers=2) as loader:
-        iterator = iter(loader)
-        for _ in range(5):
-            next(iterator)
-        state = loader.state_dict()
-    runs = []
-    for _ in range(2):
-        with fp.Loader(pipe(), workers=2) as resumed:
-            resumed.load_state_dict(state)
-            runs.append(list(resumed))
-    assert runs[0] == runs[1] and len(runs[0]) == 7
 
 
 @pytest.mark.slow

@@ -55,26 +55,6 @@ def test_a_module_whose_top_level_runs_a_loader(method, script, modules):
     assert imports() == 1
 
 
-def test_its_functions_are_used_again_later(script, modules):
-    imports = modules({"mod.py": MODULE.format(method="forkserver")})
-    source = """
-import feedpipe as fp, mod
-for box in fp.Loader(fp.from_sequence(range(3)).map(mod.inc), workers=2):
-    print(type(box) is mod.Box)
-"""
-    assert script.said(script.command("-c", source)) == ROWS + "True\n" * 3
-    assert imports() == 1
-
-
-def test_a_package_whose_top_level_runs_a_loader(script, modules):
-    functions = "def inc(row):\n    return row + 1\n"
-    run = "from .functions import inc\nimport feedpipe as fp\n"
-    run += "print(list(fp.Loader(fp.from_sequence(range(3)).map(inc), workers=2)))\n"
-    imports = modules({"pkg/__init__.py": GUARD + run, "pkg/functions.py": functions})
-    assert script.said(script.command("-c", "import pkg")) == ROWS
-    assert imports() == 1
-
-
 def failure(process):
     """What a program that fails writes to stderr."""
     out, err = process.communicate()
@@ -124,11 +104,3 @@ nest(0)
     error = failure(script.start(source))
     assert "WorkerError: this process is a worker of a worker, 3 below the program, and starts no workers" in error
     assert imports() == 4
-
-
-def test_a_command_that_looks_at_its_pipe(script, modules):
-    imports = modules({"mod.py": MODULE.format(method="forkserver")})
-    command = "from feedpipe.cli.main import main; main()"
-    said, _ = script.command("-c", command, "head", "mod:pipe").communicate()
-    assert said.startswith(ROWS) and said.count("Box object") == 3
-    assert imports() == 1

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import OrderedDict
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,28 +78,3 @@ def test_what_arrives_does_not_depend_on_layouts(element: Any) -> None:
     for _ in range(3):
         arrived, _ = sent(packer, element)
         assert described(arrived) == described(expected)
-
-
-@pytest.mark.parametrize(
-    "element",
-    [
-        {"x": np.zeros(3), "y": torch.zeros(2, 2)},
-        [np.zeros(3), np.zeros(1)],
-        (torch.zeros(()),),
-        np.zeros((2, 3)),
-        {"x": TensorData(np.zeros(4, "f4"))},
-    ],
-)
-def test_elements_that_look_alike_share_a_stream(element: Any) -> None:
-    packer = Packer()
-    _, stream = sent(packer, element)
-    other = pickle.loads(pickle.dumps(element))
-    assert sent(packer, other)[1] is stream
-
-
-def test_each_element_has_bytes_of_its_own() -> None:
-    packer = Packer()
-    arrived = [sent(packer, {"x": np.full(5, n), "y": torch.full((2,), n)})[0] for n in range(4)]
-    arrived[1]["x"][:] = 7
-    assert [element["x"].tolist() for element in arrived] == [[0] * 5, [7] * 5, [2] * 5, [3] * 5]
-    assert [element["y"].tolist() for element in arrived] == [[n] * 2 for n in range(4)]

@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from feedpipe.errors import DataError
-
-from ...support.core import Stack, TensorData
-from ...support.services import ALIGNMENT
 from .round_trip import round_trip
 
 LAYOUTS = {
@@ -55,11 +50,6 @@ def test_arrays_small_and_big(size: int, dtype: Any) -> None:
         np.testing.assert_array_equal(arrived[name], value)
 
 
-def test_each_array_is_aligned() -> None:
-    arrived = round_trip([np.zeros(n, "u1") for n in range(1, 200)])
-    assert all(array.ctypes.data % ALIGNMENT == 0 for array in arrived)
-
-
 def test_the_order_of_axes_stays() -> None:
     array = np.arange(24.0).reshape(2, 3, 4)
     arrived = round_trip([np.asfortranarray(array), array.transpose(0, 2, 1), array[:, :, ::2]])
@@ -88,29 +78,3 @@ def test_kinds_of_arrays(tmp_path: pathlib.Path) -> None:
     arrived = round_trip(np.load(tmp_path / "a.npy", mmap_mode="r")[2:5])
     assert type(arrived) is np.ndarray and arrived.tolist() == [2, 3, 4]
     assert round_trip(np.float32(1.5)) == np.float32(1.5)
-
-
-def test_an_arrays_content_becomes_a_tensor() -> None:
-    x = np.arange(6).reshape(2, 3)
-    arrived = round_trip(
-        [TensorData(x), TensorData(x.T), TensorData(x.astype(">f4")), TensorData(x[:0]), TensorData(x == 1)]
-    )
-    assert [tensor.tolist() for tensor in arrived] == [x.tolist(), x.T.tolist(), x.tolist(), [], (x == 1).tolist()]
-    assert all(tensor.is_contiguous() for tensor in arrived)
-    assert arrived[2].dtype is torch.float32 and arrived[3].shape == (0, 3) and arrived[4].dtype is torch.bool
-    with pytest.raises(DataError, match=r"`element`, an? feedpipe\.core.*TensorData.*no dtype for datetime64"):
-        round_trip(TensorData(np.array(["2020"], "M8[s]")))
-
-
-@pytest.mark.parametrize("dtype", ["u1", ">f4", "c8", "?"])
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3, 4), (1000, 600)], ids=str)
-@pytest.mark.parametrize("layout", ["c", "transposed", "backwards", "read-only"])
-def test_arrays_to_be_stacked_become_one_tensor(dtype: str, shape: tuple[int, ...], layout: str) -> None:
-    arrays = [LAYOUTS[layout](np.full(shape, n).astype(dtype)) for n in range(3)]
-    first, arrived, last = round_trip([np.arange(5), TensorData(Stack(arrays)), torch.arange(3)])
-    expected = np.stack(arrays)
-    assert arrived.dtype == torch.from_numpy(expected.astype(expected.dtype.newbyteorder("="))).dtype
-    assert arrived.is_contiguous() and arrived.shape == expected.shape
-    np.testing.assert_array_equal(arrived.numpy(), expected)
-    assert first.tolist() == [0, 1, 2, 3, 4] and last.tolist() == [0, 1, 2]
-    np.testing.assert_array_equal(np.asarray(Stack(arrays)), expected)

@@ -6,9 +6,6 @@ import textwrap
 
 import pytest
 
-from feedpipe.errors import LoaderError
-
-from ...support.services import Packer, class_of, number_of, unpack
 from .round_trip import python
 
 WORKER = """
@@ -107,24 +104,3 @@ MAIN = """
 def test_classes_that_cannot_be_imported() -> None:
     """The classes of the consumer are in `__main__` or in functions, and the worker has copies of them."""
     python(f"WORKER = {WORKER!r}\n" + textwrap.dedent(MAIN))
-
-
-def test_numbers_of_classes() -> None:
-    def make_class() -> type:
-        return type("Made", (), {})
-
-    cls, other = make_class(), make_class()
-    number = number_of(cls)
-    assert number_of(cls) == number and class_of(number) is cls and number_of(other) != number
-    with pytest.raises(LoaderError, match="does not hold any more"):
-        class_of(-1)
-
-
-def test_a_class_by_number_is_not_sent() -> None:
-    class Local:
-        pass
-
-    number = number_of(Local)
-    packed = Packer({Local: number}).pack(Local())
-    assert len(packed.stream) < 150
-    assert type(unpack(packed.stream, ())) is Local

@@ -13,7 +13,7 @@ from feedpipe.extensions import Rows
 
 from ...support.core import TensorData
 from ...support.services import MIN_OWN_REGION_BYTES, Packer, unpack
-from .round_trip import round_trip, write_regions
+from .round_trip import write_regions
 
 
 class Transfer:
@@ -92,31 +92,3 @@ def test_large_parts_have_regions_of_their_own() -> None:
     assert transfer.used == [True, True, False, False]
     del image
     assert transfer.used == [True, False, False, False] and kept.tolist() == [1, 1, 1]
-
-
-def test_a_long_stream_has_a_region_of_its_own() -> None:
-    transfer = Transfer([np.zeros(MIN_OWN_REGION_BYTES), bytes(100_000), np.arange(3)])
-    assert transfer.used == [False, True, True]
-    large, small = transfer.element.pop(0), transfer.element.pop()
-    del transfer.element
-    del large
-    assert transfer.used == [False, False, True] and small.tolist() == [0, 1, 2]
-
-
-def test_many_large_parts() -> None:
-    arrived = round_trip([np.full(MIN_OWN_REGION_BYTES, n, np.uint8) for n in range(40)])
-    assert all((part == n).all() for n, part in enumerate(arrived))
-
-
-def test_a_region_without_views_is_free_at_once() -> None:
-    assert not Transfer(bytes(1_000_000)).in_use
-    assert not Transfer(["x" * 100_000, 3]).in_use
-
-
-def test_no_array_shares_memory_with_another() -> None:
-    packed = Packer().pack([np.arange(3), torch.arange(3)])
-    a: Any = unpack(packed.stream, write_regions(packed))
-    b: Any = unpack(packed.stream, write_regions(packed))
-    a[0][0] = a[1][0] = 9
-    assert b[0][0] == b[1][0] == 0
-    assert a[1].untyped_storage().nbytes() == 3 * 8  # `torch.save` writes the whole storage

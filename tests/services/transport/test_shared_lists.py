@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 import feedpipe as fp
 
 from ...support.services import write_graph_file
-from .graph_reader import READ, in_child, other_process
+from .graph_reader import READ, in_child
 
 SMAPS = """
 def anonymous():
@@ -43,10 +42,6 @@ LISTS: dict[str, Any] = {
     "bools": [i % 2 == 0 for i in range(N)],
     "dicts": [{"i": i} for i in range(N)],
 }
-
-
-class Text(str):
-    __slots__ = ()
 
 
 POSITIONS = [0, 1, N - 1, 2047, 2048, 7, 7]
@@ -95,19 +90,6 @@ def test_rows_of_a_list_are_equal_in_the_other_process(name: str, lists_elsewher
     assert [type(row) for row in parts[0]] == [type(row) for row in rows]
 
 
-def test_subclasses_of_str_keep_their_class() -> None:
-    pipe = fp.from_sequence(["a"] * N + [Text("b")])
-    assert (
-        other_process(pipe, "rows = list(content)\nprint(type(rows[0]).__name__, type(rows[-1]).__name__)")
-        == "str Text"
-    )
-
-
-def test_a_long_list_leaves_pickle_alone() -> None:
-    pipe = fp.from_sequence(LISTS["text"])
-    assert pickle.loads(pickle.dumps(pipe, 5)).op.sequence == LISTS["text"]
-
-
 def test_a_long_list_costs_a_worker_little() -> None:
     count = 500_000
     rows = [f"/data/imagenet/train/n{i % 1000:08d}/class_{i % 1000:04d}/img_{i:012d}.JPEG" for i in range(count)]
@@ -131,20 +113,4 @@ print(anonymous() - before)
 """
     )
     assert int(in_child(fd, code)) < shared / 8
-    os.close(fd)
-
-
-def test_a_list_of_files_is_shared(tmp_path: Path) -> None:
-    names = [str(tmp_path / f"{i}.txt") for i in range(1200)]
-    for name in names:
-        Path(name).touch()
-    pipe = fp.list_files(names)
-    root = pipe._stage().node
-    fd = write_graph_file(root, root)
-    code = """
-    from feedpipe.engine.run import elements
-    from feedpipe.engine.stage import bind
-    print(content.op.call(), type(content.op.selection.paths).__qualname__, list(elements(bind(content)))[::600])
-    """
-    assert in_child(fd, code) == f"list_files(<list of 1200>) PackedList {names[::600]}"
     os.close(fd)
