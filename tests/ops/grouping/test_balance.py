@@ -63,6 +63,7 @@ def test_sums_are_within_two_percent(each_epoch: bool) -> None:
     assert places(list(of_function)) == places(list(of_array)) == orders[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(5), deadline=None)
 @given(st.sampled_from([1, 2, 4, 8]), st.integers(0, 30), st.sampled_from([1, 2, 4]), st.integers(0, 5))
 def test_ranks_do_equal_work_after_a_resume(ranks: int, steps: int, later: int, seed: int) -> None:
@@ -88,6 +89,7 @@ def test_ranks_do_equal_work_after_a_resume(ranks: int, steps: int, later: int, 
         assert sums(step).max() <= sums(step).mean() * 1.02
 
 
+@pytest.mark.slow
 def test_workers_and_services_give_one_order() -> None:
     pipe = rows(lengths(300)).shuffle().batch(4, balance="x", among=8).batch(2)
     orders = [list(fp.Loader(pipe, service, seed=1)) for service in (None, fp.Threads(2), fp.MultiProcess(2))]
