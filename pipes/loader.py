@@ -21,10 +21,11 @@ from .engine.run import length_of
 from .engine.skips import NONE_LOST
 from .errors import ArgumentError, ArgumentTypeError, LoaderError
 from .loading.epoch import Epoch, EpochIterator, InfoIterator, check_kept
-from .loading.epochs import Epochs
+from .loading.epochs import Epochs, Starter
 from .loading.job_state import gather, group_of_job, read_states, restore_job, shards_of_job
 from .loading.ranks import RankSource
 from .loading.replay import Info
+from .loading.replicas import Replicas
 from .loading.schedule import Even, Schedule
 from .loading.state import Progress, State, compare
 from .ops.mix import Mix, fixed_weights
@@ -62,6 +63,10 @@ class Loader(Generic[T_co]):
         rank, world_size: this rank, and how many there are; by default those of `group`, else of the initialised
             process group, else `RANK` and `WORLD_SIZE`, else 0 of 1.
         group: a process group, or a one-dimensional device mesh.
+        replicas: a group of ranks that need the same elements, as those of tensor parallelism; `group` is then that of
+            data parallelism. The first of them reads, and the others get its elements: on one machine through shared
+            memory, else by the process group. All have the same states. If the reader fails or dies, all stop; on one
+            machine at the same step.
         shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. By
             default each rank has 8 if the pipe shuffles; else it has one, whose rows keep the order of the source, and
             which all workers read.
@@ -99,6 +104,7 @@ class Loader(Generic[T_co]):
         rank: int | None = None,
         world_size: int | None = None,
         group: Group | None = None,
+        replicas: Group | None = None,
         shards: int | None = None,
         even: Even = "auto",
         steps: int | None = None,
@@ -110,11 +116,14 @@ class Loader(Generic[T_co]):
         self._pipe = pipe
         check_choice("pin_memory", pin_memory, (True, False))
         chosen = reading_service(service, workers)
+        source = RankSource(rank, world_size, group)
+        shared = None if replicas is None else Replicas(chosen, replicas, source)
+        starter = shared or chosen
         self._epochs = Epochs(
             pipe,
             chosen,
-            chosen if device is None and not pin_memory else OnDevice(chosen, device, pin_memory),
-            RankSource(rank, world_size, group),
+            starter if device is None and not pin_memory else OnDevice(starter, device, pin_memory),
+            source,
             seed=check_int("seed", seed, least=0),
             shards=None if shards is None else check_int("shards", shards, least=1),
             steps=None if steps is None else check_int("steps", steps, least=1),
@@ -122,10 +131,10 @@ class Loader(Generic[T_co]):
         )
         self._epochs.check_service()
         self._epochs.check_ranks()
-        if isinstance(self._epochs.service, MultiProcess):
+        if isinstance(chosen, MultiProcess) and (shared is None or shared.reads):
             operators = [node.op for node in walk(pipe)]
             functions = (value for op in operators for value in vars(op).values() if callable(value))
-            self._epochs.service.prepare([*operators, *functions])
+            chosen.prepare([*operators, *functions])
         if any(isinstance(node.op, Mix) for node in walk(pipe)):
             for finding in fixed_weights(pipe, by_steps=steps is not None):
                 finding.warn()
@@ -635,7 +644,7 @@ class OnDevice:
         pin_memory: pin the elements; those on the way to a CUDA device always are.
     """
 
-    service: ReadingService
+    service: Starter
     device: torch.device | str | int | None
     pin_memory: bool
 

@@ -9,7 +9,7 @@ from typing import Protocol, Self, TypeVar, cast
 
 from ..errors import CallSite
 from .code import step_code
-from .operator import ElementForm, Operator, Trait, check_contract, check_streamed
+from .operator import READS_FOR_ALL_EPOCHS, ElementForm, Operator, Trait, check_contract, check_streamed
 
 
 class Node:
@@ -122,7 +122,7 @@ def find_reshuffle(root: Node) -> Node | None:
         node = stack.pop()
         if node.inputs and node.op.reshuffles():
             return node
-        if node.op.trait is not Trait.EACH_PROCESS:  # that reads its input once, for all epochs
+        if node.op.trait not in READS_FOR_ALL_EPOCHS:  # that reads its input once, for all epochs
             stack += node.inputs
     return None
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakSet
 
-from ..core.graph import walk
-from ..errors import ArgumentError, StateError
+from ..errors import StateError
 from ..loader import Loader, gathered, state_before
 from ..loading.state import State
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
         current_epoch: int
         overfit_batches: int | float
         num_training_batches: int | float
-        overfit_batches: int | float
         fit_loop: Any
 
     class Callback:
@@ -57,7 +55,6 @@ class ExactResume(Callback):
     Lightning's next epoch with the rest of the loader's.
 
     Raises:
-        ArgumentError: the trainer has `overfit_batches`, and a pipe is shuffled anew in each epoch.
         StateError: a checkpoint does not fit the loaders.
         RankError: a rank does not save with the others.
 
@@ -91,7 +88,6 @@ class ExactResume(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: object) -> None:
         """Load the states, and let the trainer take its first elements again."""
         self._known.update(_loaders(trainer))
-        _check_overfit(trainer)
         states, self._loaded = self._loaded, []
         if not states:
             return
@@ -136,17 +132,6 @@ def _trained(trainer: Trainer) -> Trained:
     ahead = len(getattr(loop._data_fetcher, "batches", ())) + progress.ready - progress.processed
     loaders = enumerate(_stateful_loaders(trainer))
     return {place: (loader, state_before(loader, ahead)) for place, loader in loaders if isinstance(loader, Loader)}
-
-
-def _check_overfit(trainer: Trainer) -> None:
-    """Raise an error if the trainer wants the same batches in each epoch, and a loader has others."""
-    for loader in _loaders(trainer) if trainer.overfit_batches else ():
-        ops = [node.op for node in walk(loader.dataset) if node.inputs]
-        if shuffle := next((op for op in ops if op.reshuffles()), None):
-            raise ArgumentError(
-                f"`overfit_batches` trains on the same batches in each epoch, and `{shuffle.call()}` makes others; "
-                "leave it out of such a run, or give it `each_epoch=False`"
-            )
 
 
 def _loaders(trainer: Trainer) -> set[Loader[Any]]:

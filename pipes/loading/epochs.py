@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..core.code import constructor_code
 from ..core.graph import Node, names, node_code, walk
-from ..core.operator import Operator, Trait, UnitSource
+from ..core.operator import READS_FOR_ALL_EPOCHS, Operator, Trait, UnitSource
 from ..core.process import available_cpus, element_memory
 from ..core.times import CONSUMER, LoaderTimes, StepTimes, Table, joined, worker_name
 from ..engine.skips import LostLog, code_without_policy
@@ -338,7 +338,7 @@ class Epochs:
 
 def _reads_in_plan(op: Operator) -> bool:
     """Whether a plan may read something for this operator: a listing, headers, or all rows to count them."""
-    return _looks_at_files(op) or op.trait is Trait.EACH_PROCESS
+    return _looks_at_files(op) or op.trait in READS_FOR_ALL_EPOCHS
 
 
 def _one_view_error(node: Node, reason: str) -> PlanError:
@@ -364,7 +364,7 @@ def _has_unknown_length(root: Node) -> bool:
     In a chain, operators after one without a length can only ask that one.
     """
     node = root
-    while len(node.inputs) == 1 and node.op.trait is not Trait.EACH_PROCESS:
+    while len(node.inputs) == 1 and node.op.trait not in READS_FOR_ALL_EPOCHS:
         if type(node.op).length is Operator.length:
             return bind(root).length is None
         (node,) = node.inputs

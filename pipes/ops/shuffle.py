@@ -82,7 +82,8 @@ def shuffle(
     if window is None and not pipe.indexed:
         raise PlanError(
             "`shuffle()` without a `window` must follow an indexed pipe, because it reads rows in any order, and "
-            "this pipe is streamed; give `window=10_000`, or put `.load()` before it to keep the rows in memory"
+            "this pipe is streamed; give `window=10_000`, or put `.load()` before it to keep the rows in memory, or "
+            "`.load(path)` to keep them in files"
         )
     op = Shuffle(window, seed, name, each_epoch=each_epoch)
     return pipe if op.window == 1 else pipe.then(op)

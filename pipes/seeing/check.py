@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias, overload
 from ..core.block import row_width
 from ..core.findings import Finding, FoundWarning
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Trait
+from ..core.operator import READS_FOR_ALL_EPOCHS
 from ..core.process import available_cpus, bytes_text, memory_budget
 from ..core.process import large_windows as advice_on_windows
 from ..core.system import open_file_limit
@@ -147,7 +147,7 @@ def _unpicklable(checked: _Checked) -> Iterator[Finding]:
 def _load_after_draws(checked: _Checked) -> Iterator[Finding]:
     """Draws before an operator that keeps the rows of the first epoch for all; `cache` refuses them by itself."""
     for node in walk(checked.root):
-        if node.op.trait is not Trait.EACH_PROCESS:
+        if node.op.trait not in READS_FOR_ALL_EPOCHS:
             continue
         for below in walk(node.inputs[0]):
             if getattr(below.op, "rng", False) is not False:

@@ -72,16 +72,6 @@ def test_loaders_of_each_epoch(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]],
     assert model.trained == {epoch: [int(x) for batch in loader for x in batch] for epoch in range(4)}
 
 
-def test_overfitting_takes_the_same_batches_or_is_an_error(tmp_path: Path) -> None:
-    def fixed() -> fp.Pipe[Any]:
-        return fp.from_sequence(range(ROWS)).shuffle(each_epoch=False).batch(BATCH).collate()
-
-    model = fit(tmp_path, fixed, overfit_batches=2, max_epochs=2)
-    assert model.trained[0] == model.trained[1]
-    with pytest.raises(fp.ArgumentError, match=r"`overfit_batches` trains on the same batches .*`shuffle"):
-        fit(tmp_path, indexed, overfit_batches=2)
-
-
 def saved_at(folder: Path, step: int) -> Path:
     (path,) = folder.glob(f"step={step}.ckpt")
     return path
