@@ -16,7 +16,6 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, SourceError
 from feedpipe.testing import check_operator, same
 
-from ..loading.resumes import check_resume_in_workers
 from ..support.examples import examples
 
 CODES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float64": 6, "float32": 7, "uint16": 8}
