@@ -93,6 +93,7 @@ from .sources.read_images import read_images
 from .sources.read_lance import read_lance
 from .sources.read_numpy import read_numpy
 from .sources.read_sql import read_sql
+from .sources.read_tokens import read_tokens
 from .sources.read_zarr import read_zarr
 from .stats.stats import Stats
 from .storage.file import File
@@ -141,6 +142,7 @@ __all__ = [
     "read_parquet",
     "read_tar",
     "read_tfrecord",
+    "read_tokens",
     "read_zarr",
     # sources of databases
     "read_sql",

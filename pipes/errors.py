@@ -255,11 +255,17 @@ def _row_error(message: str, operator: str, where: CallSite | None, origin: Orig
 def shown_traceback(error: BaseException) -> TracebackType | None:
     """The traceback with which `error` leaves this package.
 
-    A `RowError` needs none, its cause has the user's lines. An interrupt has the user's lines and the innermost one.
+    The cause of a `RowError` has the user's lines; of these it needs the innermost one, where debuggers stop. An
+    interrupt has the user's lines and the innermost one.
     """
     if isinstance(error, KeyboardInterrupt):
         return _without_own_lines(error.__traceback__)
-    return None if isinstance(error, RowError) and error.__cause__ is not None else error.__traceback__
+    if not isinstance(error, RowError) or error.__cause__ is None:
+        return error.__traceback__
+    trace = error.__cause__.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace
 
 
 def _without_own_lines(trace: TracebackType | None) -> TracebackType | None:

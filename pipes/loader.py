@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, cast, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar, cast, overload
 
 import numpy as np
 
@@ -20,10 +21,11 @@ from .engine.run import length_of
 from .engine.skips import NONE_LOST
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, StateWarning, warn
 from .loading.epoch import Epoch, EpochIterator, InfoIterator, check_kept
-from .loading.epochs import Epochs
+from .loading.epochs import Epochs, Starter
 from .loading.job_state import gather, group_of_job, read_states, restore_job, shards_of_job
 from .loading.ranks import RankSource
 from .loading.replay import Info
+from .loading.replicas import Replicas
 from .loading.resume import EDITS, Edits, Resume, edited, has_changed
 from .loading.schedule import Even, Schedule
 from .loading.state import Progress, State, compare
@@ -63,9 +65,13 @@ class Loader(Generic[T_co]):
         rank, world_size: this rank, and how many there are; by default those of `group`, else of the initialised
             process group, else `RANK` and `WORLD_SIZE`, else 0 of 1.
         group: a process group, or a one-dimensional device mesh.
-        shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. If
-            the pipe shuffles, the default is 8 for each rank, or as many as there are workers, if that is more; else it
-            is one for each worker.
+        replicas: a group of ranks that need the same elements, as those of tensor parallelism; `group` is then that of
+            data parallelism. The first of them reads, and the others get its elements: on one machine through shared
+            memory, else by the process group. All have the same states. If the reader fails or dies, all stop; on one
+            machine at the same step.
+        shards: virtual shards of a streamed pipe, over all ranks; the order of its elements depends on their number. By
+            default each rank has 8 if the pipe shuffles; else it has one, whose rows keep the order of the source, and
+            which all workers read.
         even: what to do if ranks have different numbers of steps: "drop" leaves out what goes beyond the shortest rank,
             "pad" repeats elements (`info.valid` tells which are padding), "error" raises, None does nothing. "auto" is
             "drop". If lengths are not known, the ranks must have a process group, or None or `steps` is needed.
@@ -103,6 +109,7 @@ class Loader(Generic[T_co]):
         rank: int | None = None,
         world_size: int | None = None,
         group: Group | None = None,
+        replicas: Group | None = None,
         shards: int | None = None,
         even: Even = "auto",
         steps: int | None = None,
@@ -114,11 +121,14 @@ class Loader(Generic[T_co]):
         self._pipe = pipe
         check_choice("pin_memory", pin_memory, (True, False))
         chosen = reading_service(service, workers)
+        source = RankSource(rank, world_size, group)
+        shared = None if replicas is None else Replicas(chosen, replicas, source)
+        starter = shared or chosen
         self._epochs = Epochs(
             pipe,
             chosen,
-            chosen if device is None and not pin_memory else OnDevice(chosen, device, pin_memory),
-            RankSource(rank, world_size, group),
+            starter if device is None and not pin_memory else OnDevice(starter, device, pin_memory),
+            source,
             seed=check_int("seed", seed, least=0),
             shards=None if shards is None else check_int("shards", shards, least=1),
             steps=None if steps is None else check_int("steps", steps, least=1),
@@ -126,8 +136,10 @@ class Loader(Generic[T_co]):
         )
         self._epochs.check_service()
         self._epochs.check_ranks()
-        if isinstance(self._epochs.service, MultiProcess):
-            self._epochs.service.prepare()
+        if isinstance(chosen, MultiProcess) and (shared is None or shared.reads):
+            operators = [node.op for node in walk(pipe)]
+            functions = (value for op in operators for value in vars(op).values() if callable(value))
+            chosen.prepare([*operators, *functions])
         if any(isinstance(node.op, Mix) for node in walk(pipe)):
             for finding in fixed_weights(pipe, by_steps=steps is not None):
                 finding.warn()
@@ -138,7 +150,13 @@ class Loader(Generic[T_co]):
         self._closed = False
 
     def __iter__(self) -> Iterator[T_co]:
+        if "torch._dynamo" in sys.modules:
+            from .torch.compiling import exclude_from_compilation
+
+            exclude_from_compilation()
         return EpochIterator(self._iterated())
+
+    __iter__._torchdynamo_disable = True  # type: ignore[attr-defined]  # `torch.compile` runs it as it is
 
     def with_info(self) -> Iterator[tuple[T_co, Info]]:
         """Iterate as `iter(loader)` does, with an `Info` for each element: its state, epoch, step, and padding.
@@ -204,6 +222,12 @@ class Loader(Generic[T_co]):
             return length_of(schedule.plan.unsharded)
         whole = Progress(data_pass=position.data_pass if schedule.plan.varies else 0)
         return schedule.end(whole).of_rank or 0
+
+    def __getitem__(self, index: object) -> NoReturn:
+        raise ArgumentTypeError(
+            "a loader has no elements by number, so it is no dataset for torch's DataLoader or a trainer that makes "
+            "one; give it `pipe.as_iterable_dataset()` or `feedpipe.transformers.dataset(pipe)`"
+        )
 
     @property
     def dataset(self) -> Pipe[T_co]:
@@ -656,7 +680,7 @@ class OnDevice:
         pin_memory: pin the elements; those on the way to a CUDA device always are.
     """
 
-    service: ReadingService
+    service: Starter
     device: torch.device | str | int | None
     pin_memory: bool
 

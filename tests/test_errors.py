@@ -53,6 +53,8 @@ def test_a_mistake_shows_the_lines_of_the_user_and_one_of_the_package(workers: i
             with pytest.raises(RowError) as info:
                 next(iterator)
             here, *ours = frames(info.value)
+            if not workers:
+                assert ours.pop() == "parse"  # where a debugger stops
             assert here.startswith("test_") and set(ours) <= {"__next__", "_ask", "ask"} and len(ours) <= 3
         text = "".join(traceback.format_exception(info.value))
     assert 'return int(f"{row}x")' in text

@@ -40,6 +40,11 @@ def npy(path: Path) -> Any:
     return fp.read_numpy({"x": path / "x.npy"})
 
 
+def tokens(path: Path) -> Any:
+    np.arange(20, dtype="uint16").tofile(path / "x.bin")
+    return fp.read_tokens(path / "x.bin", dtype="uint16", length=5, documents=True, end=3)
+
+
 def text(path: Path, lines: str, read: Callable[..., Any]) -> Any:
     folder = path / "year=2024"
     folder.mkdir()
@@ -58,6 +63,7 @@ SOURCES: dict[str, Callable[[Path], Any]] = {
     "arrays": lambda path: fp.from_arrays(ARRAYS),
     "table": lambda path: fp.from_table(TABLE),
     "npy": npy,
+    "tokens": tokens,
     "csv": lambda path: text(path, "a,b\n1,x\n2,y\n", fp.read_csv),
     "jsonl": lambda path: text(path, '{"a": 1, "b": ["x"]}\n{"a": 2}\n', fp.read_jsonl),
     "parquet": lambda path: columns(path, pa.parquet.write_table, fp.read_parquet),

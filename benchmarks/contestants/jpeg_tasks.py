@@ -68,7 +68,7 @@ def make(folder: str, images: int) -> dict[str, Any]:
     (root / "images").mkdir(exist_ok=True)
     total = 0
     for number, path in enumerate(paths(folder, images)):
-        data = _picture(generator)
+        data = picture(generator)
         total += len(data)
         Path(path).write_bytes(data)
         if number % IN_TAR == IN_TAR - 1:
@@ -78,18 +78,18 @@ def make(folder: str, images: int) -> dict[str, Any]:
     return {"mean_bytes": total / images}
 
 
-def _picture(generator: np.random.Generator) -> bytes:
-    pixels = np.full((375, 500, 3), 128.0)
+def picture(generator: np.random.Generator, width: int = 500, height: int = 375) -> bytes:
+    pixels = np.full((height, width, 3), 128.0)
     for cells, strength in ((3, 70), (9, 30), (40, 14)):
         low = generator.normal(0, strength, (cells, cells + cells // 3, 3)).astype(np.float32)
-        layers = [Image.fromarray(low[..., c]).resize((500, 375), Image.Resampling.BICUBIC) for c in range(3)]
+        layers = [Image.fromarray(low[..., c]).resize((width, height), Image.Resampling.BICUBIC) for c in range(3)]
         pixels += np.stack(layers, axis=-1)
     image = Image.fromarray(pixels.clip(0, 255).astype(np.uint8))
     draw = ImageDraw.Draw(image)
     for shape in (draw.ellipse, draw.rectangle) * 6:
-        x, y, width, height = generator.integers((0, 0, 10, 10), (450, 330, 160, 120)).tolist()
-        shape((x, y, x + width, y + height), fill=tuple(generator.integers(0, 256, 3).tolist()))
-    grain = generator.normal(0, 4, (375, 500, 1))
+        x, y, w, h = generator.integers((0, 0, 10, 10), (450, 330, 160, 120)).tolist()
+        shape((x, y, x + w, y + h), fill=tuple(generator.integers(0, 256, 3).tolist()))
+    grain = generator.normal(0, 4, (height, width, 1))
     buffer = io.BytesIO()
     Image.fromarray((np.asarray(image) + grain).clip(0, 255).astype(np.uint8)).save(buffer, "JPEG", quality=90)
     return buffer.getvalue()

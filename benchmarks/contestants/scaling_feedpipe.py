@@ -165,6 +165,30 @@ def zipped(scene: Scene, size: int) -> Work:
     return work
 
 
+def mixed(scene: Scene, size: int) -> Work:
+    """200 rows of each input, of the endless mixture of these."""
+
+    def work() -> None:
+        inputs = [fp.from_arrays({"x": np.arange(100)}).shuffle().repeat() for _ in range(size)]
+        exhaust(itertools.islice(inputs[0].mix(*inputs[1:]).batch(100), 2 * size))
+
+    return work
+
+
+def interleaved(scene: Scene, size: int) -> Work:
+    """Files of 100 rows that are all open."""
+    for number in range(size):
+        (scene.folder / f"{number:06}.jsonl").write_text("".join(f'{{"x": {row}}}\n' for row in range(100)))
+    pipe = fp.list_files(str(scene.folder)).interleave(fp.read_jsonl, cycle=size)
+    return lambda: exhaust(fp.Loader(pipe, shards=1))
+
+
+def rounds(scene: Scene, size: int) -> Work:
+    """Rounds of shuffled rows, shuffled again as a whole, so that each batch has rows of many rounds."""
+    pipe = fp.from_arrays({"x": np.arange(1_000)}).shuffle().repeat(size).shuffle().batch(100)
+    return lambda: exhaust(fp.Loader(pipe))
+
+
 def window(scene: Scene, size: int) -> Work:
     pipe = fp.from_sequence(range(100_000)).filter(lambda row: True).shuffle(window=size).batch(100)
     return lambda: exhaust(fp.Loader(pipe, shards=1))
@@ -217,6 +241,9 @@ WORKS: dict[str, Callable[[Scene, int], Work]] = {
     "operators": operators,
     "concat": concat,
     "zip": zipped,
+    "mix": mixed,
+    "interleave": interleaved,
+    "rounds": rounds,
     "window": window,
     "batch": batch,
     "ranks": ranks,

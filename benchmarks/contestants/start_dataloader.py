@@ -1,8 +1,8 @@
-"""torch's DataLoader over a Dataset of arrays."""
+"""A DataLoader over a Dataset of arrays: torch's, and the look-alike of feedpipe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,17 +22,18 @@ class Rows(Dataset[Any]):
         return {name: array[i] for name, array in self.arrays.items()}
 
 
-def elements(dataset: Rows, method: str) -> Iterator[Any]:
-    yield from DataLoader(dataset, batch_size=BATCH, num_workers=WORKERS, multiprocessing_context=method)
+def _start(method: str, is_compat: bool) -> Callable[[], Any]:
+    kind: Any = DataLoader
+    if is_compat:
+        from feedpipe import compat
+
+        kind = compat.DataLoader
+    return partial(kind, Rows(), batch_size=BATCH, num_workers=WORKERS, multiprocessing_context=method)
 
 
-def _start(method: str) -> Callable[[], Iterator[Any]]:
-    return partial(elements, Rows(), method)
+def measure(method: str, work: float = 0.0, is_compat: bool = False) -> dict[str, Any]:
+    return timed(_start(method, is_compat), work)
 
 
-def measure(method: str) -> dict[str, Any]:
-    return timed(_start(method))
-
-
-def check(method: str) -> dict[str, Any]:
-    return described(_start(method))
+def check(method: str, work: float = 0.0, is_compat: bool = False) -> dict[str, Any]:
+    return described(_start(method, is_compat))

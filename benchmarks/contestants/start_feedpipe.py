@@ -1,34 +1,36 @@
-"""Ours: `rows` needs no torch in the workers, `tensors` does."""
+"""Ours: `rows` needs no torch in the workers, `tensors` and `function` do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+import torch
 
 import feedpipe as fp
 
 from .start_tasks import BATCH, ROWS, WORKERS, arrays, described, timed
 
 
-def pipes(pipe: str) -> fp.Pipe[Any]:
+def _with_torch(row: Any) -> Any:
+    return {name: torch.as_tensor(value) for name, value in row.items()}
+
+
+def _pipe(pipe: str) -> fp.Pipe[Any]:
     if pipe == "rows":
         return fp.from_sequence(range(ROWS)).batch(BATCH)
-    return fp.from_arrays(arrays()).batch(BATCH).collate()
+    tables = fp.from_arrays(arrays())
+    return (tables.map(_with_torch) if pipe == "function" else tables).batch(BATCH).collate()
 
 
-def elements(pipe: fp.Pipe[Any], method: str) -> Iterator[Any]:
-    with fp.Loader(pipe, fp.MultiProcess(WORKERS, start_method=method)) as loader:
-        yield from loader
+def _start(pipe: str, method: str) -> Callable[[], Any]:
+    return partial(fp.Loader, _pipe(pipe), fp.MultiProcess(WORKERS, start_method=method))
 
 
-def _start(pipe: str, method: str) -> Callable[[], Iterator[Any]]:
-    return partial(elements, pipes(pipe), method)
+def measure(pipe: str, method: str, work: float = 0.0) -> dict[str, Any]:
+    return timed(_start(pipe, method), work)
 
 
-def measure(pipe: str, method: str) -> dict[str, Any]:
-    return timed(_start(pipe, method))
-
-
-def check(pipe: str, method: str) -> dict[str, Any]:
+def check(pipe: str, method: str, work: float = 0.0) -> dict[str, Any]:
     return described(_start(pipe, method))

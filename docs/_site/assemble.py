@@ -19,7 +19,7 @@ DOCS = ROOT / "docs"
 
 # The sidebar: titles of its parts, and their pages in order. Sphinx names a page that is missing here.
 SIDEBAR: Mapping[str, str] = {
-    "Start": "start/install start/picture start/choose start/first-pipe start/files start/train",
+    "Start": "start/install start/picture start/choose start/first-pipe start/files start/train start/in-200-lines",
     "Gallery": "gallery/index",
     "Data": "guides/elements guides/recipes guides/statistics guides/rows-that-fail guides/remote guides/cache "
     "guides/listings guides/databases guides/writing",
@@ -39,10 +39,14 @@ GALLERY = [
     "pretraining_mix",
     "instruction_tuning",
     "time_series",
+    "equal_work",
+    "full_shuffle",
+    "replicas",
     "parquet_table",
     "postgresql",
     "spot_instance",
     "changed_run",
+    "prediction",
 ]
 
 # Files outside of docs/ that are pages too, and their places in the site.
@@ -55,6 +59,7 @@ def main(folder: Path) -> None:
     pages = dict(written_pages())
     pages |= gallery_files(dict(gallery.pages(GALLERY, folder / "gallery")))
     pages |= reference.pages()
+    pages["start/in-200-lines.md"] = in_200_lines(pages)
     pages["index.md"] += "".join(toctree(pages.split(), caption) for caption, pages in SIDEBAR.items())
     for name, text in pages.items():
         path = source / name
@@ -63,6 +68,15 @@ def main(folder: Path) -> None:
     for path in source.rglob("*.*"):
         if path.relative_to(source).as_posix() not in pages:
             path.unlink()
+
+
+def in_200_lines(pages: Mapping[str, str]) -> str:
+    """Return what a coding agent needs, in one page: patterns, training, mistakes and names; it is llms.txt, too."""
+    names = ("start/choose", "start/train", "reference/errors", "reference/operators/index")
+    text = "".join(pages[f"{name}.md"].replace("\n#", "\n##").replace("# ", "\n## ", 1) + "\n" for name in names)
+    text = re.sub(r"<[^>]+>|```\{toctree\}.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return "# feedpipe in 200 lines\n" + re.sub(r"\n{3,}", "\n\n", text)
 
 
 def gallery_files(shown: Mapping[str, gallery.Page]) -> Iterator[tuple[str, str]]:

@@ -51,7 +51,11 @@ GROUPS: Mapping[str, tuple[str, str]] = {
         "Statistics",
         "fit Stats stats.mean_std stats.min_max stats.quantiles stats.vocabulary stats.counts stats.missing",
     ),
-    "media": ("Video and audio", "media.frames media.frame_times media.video_info media.audio media.audio_info"),
+    "media": (
+        "Video, audio and images",
+        "media.frames media.frame_times media.video_info media.audio media.audio_info "
+        "media.RandomResizedCrop media.CenterCrop",
+    ),
     "writers": ("Writers", "write_parquet write_arrow write_tar write_tfrecord verify"),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from ..errors import ArgumentTypeError, PlanWarning, warn
 from ..loader import Loader, at_end, gather_state, valid_on_all_ranks
@@ -58,6 +58,12 @@ class PreparedLoader(Generic[T]):
     def __len__(self) -> int:
         """Return the number of elements of an epoch on this rank."""
         return len(self.loader)
+
+    def __getitem__(self, index: object) -> NoReturn:
+        raise ArgumentTypeError(
+            "a PreparedLoader takes the place of torch's DataLoader, so it is no dataset for one; return it from "
+            "`get_train_dataloader`, or give the trainer `feedpipe.transformers.dataset(pipe)`"
+        )
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next iteration begin epoch `epoch`."""

@@ -131,7 +131,7 @@ class DataLoader(TorchDataLoader[T_co]):
         self._epoch: DataLoaderEpoch | None = None  # the one that began last
         self._saved: Mapping[str, Any] | None = None
         if num_workers and self._ray is None and self._start_method == "forkserver":
-            begin_server(*_THREADS)
+            begin_server(*_THREADS, [dataset, self.collate_fn, worker_init_fn])
 
     def __iter__(self) -> DataLoaderIterator[T_co]:  # type: ignore[override]
         saved, self._saved = self._saved, None

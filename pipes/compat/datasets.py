@@ -19,6 +19,7 @@ from ..errors import ArgumentError, ArgumentTypeError, LoaderError, RowError, sh
 from ..loader import Loader
 from ..loading.ranks import Rank, RankSource
 from ..loading.state import State
+from ..ops.shuffle import with_part_of_windows
 from ..pipe import Pipe
 from ..plan.sharding import reorders
 
@@ -107,7 +108,7 @@ class PipeIterableDataset(IterableDataset[T_co]):
         if self._loader is None or self._part != part:
             self._part = part
             self._loader = Loader(
-                _even(self._pipe, rank.world_size),
+                with_part_of_windows(_even(self._pipe, rank.world_size), workers),
                 seed=self._seed,
                 rank=part.number,
                 world_size=part.world_size,

@@ -10,7 +10,6 @@ from typing import ClassVar, Protocol, cast
 
 from ..errors import redacted
 from .checks import is_plain, partial_parts, value_text
-from .skips import Quarantine, Retry
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -84,8 +83,8 @@ def value_code(value: object) -> str:
         return "{" + ", ".join(f"{key!r}: {value_code(item)}" for key, item in value.items()) + "}"
     if isinstance(value, str):
         return redacted(repr(value))
-    if isinstance(value, (Quarantine, Retry)):
-        return constructor_code(value)
+    if dataclasses.is_dataclass(value) and type(value).__module__.partition(".")[0] == PACKAGE:
+        return constructor_code(value)  # a policy, or another group of arguments
     if value is None or isinstance(value, (bool, int, float, bytes, range)):
         return repr(value)
     shape = getattr(value, "shape", None) if hasattr(type(value), "shape") else None

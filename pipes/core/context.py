@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -45,10 +45,11 @@ class ProcessContext:
         remote: gives the rows of a stage up to which workers run the graph, from a cursor on; None if this process runs
             all of it.
         threads: False if everything must run in the calling thread.
-        rank_shards: the number of shards that all processes of this rank run.
+        rank_shards: the number of shards of each rank, when the pass over the data began.
         all_shards: the number of shards of all ranks.
         running: the generators of this thread.
         rank_rests: the shards of which this rank has rests, if the number of ranks has changed in the pass.
+        given: gives the rows of some stages from a cursor on, in place of their operators.
     """
 
     shards: tuple[int, ...] = ()
@@ -60,6 +61,7 @@ class ProcessContext:
     all_shards: int = 1
     running: Running = field(default_factory=Running)
     rank_rests: tuple[int, ...] | None = None
+    given: Mapping[object, Callable[[Cursor, Context], Iterator[Block]]] = field(default_factory=dict)
 
 
 class Tracing(NamedTuple):
@@ -163,6 +165,10 @@ class Context:
         """Before rows are divided among shards, where every shard sees the same rows."""
         return replace(self, shard=None) if self.shard is not None else self
 
+    def with_rows(self, given: Mapping[object, Callable[[Cursor, Context], Iterator[Block]]]) -> Context:
+        """With the rows of some stages given, and those of no others."""
+        return replace(self, process=replace(self.process, given=given))
+
     def part(self) -> Context:
         """For inputs that an operator may leave before their end: it closes `running` while it still has them."""
         return replace(self, process=replace(self.process, running=self.running.part()))
@@ -181,7 +187,7 @@ class Context:
             self,
             leftovers={},
             pacing=replace(self.pacing, block_sizes=OneRow),
-            process=replace(self.process, threads=False, resources=ProcessResources(), running=Running()),
+            process=replace(self.process, threads=False, resources=ProcessResources(), running=Running(), given={}),
             tracing=self.tracing._replace(origins=True),
         )
 

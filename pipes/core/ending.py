@@ -20,6 +20,7 @@ from types import GeneratorType
 from typing import Any, Protocol, TypeVar, cast
 
 from ..errors import raise_interrupt
+from . import system
 
 C = TypeVar("C", bound="Closing")
 It = TypeVar("It", bound=Iterator[Any])
@@ -240,4 +241,4 @@ def _end_all() -> None:
             stack.callback(ending)
 
 
-os.register_at_fork(after_in_child=_live.clear)
+system.after_fork(_live.clear)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeVar, cast
+from typing import Protocol, Self, TypeVar, cast
 
 from ..errors import CallSite
 from .code import step_code
-from .operator import ElementForm, Operator, Trait, check_contract, check_streamed
+from .operator import READS_FOR_ALL_EPOCHS, ElementForm, Operator, Trait, check_contract, check_streamed
 
 
 class Node:
@@ -48,10 +50,33 @@ class Node:
             check_streamed(op, call_site)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.op, self.inputs, self.call_site)
+        return type(self), (_ByValue.unless_importable(self.op), self.inputs, self.call_site)
+
+    def __copy__(self) -> Self:
+        return self
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a pipe is immutable; chain an operator to make a new one (setting `{name}`)")
+
+
+class _ByValue:
+    """An operator with functions that no other process can import, such as lambdas, as a pickle holds it."""
+
+    def __init__(self, op: Operator) -> None:
+        self._op = op
+
+    @staticmethod
+    def unless_importable(op: Operator) -> Operator | _ByValue:
+        try:
+            pickle.Pickler(io.BytesIO(), 5, buffer_callback=lambda buffer: None).dump(op)
+        except Exception:  # each class has errors of its own
+            return _ByValue(op)
+        return op
+
+    def __reduce__(self) -> tuple[object, ...]:
+        import cloudpickle  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+
+        return pickle.loads, (cloudpickle.dumps(self._op),)
 
 
 class HasInputs(Protocol):
@@ -97,7 +122,7 @@ def find_reshuffle(root: Node) -> Node | None:
         node = stack.pop()
         if node.inputs and node.op.reshuffles():
             return node
-        if node.op.trait is not Trait.EACH_PROCESS:  # that reads its input once, for all epochs
+        if node.op.trait not in READS_FOR_ALL_EPOCHS:  # that reads its input once, for all epochs
             stack += node.inputs
     return None
 

@@ -48,7 +48,9 @@ class Trait(enum.Enum):
     ONE_PROCESS = "one process"
     """One process makes the rows for all workers of a rank."""
     EACH_PROCESS = "each process"
-    """Each process that runs it reads its whole input."""
+    """Each process that runs it reads its whole input, once for all epochs."""
+    READS_ONCE = "reads once"
+    """Its input is read once for all epochs and processes."""
     WORKERS = "workers"
     """Workers run everything up to here; the training process runs the rest."""
     MAIN_THREAD = "main thread"
@@ -65,6 +67,10 @@ class Trait(enum.Enum):
     """What `resolve` fixes follows at no cost from what the inputs have fixed, so each rank finds it by itself."""
     COUNTS_ROWS = "counts rows"
     """A row depends on its number among the rows of all shards; in a pass, another number of them cannot go on."""
+
+
+READS_FOR_ALL_EPOCHS = frozenset((Trait.EACH_PROCESS, Trait.READS_ONCE))
+"""Traits of operators before which draws are the same in all epochs."""
 
 
 class Columns(enum.Enum):
@@ -94,7 +100,8 @@ class Operator:
     moves_skipped: ClassVar[bool] = False
     """Its code takes a `Skipped` like any other row; else it gets none, and the engine puts them back."""
     needs_positions: bool = True
-    """A row may depend on its position among those of the input; if not, a shard runs it on its own rows."""
+    """A row may depend on its position among those of the input; if not, a shard, or a worker that makes a span of one,
+    runs it on its own rows."""
     trait: ClassVar[Trait | None] = None
     name: str | None = None
     """The user's own name for it: the key of its randomness, instead of its kind and count."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from ..errors import ArgumentError
+from . import system
 from .checks import check_bytes
 
 _LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -35,7 +36,7 @@ def local_world_size() -> int:
 
 def memory_budget() -> int:
     """The memory of the machine, or of the control group of this process, divided by `LOCAL_WORLD_SIZE`."""
-    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available = system.memory_bytes()
     for path in _LIMITS:
         try:
             available = min(available, int(path.read_text()))
@@ -46,7 +47,7 @@ def memory_budget() -> int:
 
 def available_cpus() -> float:
     """The CPUs that a rank may use: those of this process, or of its control group, divided by `LOCAL_WORLD_SIZE`."""
-    cpus = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    cpus = float(system.cpu_cores())
     try:
         quota, period = _CPU_LIMIT.read_text().split()
         cpus = min(cpus, int(quota) / int(period))

@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import time
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import Any, SupportsIndex, TypeAlias, TypeGuard, Union, cast, overload
@@ -694,6 +695,7 @@ def infer_array(values: Any) -> ArrowArray:
     Raises:
         Exception: as `pa.array` does.
     """
+    check_zones(values)
     try:
         array = pa.array(values)
     except OverflowError:  # Arrow infers no unsigned type
@@ -703,6 +705,14 @@ def infer_array(values: Any) -> ArrowArray:
     if isinstance(values, list) and is_time and kind.unit == "us" and any(map(_has_nanoseconds, values)):
         array = pa.array(values, pa.duration("ns") if pa.types.is_duration(kind) else pa.timestamp("ns", kind.tz))
     return cast("ArrowArray", array)
+
+
+def check_zones(values: Any) -> None:
+    """Raise a `ValueError` if one of some Python values is a time of day with a zone, which Arrow would drop."""
+    if isinstance(values, list) and time in set(map(type, values)):
+        zoned = next((value for value in values if type(value) is time and value.tzinfo is not None), None)
+        if zoned is not None:
+            raise ValueError(f"no column holds the zone of {zoned!r}; make it text, or a datetime")
 
 
 def _has_nanoseconds(value: object) -> bool:

@@ -69,10 +69,10 @@ State: TypeAlias = Literal[
 """
 WAITS: frozenset[State] = frozenset(("input", "worker", "consumer", "memory", "ranks"))
 """The states in which a thread waits for another one, of this loader or of that of another rank."""
-Event: TypeAlias = Literal["hits", "misses", "retries", "busy", "dry"]
-"""What is counted, exactly: of an operator, rows found in its cache and rows that were not, and calls that were
-repeated because they had failed; of no operator, steps whose data came while a GPU had work, and steps whose data came
-after it had run dry."""
+Event: TypeAlias = Literal["hits", "misses", "retries", "cost", "busy", "dry"]
+"""What is counted, exactly: of an operator, rows found in its cache and rows that were not, calls that were repeated
+because they had failed, and the costs of the rows that it balances; of no operator, steps whose data came while a GPU
+had work, and steps whose data came after it had run dry."""
 
 
 class SlotTimes(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import cast
 from weakref import ref
 
+from ..core import system
 from ..core.block import Block
 from ..core.context import Context
 from ..core.ending import RunEnded
@@ -135,4 +135,4 @@ def _disown() -> None:
 
 
 _queues: dict[object, None] = {}
-os.register_at_fork(after_in_child=_disown)
+system.after_fork(_disown)

@@ -18,7 +18,7 @@ from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, node_code, walk
 from ..core.lazy import pa
-from ..core.operator import Ahead, Amount, Operator, Order, Source, Trait, Weights, fill_unknown
+from ..core.operator import READS_FOR_ALL_EPOCHS, Ahead, Amount, Operator, Order, Source, Trait, Weights, fill_unknown
 from ..core.rows import BlockRows, Indices, concat
 from ..core.skips import Skipped, covers, skips
 from ..core.times import here, measured_blocks
@@ -98,7 +98,7 @@ class Stage:
         self._lock = Lock()
 
     def _find_begins(self, regroups: bool) -> frozenset[Stage]:
-        if not self.indexed or self._begins_itself or self.op.trait is Trait.EACH_PROCESS:
+        if not self.indexed or self._begins_itself or self.op.trait in READS_FOR_ALL_EPOCHS:
             return frozenset()
         begins = frozenset[Stage]().union(*(stage.begins for stage in self.inputs))
         return frozenset(s for s in begins if cast("Ahead", s.op.ahead()).together) if regroups else begins
@@ -206,6 +206,8 @@ class Stage:
 
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on."""
+        if (given := context.process.given.get(self)) is not None:
+            return context.running.add(given(at, context))
         if self._buffer and not self.main_thread:
             blocks = in_thread(lambda inner: self._blocks(at, inner), self._buffer, context, self.name)
         else:

@@ -24,7 +24,7 @@ from ..core.lazy import pa
 from ..core.skips import OnError
 from ..errors import DataError, FeedpipeError, Origin, redacted
 from ..formats.protobuf import read_varint, write_varint
-from ..formats.streams import MAX_ROW_BYTES, ChunkSize, StreamWindow
+from ..formats.streams import MAX_ROW_BYTES, ChunkSize, StreamWindow, unpacked_limit, unpacked_problem
 from ..formats.table_format import options_of
 from .open_files import check_path_column
 from .ranges import ByteRange, RecordFormat
@@ -521,7 +521,7 @@ def _error(path: str, at: int, problem: str) -> DataError:
 def _snappy(data: bytes) -> bytes:
     body = data[:-4]  # a checksum follows
     size, _ = read_varint(body, 0)
-    _check_size(size)
+    _check_size(size, len(data))
     unpacked = pa.Codec("snappy").decompress(body, decompressed_size=size, asbytes=True)
     if zlib.crc32(unpacked) != int.from_bytes(data[-4:], "big"):
         raise ValueError("its checksum is wrong")
@@ -530,23 +530,23 @@ def _snappy(data: bytes) -> bytes:
 
 def _zstandard(data: bytes) -> bytes:
     with pa.input_stream(cast("Any", pa.BufferReader(data)), compression="zstd") as stream:
-        unpacked = stream.read(MAX_ROW_BYTES + 1)
-    _check_size(len(unpacked))
+        unpacked = stream.read(unpacked_limit(len(data)) + 1)
+    _check_size(len(unpacked), len(data))
     return unpacked
 
 
 def _bounded(decompress: Callable[[bytes, int], bytes], data: bytes) -> bytes:
     """Decompress by a method of an object of the standard library, which stops at the limit."""
-    unpacked = decompress(data, MAX_ROW_BYTES + 1)
-    _check_size(len(unpacked))
+    unpacked = decompress(data, unpacked_limit(len(data)) + 1)
+    _check_size(len(unpacked), len(data))
     if not cast("Any", decompress).__self__.eof:
         raise ValueError("it is cut short")
     return unpacked
 
 
-def _check_size(size: int) -> None:
-    if size > MAX_ROW_BYTES:
-        raise ValueError(f"it would have more than {MAX_ROW_BYTES} bytes, the limit of a row")
+def _check_size(size: int, packed: int) -> None:
+    if problem := unpacked_problem(size, packed):
+        raise ValueError(problem)
 
 
 _CODECS: dict[str, Callable[[bytes], bytes]] = {

@@ -151,6 +151,7 @@ def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:
 class ParseBytes(CursorOfInput):
     kind: ClassVar[str] = "parse_bytes"
     order: ClassVar[Order] = Order.ROW_LOCAL
+    needs_positions: ClassVar[bool] = False  # type: ignore[misc]
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
 

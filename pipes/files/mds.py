@@ -7,13 +7,14 @@ of varying size, and then all values. Each number has four bytes. The layout is 
 from __future__ import annotations
 
 import json
+import re
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -24,12 +25,15 @@ from ..errors import (
     ArgumentError,
     DataError,
     FeedpipeError,
+    MissingError,
     Origin,
+    SourceError,
     redacted,
 )
 from ..formats.streams import MAX_CONTENT_BYTES, STREAM_ERRORS, ChunkSize, StreamWindow
 from ..formats.table_format import options_of
 from ..storage.file import WHOLE, File, Stream
+from ..storage.filesystem import file_infos, locate, split_options
 from ..storage.tasks import in_threads
 from .by_position import (
     IndexedFormat,
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
 
 Decode: TypeAlias = Callable[[bytes], object]
 
+_INDEX = "index.json"
 _MAX_SAMPLES = 2**28
 _NUMBER_BYTES = 4
 _DTYPES = {8: "u1", 9: "i1", 16: "u2", 17: "i2", 18: "f2", 32: "u4", 33: "i4", 34: "f4", 64: "u8", 65: "i8", 66: "f8"}
@@ -77,7 +82,8 @@ def parse_mds(
     seeks to it, or reads a compressed shard up to it.
 
     Shards of a loader divide files; with `indexed=True` they divide samples, so a single file serves many workers. The
-    file `index.json` is not needed, because each shard describes itself. Memory: 1 MiB of samples, or one sample. The
+    file `index.json` is not needed, because each shard describes itself; if there is one, it tells which shards are
+    missing. Memory: 1 MiB of samples, or one sample. The
     layout is that of MosaicML Streaming, version 2.
 
     Args:
@@ -89,8 +95,8 @@ def parse_mds(
 
     Raises:
         ArgumentError: `indexed` is given, and a file is compressed, or files come in a new order in each epoch.
-        SourceError: a file is missing, cannot be read, has changed since its head was read, or ends before the place to
-            resume from.
+        SourceError: a file is missing, also one that `index.json` names; it cannot be read, has changed since its head
+            was read, or ends before the place to resume from.
         DataError: names file and sample: a file that is no shard, or is damaged or cut short; or the column whose
             encoding is not read, such as `pkl`, which would run code. The rows before the error come first.
 
@@ -130,12 +136,20 @@ class Mds(IndexedFormat):
     """Which of these each file has."""
     seals: Numbers = field(default_factory=_no_numbers, kw_only=True)
     """That of the head of each file."""
+    complete: bool = field(default=False, kw_only=True)
+    """Whether all shards are there that the file `index.json` in their folder names."""
 
     def __post_init__(self) -> None:
         check_path_column(self.path_column)
 
     def reader(self, context: Context, block_size: BlockSize) -> _ShardFileReader:
         return _ShardFileReader(self)
+
+    def checked(self, files: InputFiles) -> Mds:
+        if self.complete or not files.are_indexed:
+            return self
+        _check_complete(files)
+        return replace(self, complete=True)
 
     def extra(self, path: str) -> dict[str, object]:
         """The keys of rows beside those of their columns."""
@@ -151,7 +165,7 @@ class Mds(IndexedFormat):
             seals.append(head.seal)
             offsets.append(head.offsets)
         form = replace(
-            self,
+            self.checked(files),
             descriptions=tuple(descriptions),
             description_numbers=np.array(numbers, np.int64),
             seals=np.array(seals, np.int64),
@@ -221,6 +235,35 @@ def _read_indexed_head(file: File) -> tuple[str, MdsHead]:
     if size < end:
         raise DataError(f"{file.name} is cut short: it has {size} bytes, and its samples end at byte {end}")
     return file.name, head
+
+
+def _check_complete(files: Iterable[File]) -> None:
+    """Raise a `MissingError` if a shard is not there that the file `index.json` in its folder names."""
+    folders: dict[tuple[str, str], tuple[File, set[str]]] = {}
+    for file in files:
+        path, options = (file.path, "") if file.filesystem is not None else split_options(file.path)
+        folder, slash, name = path.rpartition("/")
+        folders.setdefault((folder + slash, options), (file, set()))[1].add(name)
+    for (folder, options), (file, names) in folders.items():
+        index = File(f"{folder}{_INDEX}{options}", filesystem=file.filesystem, compression=None)
+        try:
+            with index.open() as stream:
+                shards = [_shard_names(shard) for shard in json.loads(stream.read())["shards"]]
+            others = [shard for shard in shards if names.isdisjoint(shard)]
+            places = [locate(f"{folder}{name}{options}", file.filesystem) for shard in others for name in shard]
+            infos = file_infos(locate(file.path, file.filesystem).filesystem, [place.path for place in places])
+        except (SourceError, AttributeError, *_DECODING_ERRORS):  # it is not needed: each shard describes itself
+            continue
+        found = {place.path for place, info in zip(places, infos, strict=True) if info.is_file}
+        for shard in others:
+            if found.isdisjoint(locate(f"{folder}{name}{options}", file.filesystem).path for name in shard):
+                raise MissingError(f"{index.name} names {shard[0]!r}, which is not there, so its samples are lost")
+
+
+def _shard_names(shard: Any) -> list[str]:
+    """The names of the files that may hold a shard: as it is, and compressed."""
+    packed = shard.get("zip_data") or shard["raw_data"]
+    return [shard["raw_data"]["basename"], packed["basename"]]
 
 
 class _ShardColumn(NamedTuple):
@@ -325,8 +368,10 @@ class MdsParser:
             names, encodings, sizes = (config[f"column_{key}"] for key in ("names", "encodings", "sizes"))
             form = config["format"], config["version"]
             columns = list(zip(names, encodings, sizes, strict=True))
-            if not all(isinstance(encoding, str) for encoding in encodings):
-                raise TypeError("an encoding is no string")
+            if not all(isinstance(text, str) for text in (*names, *encodings)):
+                raise TypeError("a name or an encoding is no string")
+            if not all(size is None or (type(size) is int and size >= 0) for size in sizes):
+                raise TypeError("a size is no number")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise _no_shard(name, "its head has no description of columns") from error
         if form != ("mds", 2):
@@ -410,7 +455,8 @@ def _decoder(column: str, encoding: str, name: str) -> Decode:
     kind, _, options = encoding.partition(":")
     if kind == "ndarray":
         dtype, _, shape = options.partition(":")
-        return _array_decoder(dtype, tuple(map(int, shape.split(","))) if shape else None)
+        if dtype in ("", *_SCALARS) and re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", shape, re.ASCII):
+            return _array_decoder(dtype, tuple(map(int, shape.split(","))) if shape else None)
     if kind in _SCALARS:
         return lambda data: np.frombuffer(data, np.dtype(kind).newbyteorder("<"))[0]
     if kind in _DECODERS:

@@ -19,7 +19,7 @@ from ..core.operator import Columns, CursorOfInput, Operator, Order, StageView, 
 from ..core.rows import BlockRows, Indices
 from ..engine.ahead import ITEMS_AHEAD
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError
-from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
+from ..formats.streams import STREAM_ERRORS, Unpacking, stream_error
 from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
 from ..storage.file_cache import FileCache, check_file_cache
 from ..storage.filesystem import check_filesystem
@@ -46,7 +46,8 @@ def open_files(
 
     Args:
         compression: "gzip", "bz2", "xz", "zstd", "lz4", "brotli", "zip" or None for all files; "infer" decides by the
-            end of each name: .gz, .tgz, .bz2, .xz, .zst, .lz4, .br, .zip. A zip archive must hold one file.
+            end of each name: .gz, .tgz, .bz2, .xz, .zst, .zstd, .lz4, .br, .zip. A zip archive must hold one
+            file.
         filesystem: a pyarrow or fsspec file system that the paths are on; without it they are local paths or URLs.
         cache: keeps what is read of remote files on a local disk; see `FileCache`.
 
@@ -66,6 +67,7 @@ def open_files(
 class OpenFiles(CursorOfInput):
     kind: ClassVar[str] = "open_files"
     order: ClassVar[Order] = Order.ROW_LOCAL
+    needs_positions: ClassVar[bool] = False  # type: ignore[misc]
     columns: ClassVar[Columns] = Columns.LOSES
     seeks: ClassVar[bool] = True
 
@@ -263,7 +265,7 @@ def read_whole(file: File, task: OpenTask | None = None) -> bytes:
 
     Raises:
         SourceError: the file cannot be opened or read.
-        DataError: its compression is damaged, or it holds more than `MAX_ROW_BYTES`.
+        DataError: its compression is damaged, or it unpacks to more than `unpacked_limit`.
     """
     with file.stream(part=WHOLE) if task is None else task.result() as stream:
         try:
@@ -276,15 +278,12 @@ def read_whole(file: File, task: OpenTask | None = None) -> bytes:
 
 def _read_decompressed(stream: Stream, name: str) -> bytes:
     pieces: list[bytes] = []
-    size = 0
+    size, unpacking = 0, Unpacking(stream)
     while piece := stream.read(_PIECE_BYTES):
         pieces.append(piece)
         size += len(piece)
-        if size > MAX_ROW_BYTES:
-            raise DataError(
-                f"{name} holds more than {MAX_ROW_BYTES >> 20} MiB, the most that is decompressed at once: is "
-                "it damaged, or made to fill the memory? `compression=None` reads it as it is"
-            )
+        if problem := unpacking.problem(size):
+            raise DataError(f"{name}: {problem}; `compression=None` reads it as it is")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 

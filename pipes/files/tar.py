@@ -7,15 +7,16 @@ memory as a header asks for, recurses as deep as headers are stacked, and takes 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, NamedTuple, TypedDict, Unpack, cast
 
 from ..core.block import BlockSize
 from ..core.context import Context
 from ..core.skips import OnError
 from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceError, redacted
-from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, stream_error
+from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, Unpacking, stream_error
 from ..formats.table_format import options_of
 from ..formats.text import shorten
 from ..storage.file import WHOLE, File, Stream
@@ -220,6 +221,7 @@ class TarReader:
         self._name = name
         self._extra = extra
         self._offset = 0
+        self._unpacking = Unpacking(stream)
 
     def groups(self, at: int) -> Iterator[TarGroup]:
         """The groups from byte `at` on, where a group begins. If the file fails, the groups before come first."""
@@ -237,6 +239,7 @@ class TarReader:
                     yield TarGroup(row, begin, member.at, size, error)
                 row = {KEY: key, **self._extra}
                 begin, size, error = member.at, 0, None
+                self._unpacking.begin()
             if error is None and (
                 extension is None
                 or member.refusal is not None
@@ -248,8 +251,8 @@ class TarReader:
                 if not self._read_over(_padded(member.size)) and error is not None:
                     raise error
                 continue
+            row[extension] = self._read_content(member, size)
             size += member.size
-            row[extension] = self._read_content(member)
         if row:
             yield TarGroup(row, begin, self._offset - _BLOCK, size, error)
         del row
@@ -333,8 +336,9 @@ class TarReader:
             start = stop
         return records
 
-    def _read_content(self, member: _Member) -> bytes:
-        data = self._read(member.size)
+    def _read_content(self, member: _Member, before: int) -> bytes:
+        """The bytes of a member; those of its row before it are `before`."""
+        data = self._read(member.size, partial(self._check_unpacked, member, before))
         if len(data) < member.size:
             raise self._member_error(member, f"should have {member.size} bytes, and the file ends after {len(data)}")
         self._skip(_padded(member.size) - member.size)
@@ -369,13 +373,17 @@ class TarReader:
             size -= len(data)
         return size == 0
 
-    def _read(self, size: int) -> bytes:
-        """Read `size` bytes; fewer at the end of the file."""
+    def _check_unpacked(self, member: _Member, before: int, size: int) -> None:
+        if problem := self._unpacking.problem(before + size):
+            raise self._member_error(member, f"cannot be read: {problem}")
+
+    def _read(self, size: int, check: Callable[[int], None] = lambda size: None) -> bytes:
+        """Read `size` bytes; fewer at the end of the file. `check` is called with the number read so far."""
         try:
             if size <= _PIECE_BYTES:
                 data = self._stream.read(size)
             else:
-                data = b"".join(self._pieces(size))
+                data = b"".join(self._pieces(size, check))
         except FeedpipeError:
             raise
         except STREAM_ERRORS as error:
@@ -383,9 +391,11 @@ class TarReader:
         self._offset += len(data)
         return data
 
-    def _pieces(self, size: int) -> Iterator[bytes]:
-        while size > 0 and (data := self._stream.read(min(size, _PIECE_BYTES))):
-            size -= len(data)
+    def _pieces(self, size: int, check: Callable[[int], None]) -> Iterator[bytes]:
+        left = size
+        while left > 0 and (data := self._stream.read(min(left, _PIECE_BYTES))):
+            left -= len(data)
+            check(size - left)
             yield data
 
     def _member_error(self, member: _Member, problem: str) -> DataError:

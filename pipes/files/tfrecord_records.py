@@ -21,6 +21,7 @@ from ..core.lazy import pa
 from ..errors import DataError, FeedpipeError, Origin
 from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize, StreamWindow
 from ..formats.text import TO_END
+from ..storage.filesystem import split_options
 from .units import Malformed
 
 PACKAGE = Package("google_crc32c", "google-crc32c", "tfrecord", "TFRecord files are read and written")
@@ -310,7 +311,7 @@ _ENDINGS = ".index", ".idx"
 
 def is_index(path: str) -> bool:
     """Whether a file that lies among TFRecord files is an index, by its name."""
-    return path.endswith(_ENDINGS)
+    return split_options(path)[0].endswith(_ENDINGS)
 
 
 def index_paths(path: str) -> tuple[str, str]:

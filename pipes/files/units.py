@@ -59,6 +59,10 @@ class Format(FormatOptions, ABC):
         values = ((name, getattr(self, name)) for name in self.arguments)
         return {name: digest(value) for name, value in values if value != getattr(type(self), name)}
 
+    def checked(self, files: InputFiles) -> Self:
+        """With what a look at all files tells before the first row."""
+        return self
+
     def row_schema(self) -> pa.Schema | None:
         """Names and types of the columns of the rows; None if they are no table, or not fixed yet."""
         return None
@@ -530,7 +534,12 @@ class Parse(OfFormat, ParseUnits[Any]):  # pyright: ignore[reportIncompatibleVar
 
     def resolve(self, stage: StageView) -> Operator:
         units = stage.input.op
-        return replace(self, format=units.format) if isinstance(units, Units) else self
+        if isinstance(units, Units):
+            return replace(self, format=units.format)
+        try:
+            return replace(self, format=self.format.checked(InputFiles(stage, self.kind, has_fixed_order=False)))
+        except (SourceError, DataError) as error:
+            raise at_call_site(error, stage) from error.__cause__
 
     def fraction_before(self, unit: Any, place: Place) -> float:
         return self.format.fraction_before(unit, place)

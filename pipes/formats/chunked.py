@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -19,8 +19,9 @@ Positions = npt.NDArray[np.int64]
 class ChunkedTable:
     """The rows of all chunks, by position.
 
-    Number columns without nulls are read through one NumPy window over the memory of all their chunks, so rows from a
-    thousand chunks cost one gather. Other columns are taken chunk by chunk, or row by row if the rows are far apart.
+    Columns of numbers, text and bytes without nulls are read through one window over the memory of all their chunks, so
+    rows from a thousand chunks cost one gather. Other columns are taken chunk by chunk, or row by row if the rows are
+    far apart.
 
     Args:
         schema: names and types of all columns.
@@ -33,7 +34,7 @@ class ChunkedTable:
         self,
         schema: pa.Schema,
         lengths: Sequence[int],
-        windows: Mapping[str, ColumnWindow],
+        windows: Mapping[str, ColumnWindow | TextWindow],
         take_others: Callable[[int, Indices], pa.RecordBatch],
     ) -> None:
         self.schema = schema
@@ -42,7 +43,7 @@ class ChunkedTable:
         self._windows = windows
         self._take_others = take_others
         self._has_others = any(name not in windows for name in schema.names)
-        # A single chunk of numbers is as good as arrays: its rows are gathered only when their columns are asked for.
+        # A single chunk is as good as arrays: its rows are gathered only when their columns are asked for.
         self._arrays = {n: w.slice(0, 0, self.length) for n, w in windows.items()} if len(lengths) == 1 else {}
 
     @staticmethod
@@ -50,9 +51,10 @@ class ChunkedTable:
         """The rows of a table."""
         table = with_takeable_types(table)
         batches = [batch for batch in table.to_batches() if batch.num_rows]
-        windows: dict[str, ColumnWindow] = {}
+        windows: dict[str, ColumnWindow | TextWindow] = {}
         for place, name in enumerate(table.schema.names):
-            window = column_window([batch.column(place) for batch in batches])
+            chunks = [batch.column(place) for batch in batches]
+            window = column_window(chunks) or text_window(chunks)
             if window is not None:
                 windows[name] = window
         names = [name for name in table.schema.names if name not in windows]
@@ -63,7 +65,7 @@ class ChunkedTable:
     def rows(self, indices: Indices) -> Rows:
         """The rows at `indices`."""
         if not len(indices):
-            numbers = {name: window.slice(0, 0, 0) for name, window in self._windows.items()}
+            numbers: dict[str, Column] = {name: window.slice(0, 0, 0) for name, window in self._windows.items()}
             # `pa.array([], type)` refuses unions, and tensors whose axes are permuted.
             others = {field.name: pa.nulls(0, field.type) for field in self.schema if field.name not in numbers}
             return self._join(numbers, others, 0)
@@ -81,14 +83,16 @@ class ChunkedTable:
         """Adjacent rows of one chunk."""
         assert isinstance(places, range)
         others = Rows.from_arrow(self._take_others(k, places)).columns if self._has_others else {}
-        numbers = {name: window.slice(k, places.start, places.stop) for name, window in self._windows.items()}
+        numbers: dict[str, Column] = {
+            name: window.slice(k, places.start, places.stop) for name, window in self._windows.items()
+        }
         return self._join(numbers, others, len(places))
 
     def _scattered(self, indices: Positions) -> Rows:
         """Rows of any chunks."""
         owners = np.searchsorted(self._bounds, indices, "right") - 1
         places = indices - self._bounds[owners]
-        numbers = {name: window.take(owners, places) for name, window in self._windows.items()}
+        numbers: dict[str, Column] = {name: window.take(owners, places) for name, window in self._windows.items()}
         others = self._scattered_others(indices, owners, places) if self._has_others else {}
         return self._join(numbers, others, len(indices))
 
@@ -102,7 +106,7 @@ class ChunkedTable:
         table = pa.Table.from_batches(batches).combine_chunks()
         return {name: cast("Column", table.column(name).chunk(0)) for name in table.schema.names}
 
-    def _join(self, numbers: dict[str, Array], others: Mapping[str, Column], length: int) -> Rows:
+    def _join(self, numbers: dict[str, Column], others: Mapping[str, Column], length: int) -> Rows:
         columns: dict[str, Column] = {**numbers, **others}
         return Rows({name: columns[name] for name in self.schema.names}, length)
 
@@ -176,18 +180,77 @@ class ColumnWindow:
         values.flags.writeable = False
         return values
 
+    def pieces(self, owners: Positions, starts: Positions, stops: Positions) -> Iterator[memoryview]:
+        """For each pair of places in the chunk that owns it, the memory between them, without a copy."""
+        view, shifts = memoryview(cast("Any", self._array)), self._shifts[owners]
+        return (view[a:b] for a, b in zip((shifts + starts).tolist(), (shifts + stops).tolist(), strict=True))
+
 
 def column_window(chunks: Sequence[ArrowArray]) -> ColumnWindow | None:
     """The window over `chunks`, none of them empty; None if they have nulls or are no numbers."""
     views = [to_column(chunk) for chunk in chunks]
     if not views or not are_arrays(views):
         return None
-    dtype = views[0].dtype
-    addresses = [view.__array_interface__["data"][0] for view in views]
-    base = min(addresses)
-    if any((address - base) % dtype.itemsize for address in addresses):
+    return _window([(view.__array_interface__["data"][0], view.nbytes) for view in views], views[0].dtype, chunks)
+
+
+def _window(memory: Sequence[tuple[int, int]], dtype: np.dtype[Any], owner: object) -> ColumnWindow | None:
+    """The window over pieces of memory, each an address and its bytes; None if they are not aligned alike."""
+    base = min(address for address, _ in memory)
+    if any((address - base) % dtype.itemsize for address, _ in memory):
         return None
-    end = max(address + view.nbytes for address, view in zip(addresses, views, strict=True))
-    memory = _ChunkMemory(base, (end - base) // dtype.itemsize, dtype, chunks)
-    shifts = np.array([(address - base) // dtype.itemsize for address in addresses], np.int64)
-    return ColumnWindow(np.asarray(memory), shifts)
+    end = max(address + size for address, size in memory)
+    whole = _ChunkMemory(base, (end - base) // dtype.itemsize, dtype, owner)
+    shifts = np.array([(address - base) // dtype.itemsize for address, _ in memory], np.int64)
+    return ColumnWindow(np.asarray(whole), shifts)
+
+
+class TextWindow:
+    """Windows over the offsets and the bytes of all chunks of a column of text or bytes."""
+
+    def __init__(self, chunks: Sequence[ArrowArray], offsets: ColumnWindow, data: ColumnWindow) -> None:
+        self._chunks = chunks
+        self._offsets = offsets
+        self._data = data
+
+    def slice(self, k: int, start: int, stop: int) -> ArrowArray:
+        """Adjacent rows of chunk `k`, without a copy."""
+        return self._chunks[k].slice(start, stop - start)
+
+    def take(self, owners: Positions, places: Positions) -> ArrowArray:
+        """For each row the value at its place in the chunk that owns it."""
+        starts: Positions = self._offsets.take(owners, places).astype(np.int64)
+        stops: Positions = self._offsets.take(owners, places + 1).astype(np.int64)
+        ends = np.cumsum(stops - starts)
+        kind: Any = self._chunks[0].type
+        if len(ends) and ends[-1] >= 2**31:
+            kind = (
+                pa.large_binary() if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else pa.large_string()
+            )
+        width = np.int64 if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else np.int32
+        offsets = np.concatenate([[0], ends]).astype(width)
+        data = b"".join(self._data.pieces(owners, starts, stops))
+        return pa.Array.from_buffers(kind, len(ends), [None, pa.py_buffer(cast("Any", offsets)), pa.py_buffer(data)])
+
+
+def text_window(chunks: Sequence[ArrowArray]) -> TextWindow | None:
+    """The window over `chunks`, none of them empty; None if they have nulls or are neither text nor bytes."""
+    kind: Any = chunks[0].type if chunks else pa.null()
+    large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    if not (large or pa.types.is_string(kind) or pa.types.is_binary(kind)) or any(c.null_count for c in chunks):
+        return None
+    width = np.dtype(np.int64 if large else np.int32)
+    offsets: list[tuple[int, int]] = []
+    data: list[tuple[int, int]] = []
+    for chunk in chunks:
+        _, ends, content = chunk.buffers()
+        if ends is None or content is None:
+            return None
+        offsets.append((ends.address + chunk.offset * width.itemsize, (len(chunk) + 1) * width.itemsize))
+        data.append((content.address, content.size))
+    window = _window(offsets, width, chunks)
+    return (
+        None
+        if window is None
+        else TextWindow(chunks, window, cast("ColumnWindow", _window(data, np.dtype("u1"), chunks)))
+    )

@@ -43,7 +43,7 @@ _NUMBERS: dict[type, str] = {bool: "|b1", int: "<i8", float: "<f8"}
 
 
 class Buffers:
-    """The memory of rows that are being written.
+    """The memory of rows that are being written. They must not change before.
 
     Attributes:
         parts: contiguous arrays of bytes.
@@ -54,7 +54,8 @@ class Buffers:
 
     def add(self, array: Array) -> int:
         """Add the values of an array, and return the number of the part."""
-        self.parts.append(np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8))
+        flat = np.ascontiguousarray(array).reshape(-1)
+        self.parts.append(flat.view(np.uint8) if flat.nbytes else np.zeros(0, np.uint8))
         return len(self.parts) - 1
 
     def rows(self, rows: BlockRows) -> Node:
@@ -84,10 +85,11 @@ class Buffers:
         return {"is": "table", "names": names, "columns": columns, "arrow": stream, "length": len(rows)}
 
     def _stream(self, batch: pa.RecordBatch) -> int:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        return self.add(np.frombuffer(memoryview(sink.getvalue()), np.uint8))
+        counter = pa.MockOutputStream()  # a stream that grows is copied again and again
+        _write_stream(counter, batch)
+        buffer = pa.allocate_buffer(counter.size())
+        _write_stream(pa.FixedSizeBufferWriter(buffer), batch)
+        return self.add(np.frombuffer(memoryview(buffer), np.uint8))
 
     def _array(self, array: Array) -> Node:
         return {"is": "array", "dtype": array.dtype.str, "shape": array.shape, "part": self.add(array)}
@@ -158,6 +160,11 @@ class Buffers:
         return self.add(np.fromiter(map(len, values), np.int64, len(values)))
 
 
+def _write_stream(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
 def _kind(value: Any, path: str) -> object:
     """The kind of a value. Values of one kind are held together.
 
@@ -223,19 +230,22 @@ class StoredRows:
         node: what `Buffers.rows` returned.
         parts: the memory of `Buffers.parts`. Columns of tables are views of it; other values are copies.
         make_tensor: makes a tensor of an array.
+
+    Attributes:
+        table: all rows, if they are columns.
     """
 
     def __init__(self, node: Node, parts: Sequence[Memory], make_tensor: Callable[[Array], object]) -> None:
         self._node = node
         self._parts = parts
         self._make_tensor = make_tensor
-        self._table = self._open_table(node) if node["is"] == "table" else None
+        self.table = self._open_table(node) if node["is"] == "table" else None
         self._starts: dict[int, Positions] = {}  # of items, by the part that has their lengths
 
     def rows(self, indices: Indices) -> BlockRows:
         """The rows at `indices`; adjacent rows of a table without a copy."""
-        if self._table is not None:
-            return take(self._table, indices)
+        if self.table is not None:
+            return take(self.table, indices)
         return self._values(self._node, index_array(indices))
 
     def _open_table(self, node: Node) -> Rows:

@@ -15,8 +15,49 @@ STREAM_ERRORS = (OSError, ValueError, EOFError)
 
 MAX_ROW_BYTES = 2**31
 """The limit of a row that a parser makes: a damaged file, or a small one that is compressed, may claim any size."""
+_MAX_UNPACKED_BYTES, _MAX_RATIO = 2**28, 32
 MAX_CONTENT_BYTES = 2**10
 """The part of a malformed record that its report keeps."""
+
+
+def unpacked_limit(stored: int) -> int:
+    """The bytes that may be made at once of `stored` bytes of a file: a small file may unpack to any size.
+
+    Data that is no bomb may take much memory, or be packed tightly, but not both.
+    """
+    return min(MAX_ROW_BYTES, max(_MAX_UNPACKED_BYTES, _MAX_RATIO * stored))
+
+
+def unpacked_problem(size: int, stored: int) -> str | None:
+    """What is wrong with so many bytes, made of `stored` bytes of a file; None if nothing is."""
+    if size <= unpacked_limit(stored):
+        return None
+    return (
+        f"{size >> 20} MiB or more unpack from {stored} bytes: the file is damaged, or made to fill the memory; if it "
+        "is neither, store it without compression"
+    )
+
+
+class Unpacking:
+    """Watches what a stream makes of the bytes of its file, if it decompresses them.
+
+    Args:
+        stream: one that `File.stream` made, or another, which has no limit.
+    """
+
+    def __init__(self, stream: object) -> None:
+        self._packed: BinaryIO | None = getattr(stream, "packed", None)
+        self.begin()
+
+    def begin(self) -> None:
+        """Count from here on."""
+        self._start = 0 if self._packed is None else self._packed.tell()
+
+    def problem(self, size: int) -> str | None:
+        """What is wrong with `size` bytes, made since `begin`; None if nothing is."""
+        if self._packed is None or size <= _MAX_UNPACKED_BYTES:
+            return None
+        return unpacked_problem(size, self._packed.tell() - self._start)
 
 
 class OpenableFile(Protocol):
@@ -116,6 +157,7 @@ class StreamWindow:
         # A decompressor that fails drops the output of that call. So each call asks for little, and always for the same
         # pieces: the rows before an error then do not depend on how much is read at a time.
         self._piece_bytes = 2**30 if self._seekable else 2**12
+        self._unpacking = Unpacking(stream)
 
     def advance(self, offset: int) -> None:
         """Leave the bytes before `offset` behind.
@@ -126,6 +168,7 @@ class StreamWindow:
         """
         if offset < self.offset:
             raise AssertionError("a window only moves forward")
+        self._unpacking.begin()
         distance = offset - self.offset
         if distance > len(self.data) and self.error is None and not self.ended:
             if self._seekable:
@@ -163,6 +206,8 @@ class StreamWindow:
                 self.ended = not piece
                 pieces.append(piece)
                 length += len(piece)
+                if problem := self._unpacking.problem(length):
+                    self.error = DataError(f"{self._name}, byte {self.offset}: {problem}")
         except FeedpipeError as error:
             self.error = error
         except STREAM_ERRORS as error:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
         state: Any
         current_epoch: int
+        overfit_batches: int | float
         num_training_batches: int | float
         fit_loop: Any
 
@@ -46,7 +47,8 @@ class ExactResume(Callback):
     the end of `fit`. All ranks must save together, as they do with `trainer.save_checkpoint` and `ModelCheckpoint`. It
     looks after the feedpipe loaders that are trained on, and leaves others to Lightning.
 
-    With `reload_dataloaders_every_n_epochs`, a new loader begins the epoch of the trainer, and not epoch 0 again.
+    With `reload_dataloaders_every_n_epochs`, a new loader begins the epoch of the trainer, and not epoch 0 again. With
+    `overfit_batches`, each epoch has the batches of epoch 0.
 
     `limit_train_batches` drops the rest of an epoch. Give `steps=` to the loader to train on it in the next one.
     If `max_steps` or `max_time` ends `fit` in mid-epoch, Lightning counts that epoch as complete. A resumed run begins
@@ -104,6 +106,10 @@ class ExactResume(Callback):
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: object) -> None:
         """Let a loader that was made for this epoch begin the epoch of the trainer, unless it has begun another."""
+        if trainer.overfit_batches:
+            for loader in _loaders(trainer):
+                loader.set_epoch(0)
+            return
         for loader in _loaders(trainer) - {*self._known}:
             if loader.epoch == 0 < trainer.current_epoch:
                 loader.set_epoch(trainer.current_epoch)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ..core.code import constructor_code
 from ..core.graph import Node, names, node_code, walk
-from ..core.operator import Operator, Trait, UnitSource
+from ..core.operator import READS_FOR_ALL_EPOCHS, Operator, Trait, UnitSource
 from ..core.process import available_cpus, element_memory
 from ..core.times import CONSUMER, LoaderTimes, StepTimes, Table, joined, worker_name
 from ..engine.skips import LostLog, code_without_policy
 from ..engine.stage import bind, resolve
 from ..errors import ArgumentError, LoaderError, PlanError
-from ..plan.findings import other_rows, read_again
+from ..plan.findings import idle_workers, other_rows, read_again
 from ..plan.fingerprint import saved_operators
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, ReadingService, Session
@@ -211,6 +211,7 @@ class Epochs:
             workers=self.service.workers,
             in_threads=any(table.process in own for table in tables if table.thread == worker_name(0)),
             cpus=int(max(1, available_cpus())),
+            most_workers=None if self._schedule is None else self._schedule.plan.most_workers,
             operators=known_operators(self.pipe),
             skipped={name: skipped.get(code_without_policy(node), 0) for node, name in names(self.pipe).items()},
             steps=steps,
@@ -324,12 +325,12 @@ class Epochs:
             seed=self._seed,
             rank=rank.number,
             world_size=rank.world_size,
-            workers=workers,
             shards=shards,
         )
         in_threads = isinstance(self.service, Threads)
         if rank.number == 0:
-            for finding in (*read_again(plan, workers, in_threads=in_threads), *other_rows(plan, of_chains=True)):
+            costs = *read_again(plan, workers, in_threads=in_threads), *idle_workers(plan, workers)
+            for finding in (*costs, *other_rows(plan, of_chains=True)):
                 finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
         return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
@@ -337,7 +338,7 @@ class Epochs:
 
 def _reads_in_plan(op: Operator) -> bool:
     """Whether a plan may read something for this operator: a listing, headers, or all rows to count them."""
-    return _looks_at_files(op) or op.trait is Trait.EACH_PROCESS
+    return _looks_at_files(op) or op.trait in READS_FOR_ALL_EPOCHS
 
 
 def _one_view_error(node: Node, reason: str) -> PlanError:
@@ -363,7 +364,7 @@ def _has_unknown_length(root: Node) -> bool:
     In a chain, operators after one without a length can only ask that one.
     """
     node = root
-    while len(node.inputs) == 1 and node.op.trait is not Trait.EACH_PROCESS:
+    while len(node.inputs) == 1 and node.op.trait not in READS_FOR_ALL_EPOCHS:
         if type(node.op).length is Operator.length:
             return bind(root).length is None
         (node,) = node.inputs

@@ -412,6 +412,7 @@ class StreamedJob:
 
     Attributes:
         first: the number of shards of the first division of the pass.
+        first_ranks: the number of ranks of that division.
         names: of operators that keep those that they had before the pipe changed, by number.
     """
 
@@ -429,6 +430,7 @@ class StreamedJob:
                     "one job; give states that were saved together"
                 )
         self.first = first.shards if redivision is None else redivision.first
+        self.first_ranks = first.world_size if redivision is None else redivision.ranks
         self.names = {} if redivision is None else redivision.names
         self._base = 0 if redivision is None else redivision.base
         self._is_redivided = redivision is not None
@@ -440,7 +442,9 @@ class StreamedJob:
             joined.cursors.update(position.cursors)
             joined.ended.update(position.ended)
         has_tails = any(shard >= self._shards for shard in (*joined.cursors, *joined.ended))
-        if self._is_redivided or has_tails or plan.shards != self._shards:
+        # A window has a part of the rows of a rank, so it is another one if a rank has more shards, or fewer.
+        keeps_windows = plan.world_size == len(self._states) or not plan.has_divided_windows
+        if self._is_redivided or has_tails or plan.shards != self._shards or not keeps_windows:
             return None
         for rank in range(plan.world_size):
             running = [shard for shard in range(rank, self._shards, plan.world_size) if shard not in joined.ended]
@@ -451,9 +455,8 @@ class StreamedJob:
     def redivided(self, plan: Plan) -> Redivision:
         """The rests of all ranks."""
         left = [rest for of_rank in self.left(plan.waiting) for rest in of_rank.values()]
-        of_ranks = dealt(left, plan.world_size)
-        rests = numbered(of_ranks, plan.shards)
-        return Redivision(self.first, self.next_base, self._digest(plan), rests, self.names)
+        rests = numbered(dealt(left, plan.world_size), plan.shards)
+        return Redivision(self.first, self.first_ranks, self.next_base, self._digest(plan), rests, self.names)
 
     @property
     def next_base(self) -> int:

@@ -101,7 +101,6 @@ def _plan_of(pipe: Pipe[object], cursor: ElementCursor) -> Plan:
         seed=cast("int", cursor["seed"]),
         rank=rank,
         world_size=world_size,
-        workers=1,
         shards=shards or None,
     )
     if plan.indexed != ("element" in cursor):
@@ -128,9 +127,11 @@ def _replay_context(plan: Plan, cursor: ElementCursor, shard: int, tracing: Trac
     return Context(
         seed=plan.seed,
         epoch=cast("int", cursor["epoch"]),
-        shard=None if plan.indexed else shard,
+        shard=plan.draws_of(shard),
         pacing=Pacing(OneRow),
-        process=ProcessContext((shard,), threads=False, all_shards=plan.shards),
+        process=ProcessContext(
+            (shard,), threads=False, rank_shards=max(1, len(plan.rank_shards)), all_shards=plan.shards
+        ),
         tracing=tracing,
     )
 

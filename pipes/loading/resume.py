@@ -121,7 +121,7 @@ def _indexed(states: Sequence[SavedState], edit: Edit, plan: Plan) -> tuple[list
     base, kept = (0, {}) if before is None else (before.base + 1, before.names)
     rest = edit.indexed(rest, position.taken, base, kept)
     digest = hashlib.blake2b(json.dumps(rest.plain).encode(), digest_size=8).hexdigest()
-    redivision = Redivision(0, base, digest, {0: rest}, edit.names(kept, plan.numbered_names))
+    redivision = Redivision(0, one.world_size, base, digest, {0: rest}, edit.names(kept, plan.numbered_names))
     return [replace(one, position=IndexedPosition(0, (), redivision))], [rest]
 
 
@@ -162,7 +162,7 @@ def _streamed(
         before = position_of(one).redivision
         content = f"{before and before.digest} {one.pipe} {pipe}"
         digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
-        redivision = Redivision(job.first, job.next_base, digest, rests, names)
+        redivision = Redivision(job.first, job.first_ranks, job.next_base, digest, rests, names)
         position = StreamedPosition({}, {}, redivision, position_of(one).padding)
         moved.append(replace(one, position=position, goal=None))
     return moved, all_rests, is_complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from bisect import bisect_right, insort
 from collections import OrderedDict
@@ -28,7 +29,9 @@ from ..engine.stage import Stage
 from ..errors import UnfitError
 from ..files.units import ParseUnits
 from ..formats.row_buffers import Buffers, Node, StoredRows, snapshot
-from ..storage.row_files import RowFile, RowFiles
+from ..storage.row_files import NoRoomError, RowFile, RowFiles
+
+LOG = logging.getLogger("feedpipe")
 
 Numbers = npt.NDArray[np.int64]
 
@@ -167,7 +170,7 @@ class CachedRows:
             return
         parts = parted(rows)
         if not self._is_checked and len(parts.values):
-            _packed(take(parts.values, range(1)), Buffers())
+            packed_rows(take(parts.values, range(1)), Buffers())
             self._is_checked = True
         if positions is not None:
             self._page_of[positions] = _PENDING
@@ -290,7 +293,7 @@ class CachedRows:
             parts = self.files.parts(file.name)
             if parts is None:
                 return None
-            opened = StoredRows(file.head["rows"], parts, _make_tensor)
+            opened = StoredRows(file.head["rows"], parts, make_tensor)
             while len(self._opened) >= _MAX_OPEN:
                 self._opened.popitem(last=False)
             self._opened[file.name] = opened
@@ -349,30 +352,40 @@ def _write(files: RowFiles, page: PendingPage, steps: tuple[SkippingStep, ...], 
         "at": page.at,
         "end": page.end,
         "last": last,
-        "rows": _packed(concat(page.rows) if page.rows else [], buffers),
+        "rows": packed_rows(concat(page.rows) if page.rows else [], buffers),
     }
-    return files.write(head, keys, buffers.parts)
+    try:
+        return files.write(head, keys, buffers.parts)
+    except NoRoomError as error:
+        LOG.warning("the cache in %s takes no more rows: %s; other rows are made in each epoch", files.folder, error)
+        return None
 
 
-def _make_tensor(array: Array) -> object:
+def make_tensor(array: Array) -> object:
+    """The tensor of an array of a file."""
     from ..torch.tensors import tensor_at
 
     return tensor_at(array.shape, array.dtype, array)
 
 
-def _packed(rows: BlockRows, buffers: Buffers) -> Node:
+def packed_rows(rows: BlockRows, buffers: Buffers, operator: str = "cache") -> Node:
+    """Add rows to memory that will be written.
+
+    Raises:
+        UnfitRowsError: a value is of a type that no file holds.
+    """
     try:
         return buffers.rows(rows)
     except (UnfitError, RecursionError) as error:
         raise UnfitRowsError(
-            f"`cache` cannot hold these rows: {error}; it holds numbers, text, bytes, dates, NumPy arrays, tensors, "
-            "and lists, tuples and dicts of these, because reading them back must run no code; `map` the rows to such "
-            "values before `cache()`, and back after it"
+            f"`{operator}` cannot hold these rows: {error}; it holds numbers, text, bytes, dates, NumPy arrays, "
+            "tensors, and lists, tuples and dicts of these, because reading them back must run no code; `map` the rows "
+            f"to such values before `{operator}()`, and back after it"
         ) from error
 
 
 class UnfitRowsError(UnfitError):
-    """Rows that no file of a cache holds; the operator adds its line and makes it a `DataError`."""
+    """Rows that no file holds; the operator adds its line and makes it a `DataError`."""
 
 
 # Records of rows that were skipped.

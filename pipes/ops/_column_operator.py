@@ -45,6 +45,7 @@ class ColumnOperator(CursorOfInput, ABC):
     """
 
     order: ClassVar[Order] = Order.ROW_LOCAL
+    needs_positions: ClassVar[bool] = False  # type: ignore[misc]
     seeks: ClassVar[bool] = True
 
     @abstractmethod

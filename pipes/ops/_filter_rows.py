@@ -46,6 +46,7 @@ class FilterRows(TokenOfInput, SameRows, ABC):
 
     kind: ClassVar[str] = "filter"
     order: ClassVar[Order] = Order.ROW_LOCAL
+    needs_positions: ClassVar[bool] = False  # type: ignore[misc]
 
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
         return amount_of_inputs(self, stage, at, context, at.skip)

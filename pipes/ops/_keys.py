@@ -12,7 +12,6 @@ import math
 import struct
 import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import closing
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
@@ -26,16 +25,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import numpy_array
-from ..core.block import parted
-from ..core.context import Context, mixed
-from ..core.cursor import START
+from ..core.context import mixed
 from ..core.lazy import pa
 from ..core.operator import Input, Operator, StageView
 from ..core.rows import BlockRows, Column, Rows, column_names, scalars, select_columns, take
 from ..engine.calls import map_until_error
 from ..errors import ArgumentTypeError, UnfitError
 from ..formats.columns import check_names
-from ._shared import as_mapping, convert_until_error, data_error, existing_columns, plan_error
+from ._shared import as_mapping, convert_until_error, existing_columns, plan_error, read_each_row
 
 Key: TypeAlias = str | Sequence[str] | Callable[[Any], Hashable]
 """The name of a column, several names, or a function of the row."""
@@ -469,16 +466,4 @@ def read_key_digests(op: Operator, stage: StageView, key: RowKey, checksum: Chec
 
     The digest of a skipped row is 0.
     """
-    digests = np.zeros(stage.input.length or 0, np.uint64)
-    skipped = [np.zeros(0, np.int64)]
-    with closing(Context()) as context:
-        for block in stage.input.blocks(START, context):
-            parts = parted(block.rows)
-            places = np.array(parts.places, np.int64)
-            keyed, error = key_digests(parts.values, key, checksum)
-            if error is not None:
-                raise data_error(op, stage.failed(error, block.at.advance(int(places[len(keyed)])), context))
-            digests[block.at.position + places] = keyed
-            holes = [place for place, mark in parts.skipped.items() if mark.is_row]
-            skipped.append(block.at.position + np.array(holes, np.int64))
-    return digests, np.concatenate(skipped)
+    return read_each_row(op, stage, partial(key_digests, key=key, checksum=checksum), np.uint64)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ..core.arrow import numpy_array
-from ..core.block import Block
+from ..core.block import Block, parted
 from ..core.code import step_code
 from ..core.context import Context
-from ..core.cursor import Cursor
+from ..core.cursor import START, Cursor
 from ..core.lazy import pa
 from ..core.operator import CursorOfInput, Input, Operator, StageView, Weights, each_row
 from ..core.rows import Array, BlockRows, Column, Indices, Rows, grid, index_array, infer_array, is_grid, read_only
@@ -21,6 +23,7 @@ from ..errors import DataError, PlanError, RowError, UnfitError
 from ..formats.columns import suggest_name
 
 T = TypeVar("T")
+N = TypeVar("N", np.float64, np.uint64)
 
 
 def not_a_batch(element: object) -> UnfitError:
@@ -54,6 +57,8 @@ def numpy_columns(rows: Rows) -> dict[str, Array]:
 def column_of_values(values: list[object], name: object) -> Column:
     """Make a column of Python values: arrays of one shape become one array; Arrow infers the type of other values."""
     if values and isinstance(values[0], np.ndarray):
+        if np.ma.MaskedArray in set(map(type, values)):
+            raise UnfitError(f"field `{name}`: a column of arrays has no mask; fill it with `.filled(...)`")
         try:
             return column_of_array(np.stack(cast("Any", values)), name)
         except ValueError:  # the shapes differ: Arrow makes lists
@@ -63,7 +68,8 @@ def column_of_values(values: list[object], name: object) -> Column:
 
 def column_of_array(array: Array, name: object) -> Column:
     """Return `array` itself if it has numbers; text, times and Python objects become an Arrow array."""
-    return read_only(array) if array.dtype.kind in "biufc" else _infer_column(array, name)
+    is_masked = isinstance(array, np.ma.MaskedArray)  # Arrow makes nulls of what is masked
+    return read_only(array) if array.dtype.kind in "biufc" and not is_masked else _infer_column(array, name)
 
 
 def check_name(name: object) -> str:
@@ -149,6 +155,35 @@ def convert_until_error(convert: Callable[[Rows], T], rows: Rows) -> tuple[T | N
             return None, error
         before = convert(rows[:failing]) if failing else None
         return before, _error(convert, rows[failing : failing + 1]) or error
+
+
+def read_each_row(
+    op: Operator,
+    stage: StageView,
+    values_of: Callable[[BlockRows], tuple[npt.NDArray[Any], Exception | None]],
+    dtype: type[N],
+) -> tuple[npt.NDArray[N], npt.NDArray[np.int64]]:
+    """Return a number of each row of the indexed input, and the positions of rows that are skipped, whose number is 0.
+
+    Args:
+        op: the operator that errors are about.
+        stage: its view of the input.
+        values_of: returns the numbers of the rows before the first that has none, and its error.
+        dtype: of the numbers.
+    """
+    values = np.zeros(stage.input.length or 0, dtype)
+    skipped = [np.zeros(0, np.int64)]
+    with closing(Context()) as context:
+        for block in stage.input.blocks(START, context):
+            parts = parted(block.rows)
+            places = np.array(parts.places, np.int64)
+            own, error = values_of(parts.values)
+            if error is not None:
+                raise data_error(op, stage.failed(error, block.at.advance(int(places[len(own)])), context))
+            values[block.at.position + places] = own
+            holes = [place for place, mark in parts.skipped.items() if mark.is_row]
+            skipped.append(block.at.position + np.array(holes, np.int64))
+    return values, np.concatenate(skipped)
 
 
 def _error(convert: Callable[[Rows], object], rows: Rows) -> Exception | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -12,13 +12,15 @@ import numpy.typing as npt
 
 from ..core.block import Block, group_origins, has_skipped, join_blocks, join_origins, parted, split_block
 from ..core.checks import check_int
+from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Amount, Grouping, Input, Order, Past, StageView, TokenOfInput, amount_of_inputs
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.skips import Skipped, Skips
-from ..errors import DataError, Origin
+from ..errors import ArgumentError, DataError, Origin
 from ._schedule import NEVER, check_stages, edges_in_words
+from .balance import Balance
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -32,6 +34,8 @@ def batch(
     size: int | Mapping[int, int],
     *,
     drop_last: bool = False,
+    balance: str | Callable[[T], float] | Sequence[float] | npt.NDArray[Any] | None = None,
+    among: int = 64,
 ) -> Pipe[Sequence[T]]:
     """Group `size` rows into one element.
 
@@ -45,16 +49,31 @@ def batch(
     a pass or later. Rows are those of all ranks together, as in a schedule of `mix`, and with `steps=` of a loader the
     ramp goes on over its epochs. Of a streamed pipe, each shard follows the ramp by its part of the rows.
 
+    **Equal work.** In a step, all ranks wait for the one with the costliest batch. With `balance`, the rows of each
+    `size * among` are put into `among` batches that cost about the same, so that the ranks of a step do the same work
+    if their number divides `among`. A batch differs by 1 % or less, unless a single row is too costly for that;
+    `explain()` says by how much, and `gather_report` has the cost of each rank. The order depends on that of the rows
+    alone, so shuffle before. The costs of an indexed pipe are read once, before the first row, in the order before
+    shuffles, with draws as in epoch 0; 8 bytes are kept for each row. A streamed pipe is balanced within each shard, so
+    that ranks are equal only on average, and a resume reads one group again.
+
     Args:
         size: rows in each group; or a dict that maps the row from which on a size holds to the size, from row 0 on.
         drop_last: leave out a last group of fewer rows. The shards of a rank together leave out only one such group.
+        balance: the cost of a row: a column of numbers, or of lists, arrays or text, whose lengths count; a function of
+            a row that returns a number; or, for an indexed pipe, an array with a number for each row, in the order
+            before shuffles.
+        among: the batches to balance at a time.
 
     Rows that `on_error` skips are in no group: groups of an indexed pipe keep their number and are shorter, those of a
     streamed pipe are filled up.
 
     Raises:
-        ArgumentError: `size` is below 1; a ramp has no row 0, or more than 65,536 stages.
-        DataError: all rows of a group of an indexed pipe were skipped.
+        ArgumentError: `size` or `among` is below 1, or a cost of an array is below 0; a ramp has no row 0, more than
+            65,536 stages, or a `balance`.
+        PlanError: with `balance`, costs of another number than the rows; no such column; or, in an indexed pipe, an
+            operator before changes the positions of rows after a shuffle.
+        DataError: all rows of a group of an indexed pipe were skipped; a cost is no number, or below 0.
 
     Example:
         >>> import feedpipe as fp
@@ -62,8 +81,16 @@ def batch(
         [[0, 1], [2, 3], [4]]
         >>> list(fp.from_sequence(range(9)).batch({0: 2, 3: 4}))
         [[0, 1], [2, 3], [4, 5, 6, 7], [8]]
+        >>> list(fp.from_sequence(["a", "bb", "cccc", "ddd"]).batch(2, balance=len))
+        [['a', 'cccc'], ['bb', 'ddd']]
     """
-    return pipe.then((BatchRamp if isinstance(size, Mapping) else Batch)(size, drop_last))
+    if isinstance(size, Mapping):
+        if balance is not None:
+            raise ArgumentError("`balance` needs batches of one size; give `size` a number")
+        return pipe.then(BatchRamp(size, drop_last))
+    if balance is not None:
+        pipe = pipe.then(Balance(size, drop_last, balance=balance, among=among))
+    return pipe.then(Batch(size, drop_last, is_balanced=balance is not None))
 
 
 @dataclass(frozen=True)
@@ -76,6 +103,7 @@ class Batch(TokenOfInput, Grouping):
 
     size: int | Mapping[int, int]
     drop_last: bool = False
+    is_balanced: bool = field(default=False, repr=False, compare=False)
     bounds: EvenBounds | RampBounds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +115,9 @@ class Batch(TokenOfInput, Grouping):
             bounds = EvenBounds(check_int("size", self.size, least=1))
             object.__setattr__(self, "size", bounds.size)
         object.__setattr__(self, "bounds", bounds)
+
+    def call(self) -> str | None:
+        return None if self.is_balanced else call_code(self)
 
     def length(self, stage: StageView) -> int | None:
         rows = stage.input.length
@@ -378,6 +409,7 @@ def unbatch(pipe: Pipe[Iterable[T]], /) -> Pipe[T]:
 class Unbatch(TokenOfInput):
     kind: ClassVar[str] = "unbatch"
     order: ClassVar[Order] = Order.ROW_LOCAL
+    needs_positions: ClassVar[bool] = False  # type: ignore[misc]
     expands: ClassVar[bool] = True
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:

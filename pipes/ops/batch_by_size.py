@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import numpy_array
-from ..core.block import Block, join_blocks, join_origins
+from ..core.block import Block, group_rows, join_blocks, join_origins
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
@@ -21,6 +21,7 @@ from ..core.operator import Grouping, Operator, Past, StageView, TokenOfInput
 from ..core.rows import BlockRows, Column, Rows, concat, take
 from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
+from ._partition import CLOSE, Ints, parts_below
 from ._shared import data_error
 from .group_by import Groups, grouped, segment_blocks, slice_apart
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 T = TypeVar("T")
+Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 def batch_by_size(
@@ -39,6 +41,7 @@ def batch_by_size(
     max_rows: int | None = None,
     padded: bool = False,
     window: int | None = None,
+    among: int | None = None,
     drop_last: bool = False,
 ) -> Pipe[Sequence[T]]:
     """Group rows into batches of at most `limit` tokens, bytes, or whatever `size_of` counts.
@@ -46,7 +49,8 @@ def batch_by_size(
         aa b ccc d   ->   batch_by_size(3, len): [aa b] [ccc] [d]
 
     Element: a list of rows; of a table a `feedpipe.Rows`. Order: the input's; with `window` as in `bucket_by_length`.
-    Length: unknown; streamed. State: a position in the input; with `window` a resume groups that many rows again.
+    Length: unknown; streamed. State: a position in the input; with `window` a resume groups that many rows again, and
+    with `among` the rows of so many batches.
 
     Args:
         limit: the largest size of a batch.
@@ -55,11 +59,14 @@ def batch_by_size(
         max_rows: the most rows of a batch.
         padded: the size of a batch is the number of rows times the largest of them, as after `pad_batch`; else the sum.
         window: sorts the rows of each `window` by their size first, so that little of a batch is padding.
+        among: puts rows into so many batches at a time, with equal sums of about 99 % of `limit`, so that all ranks
+            do the same work in each step. Each virtual shard does so with its own rows; its last batches are smaller.
         drop_last: leave out the last batch. The shards of a rank together leave out only one.
 
     Raises:
         DataError: a row alone is above `limit`, or a size is no number or below 0.
-        ArgumentError: `limit`, `max_rows` or `window` is below 1, or `drop_last` is given with `window`.
+        ArgumentError: `limit`, `max_rows`, `window` or `among` is below 1; `drop_last` is given with `window` or
+            `among`, or `among` with `window` or `padded`.
 
     Example:
         >>> import feedpipe as fp
@@ -67,8 +74,10 @@ def batch_by_size(
         [['aa', 'b'], ['ccc'], ['d']]
         >>> list(fp.from_sequence(["aa", "b", "cc", "d"]).batch_by_size(4, len, padded=True, window=4))
         [['aa', 'cc'], ['b', 'd']]
+        >>> list(fp.from_sequence(["aa", "b", "ccc", "dd"]).batch_by_size(5, len, among=2))
+        [['aa', 'dd'], ['b', 'ccc']]
     """
-    return pipe.then(BatchBySize(limit, size_of, max_rows, padded, window, drop_last))
+    return pipe.then(BatchBySize(limit, size_of, max_rows, padded, window, among, drop_last))
 
 
 @dataclass(frozen=True)
@@ -80,18 +89,25 @@ class BatchBySize(TokenOfInput, Grouping):
     max_rows: int | None = None
     padded: bool = False
     window: int | None = None
+    among: int | None = None
     drop_last: bool = False
     leaves_over: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("limit", "max_rows", "window"):
+        for name in ("limit", "max_rows", "window", "among"):
             value = getattr(self, name)
             if value is not None or name == "limit":
                 object.__setattr__(self, name, check_int(name, value, least=1))
         check_measure("size_of", self.size_of)
-        if self.drop_last and self.window is not None:
+        if self.drop_last and (self.window is not None or self.among is not None):
+            name = "a `window`" if self.window is not None else "`among`"
             raise ArgumentError(
-                "`drop_last` must be left out with a `window`, whose batches are all as full as they can be"
+                f"`drop_last` must be left out with {name}, whose batches are all as full as they can be"
+            )
+        if self.among is not None and (self.window is not None or self.padded):
+            name = "window" if self.window is not None else "padded"
+            raise ArgumentError(
+                f"`{name}` must be left out with `among`, which makes sums equal, so that a batch has rows of all sizes"
             )
 
     @classmethod
@@ -103,12 +119,14 @@ class BatchBySize(TokenOfInput, Grouping):
         return "groups" if self.window is None else "order"
 
     def lookback(self) -> int:
-        return self.window or self.max_rows or 1
+        return self.window or (self.max_rows or 1) * (self.among or 1)
 
     def dropping(self) -> BatchBySize:
         return replace(self, leaves_over=True)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        if self.among is not None:
+            return self._balanced(stage, at, context, self.among)
         if self.window is None:
             return self._in_order(stage, at, context)
         groups = partial(self._of_segment, stage, context)
@@ -122,6 +140,59 @@ class BatchBySize(TokenOfInput, Grouping):
         labels = np.empty(len(sizes), np.int64)
         labels[order] = np.cumsum(first)
         return grouped(segment, labels)
+
+    def _balanced(self, stage: StageView, at: Cursor, context: Context, among: int) -> Iterator[Block]:
+        row = at.row
+        pending: list[Block] = []  # rows in no batch yet, and their sizes
+        sizes = np.zeros(0)
+        for block in stage.input.blocks(Cursor.of(at.token), context):
+            own, error = sizes_of(block.rows, self.size_of, "size_of", self.limit)
+            if len(own):
+                pending.append(block.slice(0, len(own)))
+                sizes = np.concatenate([sizes, own])
+            while (count := self._group(sizes, among)) < len(sizes):
+                labels = self._labels(sizes, count, among)
+                output, pending = self._given(stage, pending, labels, row, context, sizes)
+                sizes, row = sizes[len(labels) :], output.end.position
+                yield output
+            if error is not None:
+                raise data_error(self, stage.failed(error, block.at.advance(len(own)), context))
+        if pending and self.leaves_over:
+            rows, origins = join_blocks(pending)
+            context.leftovers[stage.name] = Block(rows, pending[0].at, pending[-1].end, origins)
+        elif pending:
+            output, _ = self._given(stage, pending, self._last_labels(sizes), row, context, sizes)
+            yield output
+
+    def _group(self, sizes: Floats, among: int) -> int:
+        """The number of rows for the next batches, if that many are known."""
+        rows = int(np.searchsorted(np.cumsum(sizes), among * self.limit * (1 - CLOSE), side="right"))
+        return max(1, min(rows, among * (self.max_rows or rows)))
+
+    def _labels(self, sizes: Floats, count: int, among: int) -> Ints:
+        """The batch of each row, of the first `count` or as many as fit."""
+        while (labels := parts_below(sizes[:count], among, self.limit, self.max_rows)) is None:
+            count -= max(1, int(count * CLOSE))
+        return labels
+
+    def _last_labels(self, sizes: Floats) -> Ints:
+        """The batch of each of the last rows, in as few batches as they fit."""
+        count = max(math.ceil(sizes.sum() / self.limit), math.ceil(len(sizes) / (self.max_rows or len(sizes))))
+        while (labels := parts_below(sizes, max(1, count), self.limit, self.max_rows)) is None:
+            count += 1
+        return labels
+
+    def _given(
+        self, stage: StageView, pending: list[Block], labels: Ints, row: int, context: Context, sizes: Floats
+    ) -> tuple[Block, list[Block]]:
+        """The batches of the first rows, and the rows after these."""
+        context.pacing.clock.count("cost", stage.name, round(float(sizes[: len(labels)].sum())))
+        groups = group_rows(pending, len(labels))
+        segment, rest = next(groups), [block for group in groups for block in group]
+        elements, origins = grouped(segment, labels)
+        end = rest[0].at if rest else segment[-1].end
+        start = Cursor(segment[0].at.plain, 0, row)
+        return Block(elements, start, Cursor(end.plain, 0, row + len(elements)), origins), rest
 
     def _in_order(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         limit = SizeLimit(self.limit, self.max_rows, padded=self.padded)

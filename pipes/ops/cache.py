@@ -16,7 +16,7 @@ from ..core.checks import check_bytes
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Amount, Input, Operator, Order, StageView, Trait
+from ..core.operator import READS_FOR_ALL_EPOCHS, Amount, Input, Operator, Order, StageView, Trait
 from ..core.process import PerProcess, bytes_text
 from ..core.rows import BlockRows, Indices
 from ..engine.stage import Stage
@@ -94,13 +94,7 @@ def cache(
         >>> list(pipe), list(pipe)
         ([0, 1, 4], [0, 1, 4])
     """
-    if path is not None and not isinstance(path, (str, os.PathLike)):
-        raise ArgumentTypeError(f"`path` must be the path of a folder but got: {path!r}")
-    folder = None if path is None else os.fspath(path)
-    if folder is not None and (not folder or "://" in folder):
-        raise ArgumentError(f"`path` must be the path of a local folder but got: {folder!r}")
-    if not isinstance(version, str):
-        raise ArgumentTypeError(f"`version` must be a str but got: {version!r}")
+    folder = check_place(path, version)
     check_bytes("limit", limit)
     if any(node.op.trait is Trait.SHARD for node in walk(pipe)):
         raise PlanError(
@@ -173,7 +167,7 @@ class Cache(SameRows):
             owned = TemporaryFolder()
             return replace(self, folder=owned.path / "rows", owned=owned, steps=steps, memory=PerProcess())
         base = Path(os.path.abspath(os.path.expanduser(self.path)))
-        key = _key(source.node, self.version)
+        key = rows_key(source.node, self.version)
         others = other_caches(base, key)
         if others and not (base / key).exists():
             LOG.warning(
@@ -190,8 +184,8 @@ class Cache(SameRows):
 
     def remark(self, stage: StageView) -> str | None:
         cached = self._cached(stage)
-        files = cached.files
-        return f"holds {cached.count} rows, {bytes_text(files.bytes)} of {bytes_text(files.limit)}, in {files.folder}"
+        files, limit = cached.files, bytes_text(check_bytes("limit", self.limit))
+        return f"holds {cached.count} rows, {bytes_text(files.bytes)} of {limit}, in {files.folder}"
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         yield stage.input, index, context.epoch_independent()
@@ -341,6 +335,20 @@ class _Unit(Operator):
         return [self.value for _ in indices]
 
 
+def check_place(path: object, version: object) -> str | None:
+    """Return the local folder in which a user wants rows to be kept, if there is one."""
+    if not isinstance(version, str):
+        raise ArgumentTypeError(f"`version` must be a str but got: {version!r}")
+    if path is None:
+        return None
+    if not isinstance(path, (str, os.PathLike)):
+        raise ArgumentTypeError(f"`path` must be the path of a folder but got: {path!r}")
+    folder = os.fspath(cast("str", path))
+    if not folder or "://" in folder:
+        raise ArgumentError(f"`path` must be the path of a local folder but got: {folder!r}")
+    return folder
+
+
 def parses_files(root: Node) -> bool:
     """Return whether shards divide a streamed pipe by units of files, with row-local operators after these."""
     node, parses = root, False
@@ -358,7 +366,7 @@ def find_draw(root: Node) -> Node | None:
     while stack:
         node = stack.pop()
         op = node.op
-        if op.trait is Trait.EACH_PROCESS or getattr(op, "freeze", False):
+        if op.trait in READS_FOR_ALL_EPOCHS or getattr(op, "freeze", False):
             continue  # the rows before it are always those of seed 0 and epoch 0
         if node.inputs and (op.order is Order.REORDERS or op.reshuffles() or getattr(op, "rng", False)):
             return node
@@ -394,8 +402,8 @@ def _on_unit(source: Stage, units: Stage, unit: _Unit) -> Stage:
     return stage
 
 
-def _key(root: Node, version: str) -> str:
-    """Return a digest of the operators before the cache, their arguments, data and code, and the user's version."""
+def rows_key(root: Node, version: str) -> str:
+    """Return a digest of the operators up to `root`, their arguments, data and code, and the user's version."""
     from ..plan.fingerprint import Fingerprint
 
     fingerprint = Fingerprint(root)

@@ -537,6 +537,8 @@ def _collate_torch_objects(values: Sequence[object], field: str, rules: Rules) -
 
 def _collate_arrays(values: Sequence[object], field: str, rules: Rules) -> object:
     first: Array = values[0]  # type: ignore[assignment]
+    if np.ma.MaskedArray in set(map(type, values)):
+        raise unfit(field, f"{rules.form.noun} have no mask, and a row is a masked array; fill it with `.filled(...)`")
     if rules.is_ragged(field) and first.ndim:
         return rules.form.of_jagged(_jagged(values, field, rules))
     _check_shapes(values, field, rules)

@@ -54,6 +54,7 @@ def flat_map(
 class FlatMap(TokenOfInput):
     kind: ClassVar[str] = "flat_map"
     order: ClassVar[Order] = Order.ROW_LOCAL
+    needs_positions: ClassVar[bool] = False  # type: ignore[misc]
     columns: ClassVar[Columns] = Columns.LOSES
     expands: ClassVar[bool] = True
 

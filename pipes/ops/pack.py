@@ -17,6 +17,7 @@ from ..core.block import Block, group_origins, join_origins
 from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
+from ..core.lazy import pa
 from ..core.operator import Columns, Grouping, Input, Past, StageView
 from ..core.rows import Array, BlockRows, Column, Rows, is_plain_number, read_only
 from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
@@ -33,6 +34,7 @@ Ints = npt.NDArray[np.int64]
 TOKENS = "tokens"
 """The name of the tokens if a row is an array."""
 ADDED_COLUMNS = "segment_ids", "position_ids"
+SEQUENCE_COLUMNS = "cu_seqlens", "max_seqlen"
 
 _RULE = "`pack` takes arrays or lists of numbers, and numbers beside them; convert or drop others before"
 
@@ -47,6 +49,7 @@ def pack(
     window: int = 1_000,
     pad: float | Mapping[str, float] = 0,
     drop_last: bool = False,
+    cu_seqlens: bool = False,
 ) -> Pipe[dict[str, Array]]:
     """Put the tokens of documents into packs of `length` tokens, so that little of a batch is padding.
 
@@ -74,6 +77,10 @@ def pack(
         window: with "fit", the number of rows to choose from.
         pad: the value of padding in all columns, or a dict with that of each column by name; others get 0.
         drop_last: with "cut", leave out the last pack of a virtual shard if it is not full.
+        cu_seqlens: add what attention over sequences of different lengths takes, such as FlashAttention's
+            `flash_attn_varlen_func`: "cu_seqlens", int32, with the place at which each sequence of the pack begins, and
+            the length of the pack; "max_seqlen", int32, the length of the longest. Padding counts as a sequence. Packs
+            have different numbers of sequences, so each is a batch: `.batch(1)`, of a greater `length`.
 
     Raises:
         DataError: a row is no array or list of numbers, dtypes or further dimensions differ between rows, or columns of
@@ -94,8 +101,10 @@ def pack(
         [9 0 0 0] [1 0 0 0] [3 0 0 0]
         >>> [pack["tokens"].tolist() for pack in documents.pack(5, strategy="fit")]
         [[1, 2, 3, 4, 5], [6, 7, 8, 9, 0]]
+        >>> [(pack["cu_seqlens"], pack["max_seqlen"]) for pack in documents.pack(6, cu_seqlens=True)]
+        [([0, 3, 5, 6], 3), ([0, 3, 6], 3)]
     """
-    return pipe.then(Pack(length, column, strategy, window, pad, drop_last))
+    return pipe.then(Pack(length, column, strategy, window, pad, drop_last, cu_seqlens))
 
 
 @dataclass(frozen=True)
@@ -108,8 +117,10 @@ class Pack(Grouping):
     window: int = 1_000
     pad: Fill = 0
     drop_last: bool = False
+    cu_seqlens: bool = False
 
     def __post_init__(self) -> None:
+        check_choice("cu_seqlens", self.cu_seqlens, (False, True))
         if isinstance(self.size, Mapping):
             object.__setattr__(self, "size", self._check_lengths(self.size))
         else:
@@ -164,6 +175,13 @@ class Pack(Grouping):
         check_numbers(packed)
         yield stage.input, source
 
+    @property
+    def added_columns(self) -> list[str]:
+        """The columns beside those of the rows."""
+        names = [*ADDED_COLUMNS, *(SEQUENCE_COLUMNS if self.cu_seqlens else ())]
+        columns = self.size if isinstance(self.size, Mapping) else {}
+        return [f"{column}_{name}" for column in columns for name in names] or names
+
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         reader = DocumentReader(self)
         if self.strategy == "fit":
@@ -175,7 +193,7 @@ class Pack(Grouping):
     ) -> Iterator[Block]:
         # The token is the input's cursor at the document in which a pack begins, and how many of its tokens are packed.
         source, packed = cast("tuple[Json, int]", at.token or (None, 0))
-        stream = TokenStream(packed, length, self.pad)
+        stream = TokenStream(packed, length, self.pad, self.cu_seqlens)
         row = at.row
         block_size = context.block_size()
         for block in stage.input.blocks(Cursor.of(source), context):
@@ -200,7 +218,7 @@ class Pack(Grouping):
             parts.append(documents)
         if not any(part.starts[:, -1].any() for part in parts):
             return [], None
-        rows, owners = fitted(Documents.joined(parts), self.size, self.pad)
+        rows, owners = fitted(Documents.joined(parts), self.size, self.pad, self.cu_seqlens)
         return rows, group_origins(join_origins(segment), owners)
 
 
@@ -253,7 +271,7 @@ class DocumentReader:
     """Reads the rows of a run as documents, which must have the same columns of the same dtypes."""
 
     def __init__(self, op: Pack) -> None:
-        self._column, self._pad = op.column, op.pad
+        self._column, self._pad, self._added = op.column, op.pad, op.added_columns
         self._room = op.size if isinstance(op.size, Mapping) else {}  # of the columns with lengths of their own
         self._names: tuple[str, ...] = ()  # of all columns, those with lengths of their own first
         self._kinds: dict[str, ColumnKind] = {}  # of the columns with values so far
@@ -345,13 +363,12 @@ class DocumentReader:
         if column is None and not self._room:
             raise UnfitError(f"`column` must be given if rows have several columns; which of {names} has the tokens?")
         firsts = [*self._room] or [column or ""]
-        added = [f"{name}_{each}" for name in self._room for each in ADDED_COLUMNS] or ADDED_COLUMNS
         for name in firsts:
             if name not in names and self._room:
                 raise UnfitError(f"`length` must have names of columns, which are {names}, but has: {name!r}")
             if name not in names:
                 raise UnfitError(f"`column` must be one of {names} but is: {name!r}")
-        for name in added:
+        for name in self._added:
             if name in names:
                 raise UnfitError(f"rows must not have a column `{name}`, because `pack` adds it; rename or drop it")
         return tuple(dict.fromkeys([*firsts, *names]))
@@ -423,6 +440,20 @@ def _in_packs(columns: Mapping[str, Array], length: int) -> dict[str, Array]:
     return {name: read_only(values.reshape(-1, length, *values.shape[1:])) for name, values in columns.items()}
 
 
+def _sequences(segment_ids: Array) -> dict[str, Column]:
+    """The columns "cu_seqlens" and "max_seqlen" of packs with these segments."""
+    packs, length = segment_ids.shape
+    is_edge = np.ones((packs, length + 1), np.bool_)
+    is_edge[:, 1:-1] = segment_ids[:, 1:] != segment_ids[:, :-1]
+    edges = np.nonzero(is_edge)[1].astype(np.int32)
+    ends = np.cumsum(is_edge.sum(1))
+    lengths = np.diff(edges, append=np.int32(0))  # below 0 from the end of a pack to the next one
+    longest = np.maximum.reduceat(lengths, np.append(0, ends[:-1])) if packs else lengths
+    offsets: Any = pa.array(np.append(0, ends))
+    lists = pa.LargeListArray.from_arrays(offsets, pa.array(edges))
+    return dict(zip(SEQUENCE_COLUMNS, (lists, read_only(longest)), strict=True))
+
+
 class TokenStream:
     """Documents that are not packed yet.
 
@@ -430,9 +461,10 @@ class TokenStream:
         available: the number of their tokens.
     """
 
-    def __init__(self, packed: int, length: int, pad: Fill) -> None:
+    def __init__(self, packed: int, length: int, pad: Fill, cu_seqlens: bool) -> None:
         self.available = -packed
         self._length = length
+        self._cu_seqlens = cu_seqlens
         self._pad = pad
         self._packed = packed  # tokens of the first run that are packed
         self._runs: deque[tuple[Documents, Block]] = deque()
@@ -475,7 +507,8 @@ class TokenStream:
         ids = self._ids(begins, edges, size, missing)
         owners, ends = np.searchsorted(begins, edges, "right") - 1, np.searchsorted(begins, edges + self._length)
         spans = map(range, owners.tolist(), ends.tolist())
-        packs = Rows(_in_packs(tokens | ids, self._length), count)
+        columns = _in_packs(tokens | ids, self._length)
+        packs = Rows({**columns, **(_sequences(columns["segment_ids"]) if self._cu_seqlens else {})}, count)
         return Block(packs, at, self._cursor(row + count), group_origins(origins or None, spans))
 
     def _ids(self, documents: Ints, edges: Ints, size: int, missing: int) -> dict[str, Array]:
@@ -497,7 +530,7 @@ class TokenStream:
         return Cursor([block.at.advance(document).plain, packed], 0, row)
 
 
-def fitted(documents: Documents, size: int | Mapping[str, int], pad: Fill) -> tuple[Rows, list[Ints]]:
+def fitted(documents: Documents, size: int | Mapping[str, int], pad: Fill, cu_seqlens: bool) -> tuple[Rows, list[Ints]]:
     """Packs of whole documents, and the documents of each. Without lengths by column, long documents are cut first."""
     sizes = np.diff(documents.starts)
     if isinstance(size, Mapping):
@@ -515,7 +548,7 @@ def fitted(documents: Documents, size: int | Mapping[str, int], pad: Fill) -> tu
     bins, owners, positions = bins[order], owners[order], positions[order]
     firsts = np.flatnonzero(np.diff(bins, prepend=-1))  # the first piece of each pack
     columns: dict[str, Array] = {}
-    added: dict[str, Array] = {}
+    added: dict[str, Column] = {}
     for axis, (name, length) in enumerate(room.items()):
         along = {
             each: values
@@ -526,7 +559,9 @@ def fitted(documents: Documents, size: int | Mapping[str, int], pad: Fill) -> tu
         tokens, ids = _placed(along, sources, own, positions, bins, firsts, length, pad)
         columns |= _in_packs(tokens, length)
         prefix = f"{name}_" if isinstance(size, Mapping) else ""
-        added |= {prefix + each: values for each, values in _in_packs(ids, length).items()}
+        grids = _in_packs(ids, length)
+        sequences = _sequences(grids["segment_ids"]) if cu_seqlens else {}
+        added |= {prefix + each: values for each, values in {**grids, **sequences}.items()}
     rows = Rows({**{name: columns[name] for name in documents.columns}, **added}, len(firsts))
     return rows, np.split(owners, firsts[1:])
 

@@ -38,7 +38,7 @@ _RAGGED = (
 def pad_batch(
     pipe: Pipe[Sequence[T]],
     /,
-    value: float = 0,
+    value: float | Mapping[str, float] = 0,
     *,
     columns: Sequence[str] | None = None,
     to: int | None = None,
@@ -54,7 +54,7 @@ def pad_batch(
     length are the input's. Indexed if the input is. State: none.
 
     Args:
-        value: the padding.
+        value: the padding, or a dict with that of each column by name, such as `{"labels": -100}`; others get 0.
         columns: the names of the columns to pad; None pads all lists of numbers and one-dimensional arrays, and of a
             table lists of arrays of one shape. Others of more dimensions are padded along the first of them if they are
             named, or if they are rows.
@@ -64,7 +64,7 @@ def pad_batch(
 
     Raises:
         DataError: a row is longer than `to`, items are lists of different lengths, or the dtype of a column cannot hold
-            `value`.
+            its padding; `value` names a column that is not padded.
         ArgumentError: `to` or `multiple_of` is below 1, or both are given.
 
     Example:
@@ -83,7 +83,7 @@ def pad_batch(
 class Padding(NamedTuple):
     """The arguments of `pad_batch`, and the batches that it makes."""
 
-    value: float
+    value: Fill
     columns: tuple[str, ...] | None
     to: int | None
     multiple_of: int | None
@@ -107,8 +107,10 @@ class Padding(NamedTuple):
             padded, lengths = self._padded(columns, [*rows[0]])
             added = {**padded, **{name: values.tolist() for name, values in lengths.items()}}
             return [{**row, **{name: values[i] for name, values in added.items()}} for i, row in enumerate(rows)]
-        if self.columns is not None or self.lengths is not None:
-            raise UnfitError("rows must be dicts or rows of a table if `columns` or `lengths` is given")
+        if self.columns is not None or self.lengths is not None or isinstance(self.value, Mapping):
+            raise UnfitError(
+                "rows must be dicts or rows of a table if `columns`, `lengths` or a `value` by name is given"
+            )
         if rows and all(isinstance(row, tuple) for row in rows):
             if len(set(map(len, rows))) > 1 or not rows[0]:
                 raise UnfitError("rows that are tuples must have as many items")
@@ -126,17 +128,23 @@ class Padding(NamedTuple):
             if name not in columns:
                 raise UnfitError(f"`columns` must name columns of the rows, {list(columns)}, but has: {name!r}")
             padded[name], lengths[name] = self._column(columns[name], name)
+        for name in self.value if isinstance(self.value, Mapping) else ():
+            if name not in padded:
+                raise UnfitError(
+                    f"`value` must have names of columns that are padded, which are {[*padded]}, but has: {name!r}"
+                )
         return padded, self._lengths(names or list(columns), lengths)
 
     def _column(self, column: Column | list[Any], field: str) -> tuple[Array, Ints]:
+        value = fill_of(self.value, field)
         if isinstance(column, list):
             arrays = [_array(value, field) for value in column]
             full = [array for array in arrays if len(array)]
-            shape, dtype = (full[0].shape[1:], np.result_type(*full)) if full else ((), np.asarray(self.value).dtype)
+            shape, dtype = (full[0].shape[1:], np.result_type(*full)) if full else ((), np.asarray(value).dtype)
             if any(array.shape[1:] != shape for array in full):
                 raise UnfitError(f"field `{field}`: {_RAGGED}")
             lengths = np.fromiter(map(len, arrays), np.int64, len(arrays))
-            padded = filled((len(arrays), self._width(lengths, field), *shape), self.value, dtype, field)
+            padded = filled((len(arrays), self._width(lengths, field), *shape), value, dtype, field)
             for target, array in zip(padded, arrays, strict=True):
                 if len(array):
                     target[: len(array)] = array
@@ -146,7 +154,7 @@ class Padding(NamedTuple):
         except UnfitRowError as error:
             raise UnfitError(f"{error} (row {error.row + 1} of the batch)") from None
         width = self._width(lengths, field)
-        padded = filled((len(lengths), width, *values.shape[1:]), self.value, values.dtype, field)
+        padded = filled((len(lengths), width, *values.shape[1:]), value, values.dtype, field)
         padded[np.arange(width) < lengths[:, None]] = values
         return padded, lengths
 
@@ -185,7 +193,7 @@ class PadBatch(BatchMap):
     kind: ClassVar[str] = "pad_batch"
 
     function: Callable[..., object] = Padding.batch
-    value: float = 0
+    value: Fill = 0
     names: tuple[str, ...] | None = None  # the `columns`, which are a declaration here
     to: int | None = None
     multiple_of: int | None = None
@@ -193,7 +201,8 @@ class PadBatch(BatchMap):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_fill("value", self.value)
+        for value in self.value.values() if isinstance(self.value, Mapping) else [self.value]:
+            check_fill("value", value)
         for name in ("to", "multiple_of"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check_int(name, getattr(self, name), least=1))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,8 @@ from ..core.checks import check_int
 from ..core.context import Context, Generators
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.findings import Finding
-from ..core.operator import Amount, Input, Order, StageView
+from ..core.graph import Node, walk
+from ..core.operator import Amount, Input, Operator, Order, StageView
 from ..core.process import bytes_text, large_windows, memory_budget
 from ..core.rows import BlockRows, Indices, have_one_signature, take_joined
 from ..engine.seeds import Permutation
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Node)
 Origins: TypeAlias = list[Origin | None] | None
 Places: TypeAlias = npt.NDArray[np.int64]
 
@@ -48,15 +50,16 @@ def shuffle(
 
     Element and length are the input's. Order: it depends on the seed, the epoch and the operator's name, not on ranks
     or workers. Without `window` the input must be indexed: every order of all rows is equally likely, no rows are kept
-    in memory, and a resume runs nothing again. With `window` a row moves by about half a window in either direction, at
-    most `window` rows are kept in memory, and a resume reads at most `window` rows again. State: a position.
+    in memory, and a resume runs nothing again. With `window` a rank keeps at most `window` rows in memory, and a resume
+    reads at most as many again. State: a position.
 
-    Each virtual shard has a window, and a batch is drawn among the rows of one shard's window: a rank keeps 8 windows
-    by default, and a warning says if these hold more than a quarter of its memory. If files are sorted by class, a
-    batch has many classes only if the window spans many files.
+    The virtual shards of a rank, 8 by default, divide the window: each shuffles its rows among an equal part of it, in
+    which a row moves by about half of that part in either direction. `Loader(shards=)` with one shard a rank shuffles
+    deepest. A warning says if the window holds more than a quarter of the rank's memory. If files are sorted by class,
+    a batch has many classes only if the window spans many files.
 
     Args:
-        window: number of rows to shuffle among; None shuffles all rows, 1 returns the pipe unchanged.
+        window: the number of rows that a rank shuffles among; None shuffles all rows, 1 returns the pipe unchanged.
         seed: used instead of the loader's seed.
         each_epoch: False gives the same order in each epoch, and in each round of a `repeat`. So `.take(n)` and
             `.skip(n)` after it divide the rows once and for all; see also `split`.
@@ -79,7 +82,8 @@ def shuffle(
     if window is None and not pipe.indexed:
         raise PlanError(
             "`shuffle()` without a `window` must follow an indexed pipe, because it reads rows in any order, and "
-            "this pipe is streamed; give `window=10_000`, or put `.load()` before it to keep the rows in memory"
+            "this pipe is streamed; give `window=10_000`, or put `.load()` before it to keep the rows in memory, or "
+            "`.load(path)` to keep them in files"
         )
     op = Shuffle(window, seed, name, each_epoch=each_epoch)
     return pipe if op.window == 1 else pipe.then(op)
@@ -89,9 +93,9 @@ def shuffle(
 class Shuffle(Rearranged):
     """Computes a permutation of an indexed input, or shuffles a streamed one within a window.
 
-    A window consists of two halves. For each half of the input, a generator keyed by its number chooses the rows that
-    leave at once; the others wait for the next half. The rows that leave are permuted. So the rows that leave with a
-    half depend only on that half and the one before it, and a resume reads no further back.
+    The window of a shard consists of two halves. For each half of the input, a generator keyed by its number chooses
+    the rows that leave at once; the others wait for the next half. The rows that leave are permuted. So the rows that
+    leave with a half depend only on that half and the one before it, and a resume reads no further back.
     """
 
     kind: ClassVar[str] = "shuffle"
@@ -122,6 +126,11 @@ class Shuffle(Rearranged):
     def lookback(self) -> int:
         return self.window or 0
 
+    def _shard_window(self, context: Context) -> int:
+        """The part of the window that belongs to the shard; rows that are not divided have all of it."""
+        window = self.window or 1
+        return window if context.shard is None else -(-window // context.process.rank_shards)
+
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
         _, source = at.numbered()  # each row of the input leaves once; those that wait are read again
         return stage.input.amount_before(source.advance(max(0, at.position - source.position)).plain, context)
@@ -146,14 +155,14 @@ class Shuffle(Rearranged):
         keyed = context if self.each_epoch else context.every_epoch()
         generators = Generators(keyed.key(stage.name, seed=self.seed))
         row = at.row
-        size = max(1, (self.window or 1) // 2)
+        size = max(1, self._shard_window(context) // 2)
         input_halves = _Halves(stage.input.blocks(source, context), size)
         waiting: _Waiting | None = None
         if number:
             waiting = _first_waiting(input_halves.take_one(), generators.at(number - 1))
         while (halves := input_halves.take(waiting)) or waiting is not None:
             if waiting is None:
-                _warn_if_large(stage, halves, self.window or 1, context)
+                _warn_if_large(stage, halves, self.window or 1, self._shard_window(context), context)
             start = Cursor([number, (waiting.at if waiting is not None else halves[0].at).plain], 0, row)
             rows, origins, waiting, number = _leave(waiting, halves, size, generators, number)
             del halves  # the rows that have left belong to the consumer only
@@ -163,6 +172,24 @@ class Shuffle(Rearranged):
             del rows
             if len(output[0]):
                 yield output.pop()
+
+
+def divides_window(op: Operator) -> bool:
+    """Whether the shards of a rank divide the rows that an operator shuffles among."""
+    return isinstance(op, Shuffle) and op.window is not None
+
+
+def with_part_of_windows(root: N, parts: int) -> N:
+    """The graph for each of `parts` processes that divide the shards of a rank among them, and its windows."""
+    rebuilt: dict[Node, Node] = {}
+    for node in walk(root):
+        inputs = tuple(rebuilt[child] for child in node.inputs)
+        op = node.op
+        if parts > 1 and isinstance(op, Shuffle) and op.window is not None:
+            op = replace(op, window=-(-op.window // parts))
+        same = op is node.op and inputs == node.inputs
+        rebuilt[node] = node if same else type(node)(op, inputs, node.call_site)
+    return cast("N", rebuilt[root])
 
 
 class _Halves:
@@ -276,18 +303,15 @@ def _leave(
     return rows, _pick(origins, order), _Waiting(rest_rows, _pick(origins, rest), at), number
 
 
-def _warn_if_large(stage: StageView, halves: list[Block], window: int, context: Context) -> None:
-    """Warn, once, if the windows of all shards of a rank hold a large part of its memory, by the first rows.
-
-    Shard 0 speaks for all.
-    """
-    rows, shards = sum(map(len, halves)), context.process.rank_shards
-    if context.shard or 2 * rows + 1 < window:  # then there are fewer rows than a window could hold
+def _warn_if_large(stage: StageView, halves: list[Block], window: int, of_shard: int, context: Context) -> None:
+    """Warn, once, if the window of a rank holds a large part of its memory, by the first rows of shard 0."""
+    rows = sum(map(len, halves))
+    if context.shard or 2 * rows + 1 < of_shard:  # then there are fewer rows than the window could hold
         return
-    size = sum(nbytes(block.rows) for block in halves) * window // rows * shards
+    size = sum(nbytes(block.rows) for block in halves) * window // rows
     advice = large_windows(size)
     if advice is not None:
-        text = f"`shuffle(window={window})` holds about {bytes_text(size)} in {shards} windows of a rank; {advice}"
+        text = f"`shuffle(window={window})` holds about {bytes_text(size)} on each rank; {advice}"
         smaller = max(1, window * (memory_budget() // 4) // size)
         finding = Finding("memory", "warning", stage.call_site, text, f".shuffle(window={smaller})")
         stage.memo("memory", finding.warn)

@@ -24,6 +24,9 @@ MAX_SKEW = 16
 kept for it."""
 MAX_KEPT_BYTES = 2**25
 """A unit of rows of fixed size that takes no more in memory is read together whenever they reach it."""
+RUNS, MAX_RUN_BYTES, MAX_RUN_ROWS = 64, 2**23, 2**14
+"""In the order of the source, a run has a 64th of a shard's units, at most 8 MiB or 16,384 rows of them, and at least
+one unit: several workers of one shard run them in turn, and hold the rows of one each."""
 
 
 class SharedUnit(NamedTuple):
@@ -87,11 +90,13 @@ class SharedRead(NamedTuple):
         return world_size * (1 if self.by_rank else max(1, workers))
 
 
-def division_of(rows: Stage, shards: int, context: Context, *, any_order: bool, near: int) -> Division:
+def division_of(
+    rows: Stage, shards: int, context: Context, *, any_order: bool, near: int, short_runs: bool = False
+) -> Division:
     """The division of the units that `rows` are made of, in the pass and the round of `context`."""
     weights = units_of(rows).weights(context.unsharded())
     kind = Division if weights is None or weights.granule == 1 else GranuleDivision
-    return kind(rows, weights, shards, context, any_order=any_order, near=near)
+    return kind(rows, weights, shards, context, any_order=any_order, near=near, short_runs=short_runs)
 
 
 class Division:
@@ -105,7 +110,15 @@ class Division:
     """
 
     def __init__(
-        self, rows: Stage, weights: Weights | None, shards: int, context: Context, *, any_order: bool, near: int
+        self,
+        rows: Stage,
+        weights: Weights | None,
+        shards: int,
+        context: Context,
+        *,
+        any_order: bool,
+        near: int,
+        short_runs: bool,
     ) -> None:
         self._units = units_of(rows)
         self._rows_op = rows.op
@@ -124,6 +137,7 @@ class Division:
             self.weights = fill_unknown(values)
             self.rows = values if weights.are_rows else None
         self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
+        self._short_runs = short_runs
         self._shared: dict[int, Stage] = {}
 
     @cached_property
@@ -161,18 +175,37 @@ class Division:
             at: the number of the first one that is needed; some before it may be left out.
         """
         rounds, shards = self.pieces.rounds, self.pieces.shards
-        if rounds:
-            in_rounds = range(shard, shard + rounds * shards, shards)
-            yield PieceRun(0, 0, rounds, self._expanded(in_rounds, {}))
+        in_rounds = range(shard, shard + rounds * shards, shards)
+        for first, stop in self._spans(shard, 0, rounds, at):
+            yield PieceRun(first, first, stop, self._expanded(in_rounds[first:stop], {}))
         table = self.pieces.of_shard(shard)
         for part in self._parts(table.places, table.shares()):
-            begin, last = rounds + part.first, rounds + part.stop
-            if part.share is None:
-                source = self._expanded(table.places[part.first : part.stop], part.cut)
-                yield PieceRun(1 + part.first, begin, last, source)
-            else:
+            begin = rounds + part.first
+            if part.share is not None:
                 place = int(table.places[part.first])
-                yield PieceRun(1 + part.first, begin, last, self._shared_stage(place), place, part.share)
+                yield PieceRun(begin, begin, begin + 1, self._shared_stage(place), place, part.share)
+                continue
+            for first, stop in self._spans(shard, begin, rounds + part.stop, at):
+                cut = {
+                    place + begin - first: share for place, share in part.cut.items() if first <= place + begin < stop
+                }
+                source = self._expanded(table.places[first - rounds : stop - rounds], cut)
+                yield PieceRun(first, first, stop, source)
+
+    def _spans(self, shard: int, first: int, stop: int, at: int) -> Iterator[tuple[int, int]]:
+        """The pieces [first, stop) of a shard, in short runs if the division has these, without those before `at`."""
+        if not self._short_runs or first == stop:
+            yield from [(first, stop)] if first < stop else ()
+            return
+        ends = np.cumsum(self.weights_of(shard))
+        limit = MAX_RUN_BYTES if self.rows is None else MAX_RUN_ROWS
+        most = max(1, min(limit, int(ends[-1]) // RUNS))
+        before = int(ends[first - 1]) if first else 0
+        while first < stop:
+            last = min(stop, max(first + 1, int(np.searchsorted(ends, before + most, "right"))))
+            if last > at:
+                yield first, last
+            first, before = last, int(ends[last - 1])
 
     def _parts(self, places: Numbers, shares: Sequence[RowShare]) -> Iterator[_Part]:
         """Pieces that are read together: whole units and parts that are cut off, or one unit that shards share."""
@@ -301,7 +334,7 @@ class PieceRun(NamedTuple):
     """Pieces of a shard that are read together.
 
     Attributes:
-        number: of the first of them in the shard; unit rounds count as one.
+        number: of the run; the numbers of a shard's runs grow.
         first, stop: the places of the shard that they are.
         source: the stage that makes their rows.
         place: of the unit whose rows several shards divide; None if the shard has all rows of `source`.
@@ -331,10 +364,18 @@ class GranuleDivision(Division):
     """
 
     def __init__(
-        self, rows: Stage, weights: Weights | None, shards: int, context: Context, *, any_order: bool, near: int
+        self,
+        rows: Stage,
+        weights: Weights | None,
+        shards: int,
+        context: Context,
+        *,
+        any_order: bool,
+        near: int,
+        short_runs: bool,
     ) -> None:
         assert weights is not None and weights.each is not None, "granules have weights, and so have their units"
-        super().__init__(rows, weights, shards, context, any_order=any_order, near=near)
+        super().__init__(rows, weights, shards, context, any_order=any_order, near=near, short_runs=short_runs)
         self._weights_of = weights.each
         self._granule = weights.granule
         self._count = self._units.length or 0

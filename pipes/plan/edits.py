@@ -431,7 +431,7 @@ class Edit:
         context = Context(
             seed=self.pass_.seed,
             epoch=self.pass_.epoch,
-            shard=start.origin if start.origin >= 0 else None,
+            shard=start.draws(shards),
             process=process,
         )
         return Past(entry.facts, len(entry.inputs), self._names[number] if self._names else "", context)

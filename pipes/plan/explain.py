@@ -13,7 +13,7 @@ from ..core.process import bytes_text, large_windows
 from ..engine.run import unknown_length_reason
 from ..engine.stage import Stage
 from .division import SharedRead
-from .findings import other_rows, windows
+from .findings import idle_workers, other_rows, windows
 from .plan import Plan
 
 
@@ -43,7 +43,7 @@ def explained(root: Node, *, world_size: int, workers: int, shards: int | None) 
 def plan_of(root: Node, *, world_size: int, workers: int, shards: int | None) -> Plan:
     """The plan of rank 0 of ranks that need not exist."""
     check_numbers(world_size, workers, shards)
-    return Plan(root, seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
+    return Plan(root, seed=0, rank=0, world_size=world_size, shards=shards)
 
 
 def check_numbers(world_size: int, workers: int, shards: int | None) -> None:
@@ -67,8 +67,9 @@ def remarks(plan: Plan, workers: int) -> list[str]:
     """What a resume runs again, the elements of the ranks, windows, and remarks of operators; each once."""
     lines = [_resume(plan), *_ranks(plan), *_windows(plan), *_remarks(plan)]
     for read in plan.shared_reads().values():
-        times = _times(read, plan.world_size, workers)
+        times = _times(read, plan.world_size, plan.busy_workers(workers))
         lines.append(f"several shards read: {read.reason}; it is read {times}")
+    lines += [*_workers(plan, workers), *(finding.text for finding in idle_workers(plan, workers))]
     return list(dict.fromkeys(lines))
 
 
@@ -160,20 +161,28 @@ def _ranks(plan: Plan) -> list[str]:
     return [f"ranks: their lengths are not known before a run{reason}, so they need {repair}"]
 
 
+def _workers(plan: Plan, workers: int) -> list[str]:
+    """How the workers of a rank divide its work, if they do not divide shards."""
+    if workers < 2 or (spans := plan.spans()) is None:
+        return []
+    if isinstance(spans, str):
+        return [f"workers: one of {workers} makes all rows of a rank, because {spans}"]
+    return [f"workers: {workers} make spans of the rows in turn, up to `{node_code(spans.top.node).lstrip('.')}`"]
+
+
 def _windows(plan: Plan) -> list[str]:
     """The rows that a rank holds in the windows of its shards, and their bytes if rows have one size."""
     lines: list[str] = []
     for node, window, shards in windows(plan):
         call = f"`{node_code(node).lstrip('.')}`"
         if shards:
-            rows = shards * window
-            line = f"memory: a rank holds up to {rows} rows for {call}, {window} in each of {shards} shard"
+            line = f"memory: a rank holds up to {window} rows for {call}, divided among {shards} shard"
             line += "s" * (shards > 1)
         else:
-            rows, line = window, f"memory: each process holds up to {window} rows for {call}, which it runs on all rows"
+            line = f"memory: each process holds up to {window} rows for {call}, which it runs on all rows"
         width = row_width(plan.stage_of(node).schema)
         if width is not None:
-            size = rows * width
+            size = window * width
             line = "; ".join(filter(None, [f"{line}, {bytes_text(size)} in all", large_windows(size)]))
         lines.append(line)
     return lines

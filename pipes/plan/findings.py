@@ -9,7 +9,7 @@ from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.operator import Order, Trait
 from ..core.process import bytes_text
-from ..ops.shuffle import Shuffle
+from ..ops.shuffle import Shuffle, divides_window
 from ..ops.slice import SliceBase
 from .division import SharedRead
 from .plan import Plan
@@ -22,7 +22,7 @@ def read_again(plan: Plan, workers: int, *, in_threads: bool = False) -> Iterato
     """Inputs of which several processes read the same; workers that are threads share what their process reads."""
     for node, read in plan.shared_reads().items():
         is_shared = in_threads and (read.units is None or node.op.trait is Trait.EACH_PROCESS)
-        again = read.repeated(plan.world_size, 0 if is_shared else workers)
+        again = read.repeated(plan.world_size, 0 if is_shared else plan.busy_workers(workers))
         if again <= MAX_READ_AGAIN or (read.size is not None and again * read.size <= MAX_BYTES_READ_AGAIN):
             continue
         cost = "" if read.size is None else f", {bytes_text(int(again * read.size))},"
@@ -45,6 +45,20 @@ def _read_less(plan: Plan, node: Node, read: SharedRead, workers: int) -> tuple[
     reading = f"workers={workers}, " if workers else ""
     advice = f"give the loader `shards={shards}`, or write it in smaller files or row groups"
     return advice, f"fp.Loader(pipe, {reading}shards={shards})"
+
+
+def idle_workers(plan: Plan, workers: int) -> Iterator[Finding]:
+    """Workers of a rank that have no shard; of rows in source order `explain` says why one worker makes them."""
+    shards = len(plan.rank_shards)
+    idle = workers - plan.busy_workers(workers)
+    if not idle or shards == 1:
+        return
+    text = (
+        f"{idle} of {workers} workers have nothing to do, because a rank has {shards} shards and each runs "
+        f"in one worker; give the loader `shards={workers * plan.world_size}`, which is another order"
+    )
+    repair = f"fp.Loader(pipe, workers={workers}, shards={workers * plan.world_size})"
+    yield Finding("idle-workers", "warning", None, text, repair)
 
 
 def other_rows(plan: Plan, *, of_chains: bool = False) -> Iterator[Finding]:
@@ -81,18 +95,13 @@ class Windows(NamedTuple):
 
     Attributes:
         node: the operator.
-        rows: in each shard.
+        rows: the number of rows that a rank holds; or each of its processes, if they run it on all rows.
         shards: of a rank; 0 if each process runs the operator on all rows.
     """
 
     node: Node
     rows: int
     shards: int
-
-    @property
-    def held(self) -> int:
-        """The rows that a rank holds; or each of its processes, if they run it on all rows."""
-        return self.rows * max(1, self.shards)
 
 
 def windows(plan: Plan) -> Iterator[Windows]:
@@ -102,7 +111,10 @@ def windows(plan: Plan) -> Iterator[Windows]:
         window = node.op.lookback()
         if not node.inputs or node.op.order is not Order.REORDERS or node.indexed or not window:
             continue
+        shards = 0 if node in undivided else len(plan.rank_shards)
+        if shards and not divides_window(node.op):
+            window *= shards
         length = plan.stage_of(node).input.length
         if length is not None:
-            window = min(window, -(-length // (1 if node in undivided else plan.shards)))
-        yield Windows(node, window, 0 if node in undivided else len(plan.rank_shards))
+            window = min(window, -(-length // (plan.world_size if shards else 1)))
+        yield Windows(node, window, shards)

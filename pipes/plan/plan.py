@@ -21,12 +21,17 @@ from ..engine.run import position_count
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
+from ..ops.shuffle import divides_window
 from .divide import Numbers
 from .division import SharedRead
 from .lengths import Lengths, varies
 from .rests import ROOT, Edge, Redivision, Rest, Start
 from .sharding import Sharding, reorders
 from .shards import RestOfShard, rows_left
+from .spans import ShardSpans, spans_of
+
+SHUFFLED_SHARDS = 8
+"""The shards of each rank if rows are shuffled and the user gives no number."""
 
 
 class ShardState(NamedTuple):
@@ -89,7 +94,8 @@ class Plan:
     """The work of rank `rank` of `world_size`.
 
     The elements of an indexed pipe are divided one by one among ranks and then among workers. A streamed pipe runs as
-    `shards` virtual shards: a rank has each `world_size`-th of them, and a worker each `workers`-th of its rank's.
+    `shards` virtual shards: a rank has each `world_size`-th of them, and a worker each `workers`-th of its rank's, or
+    each `workers`-th span of its only shard.
 
     Attributes:
         root: the graph; its listings and types are fixed.
@@ -98,7 +104,7 @@ class Plan:
         unsharded: the graph as one run, which knows lengths.
     """
 
-    def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, workers: int, shards: int | None) -> None:
+    def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, shards: int | None) -> None:
         self.root = root
         self.seed = seed
         self.rank = rank
@@ -110,7 +116,7 @@ class Plan:
         same_place = world_size == 1 or not self.unsharded.loses_elements
         self.indexed = root.indexed and not root.has_user_boundary and same_place
         self.has_remote = find_remote(root) is not None
-        self.shards = 0 if self.indexed else _count(root, world_size, workers, shards)
+        self.shards = 0 if self.indexed else _count(root, world_size, shards)
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
         self._sharding = Sharding(self.shards, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
@@ -120,11 +126,17 @@ class Plan:
             self._main = self._with_tail(cast("Grouping", self._tail.op).dropping(), self._tail.inputs, self.names)
         self._numbers = {**numbers(root), **numbers(self._main)}
         self._redivision: tuple[Redivision, Sharding] | None = None  # the last one, and its rules
+        self._spans: ShardSpans | str | None = None
 
     @property
     def varies(self) -> bool:
         """Whether a rank's length may differ between epochs."""
         return not self.indexed and varies(self.root, self._stages)
+
+    @property
+    def has_divided_windows(self) -> bool:
+        """Whether the shards of a rank divide the rows of a window among them."""
+        return not self.indexed and any(divides_window(node.op) for node in walk(self.root))
 
     @property
     def rank_shards(self) -> range:
@@ -134,6 +146,10 @@ class Plan:
     def shards_of_rank(self, redivision: Redivision | None) -> Sequence[int]:
         """The shards of this rank, or the rests that take their place."""
         return self.rank_shards if redivision is None else sorted(redivision.rests)
+
+    def draws_of(self, shard: int) -> int | None:
+        """The key of the draws of a shard; None if it is the only one, whose draws are those of the pipe."""
+        return None if self.shards <= 1 else shard
 
     @property
     def tail_shard(self) -> int:
@@ -160,6 +176,32 @@ class Plan:
         shards = self.shards_of_rank(position.redivision)
         states = {shard: position.of(shard) for shard in shards[worker::workers]}
         return {shard: state.at for shard, state in states.items() if not state.ended}
+
+    def spans(self) -> ShardSpans | str | None:
+        """The spans of the only shard of this rank, or the reason why one worker makes all of it.
+
+        None if a rank has several shards or none, or if workers run only a part of the graph.
+        """
+        if len(self.rank_shards) != 1 or self.has_remote:
+            return None
+        if self._spans is None:
+            self._spans = spans_of(self.rank, self.shard_stage(self.rank))
+        return self._spans
+
+    @property
+    def most_workers(self) -> int | None:
+        """The most workers of a rank that have work; None if any number has."""
+        return None if self.indexed or isinstance(self.spans(), ShardSpans) else len(self.rank_shards)
+
+    def busy_workers(self, workers: int) -> int:
+        """The workers of a rank that have work, of so many."""
+        return workers if self.most_workers is None else min(workers, self.most_workers)
+
+    def running_spans(self, position: Position) -> ShardSpans | None:
+        """The spans that are left to run for this rank, if several workers can make them."""
+        if position.redivision is not None or not isinstance(spans := self.spans(), ShardSpans):
+            return None
+        return None if position.of(spans.shard).ended else spans
 
     def tail(self, position: Position, rows: Mapping[int, BlockRows] = MappingProxyType({})) -> ShardRun | None:
         """The run that makes groups of the leftover rows, after all shards of this rank have ended.
@@ -223,7 +265,7 @@ class Plan:
         """The graph of one shard, bound."""
         if redivision is not None:
             return self._rest_stage(redivision, redivision.rests[shard])
-        return self._bound(self._sharding.subgraph(self._main, shard))
+        return self._bound(self._sharding.subgraph(self._main_of(self.shards), shard))
 
     def leftover_stage(self, shard: int) -> Stage:
         """The rows of a shard, the last of which are left over."""
@@ -239,13 +281,14 @@ class Plan:
                 (ROOT,), lambda: sharding.begun(start, sharding.rest(self.root, -1, rest.starts, self._numbers))
             )
             return bind(root, sharding.names, cast("dict[Node, Stage]", sharding.stages))
+        of_rank = redivision.first // redivision.ranks
         if rest.tail_of:
             node = self._tail_node(rest.tail_of, sharding, sharding.names)
-            op = RestOfShard(start, redivision.first)
+            op = RestOfShard(start, redivision.first, of_rank)
         else:
-            node = sharding.rest(self._main, rest.shard, rest.starts, self._numbers)
+            node = sharding.rest(self._main_of(redivision.first), rest.shard, rest.starts, self._numbers)
             together = {number: one.shard for number, one in redivision.rests.items() if one.runs}
-            op = RestOfShard(start, redivision.first, together, self.tail_name)
+            op = RestOfShard(start, redivision.first, of_rank, together, self.tail_name)
         root = Node(op, (node,))
         sharding.names[root] = "items"
         return bind(root, sharding.names, cast("dict[Node, Stage]", sharding.stages))
@@ -286,7 +329,7 @@ class Plan:
         if position.redivision is not None:
             return self._lengths_of_rests(position.redivision, data_pass)
         lengths = Lengths(self._sharding, self.seed, data_pass)
-        rows = lengths.of_shards(self._main)
+        rows = lengths.of_shards(self.main)
         if rows is None:
             return None
         states = [position.of(shard) for shard in range(self.shards)]
@@ -298,8 +341,8 @@ class Plan:
         if any(rest.is_edited for rest in redivision.rests.values()):
             return None
         lengths = Lengths(self._sharding_of(redivision), self.seed, data_pass)
-        rows = lengths.of_shards(self._main)
-        tail = self._behind_tail()
+        rows = lengths.of_shards(self._main_of(redivision.first))
+        tail = self._behind_tail() if redivision.first > 1 else []
         before_tail = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(redivision.first, np.int64)
         if rows is None or before_tail is None:
             return None
@@ -369,13 +412,13 @@ class Plan:
     def _rank_lengths(self, data_pass: int) -> list[int] | None:
         """The lengths of all ranks."""
         lengths = Lengths(self._sharding, self.seed, data_pass)
-        rows = lengths.of_shards(self._main)
+        rows = lengths.of_shards(self.main)
         return None if rows is None else self._by_rank(rows, lengths)
 
     def _by_rank(self, rows: Numbers, lengths: Lengths) -> list[int] | None:
         """The lengths of all ranks: of their shards, and of the groups of rows that these leave over."""
         totals: Numbers = rows.reshape(-1, self.world_size).sum(0)
-        if self._tail is not None:
+        if self._tail is not None and self.shards > 1:
             tails = self._tail_lengths(lengths)
             if tails is None:
                 return None
@@ -495,7 +538,7 @@ class Plan:
         (source,) = self._tail.inputs
         parts = tuple(
             Node(
-                RestOfShard(rest.top, sharding.shards, at_hand=rows),
+                RestOfShard(rest.top, sharding.shards, None, at_hand=rows),
                 (sharding.rest(source, rest.shard, rest.starts, self._numbers),),
             )
             for rest, rows in zip(waiting, at_hand or [None] * len(waiting), strict=True)
@@ -507,7 +550,11 @@ class Plan:
     @property
     def main(self) -> Node:
         """The graph that shards run: its operator that leaves rows over drops an incomplete last group."""
-        return self._main
+        return self._main_of(self.shards)
+
+    def _main_of(self, shards: int) -> Node:
+        """The graph of each of `shards` shards; a single one makes its incomplete last group itself."""
+        return self.root if shards == 1 else self._main
 
     def _with_tail(self, op: Operator, inputs: tuple[Node, ...], names: dict[Node, str]) -> Node:
         """The graph in which another operator with other inputs replaces the one that leaves rows over."""
@@ -524,14 +571,10 @@ class Plan:
         return rebuilt
 
 
-def _count(root: Node, world_size: int, workers: int, shards: int | None) -> int:
-    """The number of virtual shards.
-
-    With a shuffle there are enough that 0 to 8 workers give one order. Without one there are as many as workers, so
-    that a single process keeps the order of the source.
-    """
+def _count(root: Node, world_size: int, shards: int | None) -> int:
+    """The number of virtual shards: with a shuffle enough for some workers, without one those that keep the order."""
     if shards is None:
-        return world_size * max(8 if reorders(root) else 1, workers)
+        return world_size * (SHUFFLED_SHARDS if reorders(root) else 1)
     if shards % world_size:
         raise PlanError(
             f"`shards` must be a multiple of the {world_size} ranks, because all ranks have the same number of shards, "

@@ -117,6 +117,10 @@ class Start(NamedTuple):
             weight *= Fraction(part.stop - part.first, part.slots)
         return weight
 
+    def draws(self, shards: int) -> int | None:
+        """The key of the draws below, if the first division has so many shards; see `Plan.draws_of`."""
+        return None if self.origin < 0 or (shards, self.origin) == (1, 0) else self.origin
+
     def count(self, rows: int) -> int:
         """How many of the first `rows` rows belong to the rest."""
         for share in self.shares:
@@ -247,6 +251,7 @@ class Redivision:
 
     Attributes:
         first: the number of shards of the first division of the pass; 0 if the pipe is indexed.
+        ranks: the number of ranks of that division.
         base: the keys of the draws of rests that have no shard begin here.
         digest: of the states that it was made of; the states of a job have the same.
         rests: by number, which is that of their rank modulo the number of ranks.
@@ -254,6 +259,7 @@ class Redivision:
     """
 
     first: int
+    ranks: int
     base: int
     digest: str
     rests: Mapping[int, Rest] = field(repr=False)
@@ -263,7 +269,8 @@ class Redivision:
     def plain(self) -> dict[str, Json]:
         """The redivision as JSON."""
         rests: Json = {str(number): rest.plain for number, rest in self.rests.items()}
-        plain: dict[str, Json] = {"first": self.first, "base": self.base, "digest": self.digest, "items": rests}
+        numbers: dict[str, Json] = {"first": self.first, "ranks": self.ranks, "base": self.base}
+        plain: dict[str, Json] = {**numbers, "digest": self.digest, "items": rests}
         if self.names:
             plain["names"] = {str(number): name for number, name in self.names.items()}
         return plain
@@ -273,9 +280,10 @@ class Redivision:
         """The redivision that `plain` was made of."""
         values = cast("dict[str, Json]", plain)
         rests = cast("dict[str, Json]", values["items"])
-        first, base, digest = cast("int", values["first"]), cast("int", values["base"]), cast("str", values["digest"])
+        first, ranks, base = (cast("int", values[name]) for name in ("first", "ranks", "base"))
+        items = {int(number): Rest.of(rest) for number, rest in rests.items()}
         names = {int(number): name for number, name in cast("dict[str, str]", values.get("names", {})).items()}
-        return Redivision(first, base, digest, {int(n): Rest.of(rest) for n, rest in rests.items()}, names)
+        return Redivision(first, ranks, base, cast("str", values["digest"]), items, names)
 
     def of_rank(self, rank: int, world_size: int) -> Redivision:
         """The redivision with the rests of one rank only; an indexed pipe has one of all ranks."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar, cast
 
 import numpy as np
@@ -27,6 +28,7 @@ from .shards import (
     NeighboursShard,
     PermutedShard,
     RestOfShard,
+    SpanRows,
     StreamedShard,
     rows_left,
     shared_rows,
@@ -86,7 +88,7 @@ class Sharding:
     def begun(self, start: Start, node: Node) -> Node:
         """The rows of `node` from a start on."""
         name = f"rest of {self.names[node]}"
-        ops: list[Operator] = [RestOfShard(start, self.shards, None)]
+        ops: list[Operator] = [RestOfShard(start, self.shards, None, None)]
         if self.shards == 0:
             ops = [DrawsOf(start.origin)] if start.origin >= 0 else []
             if start.cursor is not None or not ops:
@@ -252,9 +254,14 @@ class UnitsShard(Operator):
     def division(self, rows: Stage, context: Context) -> Division:
         """The division of the units in the pass and the round of `context`."""
         run = (context.seed, context.epoch, context.rounds) if self.varies else ()
-        key = ("division", self.shards, self.any_order, self.near, run)
+        key = ("division", self.shards, self.any_order, self.varies, self.near, run)
         # The stage of the rows keeps it, so that all shards share it.
-        return rows.memo(key, lambda: division_of(rows, self.shards, context, any_order=self.any_order, near=self.near))
+        return rows.memo(
+            key,
+            lambda: division_of(
+                rows, self.shards, context, any_order=self.any_order, near=self.near, short_runs=not self.varies
+            ),
+        )
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         number, source = at.numbered()
@@ -283,18 +290,35 @@ class UnitsShard(Operator):
             done = opened + (begin + fraction * (end - begin)) * (float(before[run.stop]) - opened)
         return Amount(done, float(before[-1]))
 
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+    def spans(self, stage: StageView, at: Cursor, context: Context) -> Iterator[SpanRows]:
+        """The rows of each run of the shard, from a cursor on."""
         division = self.division(cast("Stage", stage.input), context)
-        number, start = at.numbered()
+        number, _ = at.numbered()
+        return (
+            partial(self._numbered, division, run) for run in division.runs(self.shard, number) if run.number >= number
+        )
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         row = at.row
-        for run in division.runs(self.shard, number):
-            if run.number < number:
-                continue
-            for block in self._run(division, run, start if run.number == number else START, context):
-                output = [block.numbered(run.number, row)]
+        begin: Cursor | None = at
+        for rows in self.spans(stage, at, context):
+            for block in rows(begin, row, context):
                 row += len(block)
+                output = [block]
                 del block  # only the consumer holds it now
                 yield output.pop()
+            begin = None
+
+    def _numbered(
+        self, division: Division, run: PieceRun, at: Cursor | None, row: int, context: Context
+    ) -> Iterator[Block]:
+        """The rows of a run; the first has the number `row` in the shard."""
+        number, start = (run.number, START) if at is None else at.numbered()
+        for block in self._run(division, run, start if number == run.number else START, context):
+            output = [block.numbered(run.number, row)]
+            row += len(block)
+            del block
+            yield output.pop()
 
     def _run(self, division: Division, run: PieceRun, at: Cursor, context: Context) -> Iterator[Block]:
         # A random draw is keyed by shard and position, and positions begin at 0 in each run: it is a shard of its own.

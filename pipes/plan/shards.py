@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeVar, cast
+from typing import ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ from ..engine.stage import Stage
 from .rests import Start
 
 N = TypeVar("N", int, npt.NDArray[np.int64])
+SpanRows: TypeAlias = Callable[["Cursor | None", int, Context], Iterator[Block]]
+"""The rows of a span of a shard: from a cursor on, None for its beginning, whose first row has this number."""
 NEIGHBOURS = 16
 """Rows that a shard takes in turn, if their order stays that of the source."""
 RANGES, MAX_RANGE_ROWS = 1024, 1024
@@ -70,6 +72,30 @@ class IndexedShard(PlacedShard):
                 first + indices.start * self.shards, first + indices.stop * self.shards, indices.step * self.shards
             )
         return first + indices * self.shards
+
+
+@dataclass(frozen=True)
+class RowsSpan(PlacedShard):
+    """Rows `start` to `stop` (exclusive) of an indexed input."""
+
+    kind: ClassVar[str] = "span"
+
+    start: int
+    stop: int
+
+    def length(self, stage: StageView) -> int:
+        return self.stop - self.start
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        if isinstance(indices, range):
+            return range(indices.start + self.start, indices.stop + self.start, indices.step)
+        return indices + self.start
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, self.start + index, context
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return stage.input.rows(self.places(stage, indices, context), context)
 
 
 @dataclass(frozen=True)
@@ -281,6 +307,7 @@ class RestOfShard(Operator):
     Attributes:
         start: where they begin.
         shards: the number of shards of the first division.
+        of_rank: the number of shards that each rank had then; None if it is that of the ranks now.
         together: the shard to which each rest of the rank belongs, by number of the rest; empty if it has none; None
             if an edge behind has said so.
         tail_name: the name of the operator that leaves rows over, if the edge is behind it.
@@ -294,6 +321,7 @@ class RestOfShard(Operator):
 
     start: Start = field(repr=False, compare=False)
     shards: int
+    of_rank: int | None
     together: Mapping[int, int] | None = field(default_factory=dict, repr=False, compare=False)
     tail_name: str | None = None
     at_hand: BlockRows | None = field(default=None, repr=False, compare=False)
@@ -332,13 +360,15 @@ class RestOfShard(Operator):
 
     def _inner(self, context: Context) -> Context:
         """The context below the edge."""
+        shard = self.start.draws(self.shards)
         if self.together is None:
-            return replace(context, shard=self.start.origin, leftovers={})
-        process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards)
+            return replace(context, shard=shard, leftovers={})
+        of_rank = self.of_rank or context.process.rank_shards
+        process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards, rank_shards=of_rank)
         if self.together:
             own = {self.together[number] for number in context.process.shards if number in self.together}
             process = replace(process, shards=tuple(own), rank_rests=tuple({*self.together.values()}))
-        return replace(context, shard=self.start.origin, leftovers={}, process=process)
+        return replace(context, shard=shard, leftovers={}, process=process)
 
 
 # Reads that the shards of a process share.

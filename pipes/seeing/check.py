@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,9 +12,10 @@ from typing import NamedTuple, TypeAlias, overload
 from ..core.block import row_width
 from ..core.findings import Finding, FoundWarning
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Trait
+from ..core.operator import READS_FOR_ALL_EPOCHS
 from ..core.process import available_cpus, bytes_text, memory_budget
 from ..core.process import large_windows as advice_on_windows
+from ..core.system import open_file_limit
 from ..engine.run import unknown_length_reason
 from ..engine.stage import resolve
 from ..errors import PlanError
@@ -94,6 +96,10 @@ class _Checked(NamedTuple):
     workers: int
 
 
+def _idle_workers(checked: _Checked) -> Iterator[Finding]:
+    return findings.idle_workers(checked.plan, checked.workers)
+
+
 def _read_again(checked: _Checked) -> Iterator[Finding]:
     return findings.read_again(checked.plan, checked.workers)
 
@@ -141,7 +147,7 @@ def _unpicklable(checked: _Checked) -> Iterator[Finding]:
 def _load_after_draws(checked: _Checked) -> Iterator[Finding]:
     """Draws before an operator that keeps the rows of the first epoch for all; `cache` refuses them by itself."""
     for node in walk(checked.root):
-        if node.op.trait is not Trait.EACH_PROCESS:
+        if node.op.trait not in READS_FOR_ALL_EPOCHS:
             continue
         for below in walk(node.inputs[0]):
             if getattr(below.op, "rng", False) is not False:
@@ -157,20 +163,21 @@ def _memory(checked: _Checked) -> Iterator[Finding]:
     """Windows that hold a large part of the memory."""
     for window in findings.windows(checked.plan):
         width = row_width(checked.plan.stage_of(window.node).schema)
-        size = 0 if width is None else int(window.held * width)
+        size = 0 if width is None else int(window.rows * width)
         advice = advice_on_windows(size)
         if advice is not None:
             call = node_code(window.node).lstrip(".")
-            text = f"`{call}` holds {window.held} rows, {bytes_text(size)} in all; {advice}"
+            text = f"`{call}` holds {window.rows} rows, {bytes_text(size)} in all; {advice}"
             smaller = max(1, window.rows * (memory_budget() // 4) // size)
             yield Finding("memory", "warning", window.node.call_site, text, f".{window.node.op.kind}(window={smaller})")
 
 
 def _open_files(checked: _Checked) -> Iterator[Finding]:
     """More files at a time than a process may open."""
-    import resource
-
-    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = open_file_limit()
+    if allowed is None:
+        return
+    limit, most = allowed
     shards = -(-len(checked.plan.rank_shards) // max(1, checked.workers)) or 1
     needed = shards * _files_open(checked.root) + OTHER_FILES
     if not 0 < limit < needed:
@@ -180,8 +187,9 @@ def _open_files(checked: _Checked) -> Iterator[Finding]:
         "all; raise that limit, or give fewer shards"
     )
     enough = 2 ** math.ceil(math.log2(2 * needed))
-    enough = enough if most == resource.RLIM_INFINITY else min(most, enough)
-    repair = f"import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, ({enough}, {most}))"
+    enough = min(most, enough)
+    hard = "resource.RLIM_INFINITY" if most == sys.maxsize else most
+    repair = f"import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, ({enough}, {hard}))"
     yield Finding("open-files", "error" if needed > 2 * limit else "warning", None, text, repair)
 
 
@@ -209,6 +217,7 @@ RULES: tuple[_Rule, ...] = (
     _unpicklable,
     _no_length,
     _read_again,
+    _idle_workers,
     _other_rows,
     _fixed_weights,
     _load_after_draws,

@@ -39,6 +39,7 @@ class OperatorTimes:
         skipped: rows that failed, in the last epoch.
         retried: calls that were repeated because they had failed.
         hits, misses: rows found in its cache, and rows that were not.
+        costs: of the rows that it has balanced, on each rank; empty if it balances none.
         measured: the part of the blocks that were measured.
     """
 
@@ -56,13 +57,18 @@ class OperatorTimes:
     retried: int
     hits: int
     misses: int
+    costs: tuple[int, ...]
     measured: float
 
     @property
     def notes(self) -> str:
         """What has happened to rows, in words."""
         counts = {"skipped": self.skipped, "retried": self.retried, "hits": self.hits, "misses": self.misses}
-        return ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
+        notes = [f"{number:,} {name}" for name, number in counts.items() if number]
+        if self.costs:
+            ranks = " on ranks" if len(self.costs) > 1 else ""
+            notes.append(f"costs{ranks}: {', '.join(f'{cost:,}' for cost in self.costs)}")
+        return ", ".join(notes)
 
 
 @dataclass(frozen=True)
@@ -259,6 +265,7 @@ class Report:
         rows = nbytes = 0.0
         blocks = seen = measured = 0
         events: dict[Event, int] = {"hits": 0, "misses": 0, "retries": 0}
+        costs = tuple(sum(table.events.get(("cost", op.name), 0) for table in rank.tables) for rank in self.ranks)
         for table in (table for rank in self.ranks for table in rank.tables):
             for event in events:
                 events[event] += table.events.get((event, op.name), 0)
@@ -284,6 +291,7 @@ class Report:
             retried=events["retries"],
             hits=events["hits"],
             misses=events["misses"],
+            costs=costs if any(costs) else (),
             measured=measured / seen if seen else 0.0,
         )
 

@@ -103,7 +103,8 @@ class Tuning:
 
     Attributes:
         service: the reading service.
-        shards: the number of shards, which decides the order of a streamed pipe; None if the pipe is indexed.
+        shards: the number of shards, which decides the order of a streamed pipe; None if any number of workers keeps
+            the order.
         prefetch: finished elements that each worker keeps ready; None for the choice of the service.
         concurrency: calls at a time of operators, by their names.
         waiting: the part of its time that the loop waited in the trial.
@@ -135,8 +136,8 @@ class _Search:
         self._memory = memory
         self._end = time.monotonic() + timeout
         self._trial_seconds = min(LONGEST_TRIAL, max(SHORTEST_TRIAL, timeout / 8))
-        plan = Plan(resolve(pipe), seed=0, rank=0, world_size=1, workers=0, shards=None)
-        self._shards = None if plan.indexed else plan.shards
+        plan = Plan(resolve(pipe), seed=0, rank=0, world_size=1, shards=None)
+        self._shards = plan.most_workers
         self._element_bytes = 0
         self._trials: list[Trial] = []
         self._in_time = True
@@ -264,7 +265,7 @@ class _Search:
         limits = f"there are {self._cpus} CPUs, and {bytes_text(self._memory)} for elements of "
         limits += bytes_text(self._element_bytes)
         if self._shards is None:
-            return [head, f"{limits}; the pipe is indexed, so any number of workers keeps its order"]
+            return [head, f"{limits}; any number of workers keeps the order of the pipe"]
         many = f"{self._shards} shard{'s' * (self._shards > 1)}"
         return [head, f"{limits}; the order of the pipe is that of {many}, which at most as many workers divide"]
 

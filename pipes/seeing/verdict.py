@@ -85,6 +85,7 @@ class RankTimes(NamedTuple):
         workers: beside the consumer.
         in_threads: whether workers are threads of the consumer's process.
         cpus: those that the rank may use.
+        most_workers: the most that would have work; None if any number has.
         operators: of the graph, in its order.
         skipped: rows that failed in the last epoch, by the name of the operator.
         steps: of the loop.
@@ -96,6 +97,7 @@ class RankTimes(NamedTuple):
     workers: int
     in_threads: bool
     cpus: int
+    most_workers: int | None
     operators: list[KnownOperator]
     skipped: dict[str, int]
     steps: StepTimes
@@ -137,7 +139,7 @@ def known_operators(root: Node) -> list[KnownOperator]:
         inputs = tuple(dict.fromkeys(end for child in node.inputs for end in ends[child]))
         ends[node] = inputs
         if node.op.call() is not None:
-            takes_calls = node.op.kind in ("map", "map_batches", "decode", "read_images")
+            takes_calls = node.op.kind in ("map", "map_batches", "decode")
             concurrency = int(getattr(node.op, "concurrency", 1)) if takes_calls else None
             operators.append(KnownOperator(name, node_code(node), node.call_site, concurrency, inputs))
             ends[node] = (name,)
@@ -365,7 +367,12 @@ class RankView:
             return self.waiting
         if workers == 0:
             return self.made_ns / (self.made_ns + self.step_ns)
-        return _stall(self.made_ns, self.step_ns, min(workers, self.seen.cpus) if top[1].cpu_share > 0.5 else workers)
+        lanes = self._with_work(workers)
+        return _stall(self.made_ns, self.step_ns, min(lanes, self.seen.cpus) if top[1].cpu_share > 0.5 else lanes)
+
+    def _with_work(self, workers: int) -> int:
+        """The workers that have work, of so many."""
+        return workers if self.seen.most_workers is None else min(workers, self.seen.most_workers)
 
     def _with_calls(self, operator: KnownOperator, own: OperatorWork, concurrency: int, workers: int) -> float:
         own_ns, alike = own.total / self.steps, len(self.alike(operator))
@@ -384,7 +391,7 @@ class RankView:
             return None
         most = self.seen.cpus if top[1].cpu_share > 0.5 else MAX_ADVISED
         needed = math.ceil(self.made_ns / max(1.0, UNEVEN * self.step_ns))
-        advised = min(max(2, needed), most)
+        advised = self._with_work(min(max(2, needed), most))
         return advised if advised > self.seen.workers and self.forecast(advised) < self.waiting - 0.05 else None
 
 

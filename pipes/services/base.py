@@ -40,6 +40,16 @@ class ShardEnd(NamedTuple):
     rows: BlockRows | None = None
 
 
+class SpanEnd(NamedTuple):
+    """A worker has no more elements of a span of a shard.
+
+    Attributes:
+        span: its number; -1 after the last span of the worker.
+    """
+
+    span: int
+
+
 class Session(Protocol):
     """One run of a plan: iterate it, then close it."""
 

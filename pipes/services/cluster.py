@@ -22,6 +22,7 @@ import numpy.typing as npt
 import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 
+from ..core.system import create_shared_file
 from ..errors import WorkerError
 from .processes.dispatch import serve_workers
 from .processes.fork_server import Death
@@ -29,7 +30,6 @@ from .processes.protocol import DispatchRequest
 from .processes.start import DispatcherLink, Started
 from .processes.worker import Worker
 from .transport.channel import Channel, GoneError
-from .transport.memory import create_shared_file
 
 Address: TypeAlias = tuple[str, int]
 LOST: tuple[type[Exception], ...] = (

@@ -19,8 +19,10 @@ from ..core.process import element_memory
 from ..core.times import Clock, consumer_clock, here, thread_of_worker, worker_name
 from ..errors import LoaderError, WorkerError
 from ..plan.plan import Plan, Position, ShardRun
+from ..plan.spans import SpanStart
 from .base import PlanService, ShardEnd, Step, check_arguments
-from .turns import DEBUG, DEFAULT, Merge, Mode, PrefetchLimit, run_rank, run_shards
+from .turns import DEBUG, DEFAULT, Assignment, Merge, Mode, NextSpan, PrefetchLimit, run_rank, run_shards, run_spans
+from .turns import Item as PlanItem
 
 
 @methods_explain_wrong_arguments
@@ -128,7 +130,7 @@ class Threads:
         return PlanService(lambda plan, position, epoch: ThreadsRun(self, plan, position, epoch))
 
 
-Item: TypeAlias = Step | ShardEnd | BaseException
+Item: TypeAlias = PlanItem | BaseException
 
 
 class ThreadsRun:
@@ -139,11 +141,15 @@ class ThreadsRun:
         self._service = service
         self._plan = plan
         self._epoch = epoch
-        self._merge = Merge(plan, position, service.workers)
+        self._merge = Merge(plan, position, service.workers, can_run_spans=True)
         memory = element_memory(service.memory)
         self._lock = RLock()  # acquired and released in C: an interrupt may come between in `Condition.__exit__`
         self._changed = Condition(self._lock)
-        self._inboxes = [_Inbox(service.prefetch, memory // service.workers) for _ in range(service.workers)]
+        self._inboxes = [
+            _Inbox(service.prefetch, memory // service.workers, in_spans=self._merge.in_spans)
+            for _ in range(service.workers)
+        ]
+        self._starts: dict[int, SpanStart] = {}  # where spans begin
         self._resources = ProcessResources()
         self._rotation = deque(range(service.workers))
         self._stopped = False
@@ -161,7 +167,7 @@ class ThreadsRun:
     def close(self) -> None:
         self._resources.join()
 
-    def receive(self, worker: int) -> Step | ShardEnd:
+    def receive(self, worker: int) -> PlanItem:
         """The next item of a thread; waits for it."""
         inbox = self._inboxes[worker]
         with self._lock:
@@ -188,25 +194,52 @@ class ThreadsRun:
 
     def _start(self, workers: range) -> None:
         # The consumer binds the parts: a plan is not for several threads at a time.
-        parts = [self._merge.assignment(worker).parts(self._plan, self._merge.leftovers) for worker in workers]
+        assignments = [self._merge.assignment(worker) for worker in workers]
+        if assignments[0].span is not None:
+            for assignment in assignments:
+                self._start_thread(assignment.worker, partial(self._items_of_spans, assignment))
+            return
+        parts = [assignment.parts(self._plan, self._merge.leftovers) for assignment in assignments]
         shards = tuple(part.shard for own in parts for part in own)
         for worker, own in zip(workers, parts, strict=True):
             if own:
-                name = f"feedpipe-worker-{worker}"
-                produce = partial(self._produce, worker, own, shards)
-                self._threads.append(self._resources.start(name, produce, self._stop))
+                self._start_thread(worker, partial(self._items_of_shards, own, shards))
+
+    def _start_thread(self, worker: int, run: Callable[[Mode], Generator[PlanItem | NextSpan, None, object]]) -> None:
+        produce = partial(self._produce, worker, run)
+        self._threads.append(self._resources.start(f"feedpipe-worker-{worker}", produce, self._stop))
+
+    def _items_of_shards(
+        self, parts: list[ShardRun], shards: tuple[int, ...], mode: Mode
+    ) -> Generator[PlanItem, None, object]:
+        return run_shards(self._plan, parts, self._epoch, mode, self._resources, shards)
+
+    def _items_of_spans(self, assignment: Assignment, mode: Mode) -> Generator[PlanItem | NextSpan]:
+        return run_spans(self._plan, assignment, self._epoch, mode, self._resources, self._wait_for_start)
+
+    def _wait_for_start(self, span: int) -> SpanStart:
+        """Where a span begins, which the thread of the span before it finds out."""
+        with self._lock:
+            self._changed.wait_for(lambda: self._stopped or span in self._starts)
+            if self._stopped:
+                raise RunEnded
+            return self._starts.pop(span)
 
     def _stop(self) -> None:
         with self._lock:
             self._stopped = True
             self._changed.notify_all()
 
-    def _produce(self, worker: int, parts: list[ShardRun], shards: tuple[int, ...]) -> None:
+    def _produce(self, worker: int, run: Callable[[Mode], Generator[PlanItem | NextSpan, None, object]]) -> None:
         clock = Clock(thread_of_worker(self._times, worker))
-        mode = DEFAULT._replace(times=clock.times)
-        items = run_shards(self._plan, parts, self._epoch, mode, self._resources, shards)
+        items = run(DEFAULT._replace(times=clock.times))
         try:
             for item in items:
+                if isinstance(item, NextSpan):
+                    with self._lock:
+                        self._starts[item.span] = item.start
+                        self._changed.notify_all()
+                    continue
                 if not self._put(worker, item, clock):
                     return
                 del item  # the consumer has it
@@ -263,10 +296,11 @@ class _Inbox:
         memory: how many bytes they may hold.
     """
 
-    def __init__(self, prefetch: int | None, memory: int) -> None:
+    def __init__(self, prefetch: int | None, memory: int, *, in_spans: bool) -> None:
         self.items: deque[Item] = deque()
         self._sizes: deque[int] = deque()
         self._limit = PrefetchLimit(prefetch)
+        self._limit.begin(in_spans=in_spans)
         self._room = memory
 
     def has_room(self, size: int) -> bool:

@@ -1,4 +1,4 @@
-"""The order of elements: `run_shards` in one process or thread, `Merge` over several workers.
+"""The order of elements: `run_shards` in one process or thread, `run_spans` and `Merge` over several workers.
 
 It knows the plan, the turns of the shards and their positions. It does not know how a service runs its workers or how
 elements travel.
@@ -10,19 +10,22 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from math import inf
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ..core.block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from ..core.context import Context, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
-from ..core.cursor import START, Cursor
+from ..core.cursor import START, Cursor, Json
 from ..core.ending import ProcessResources
 from ..core.rows import BlockRows
 from ..core.times import Clock, Times
 from ..engine.run import empty_block
 from ..errors import FeedpipeError, StateError, raise_interrupt
 from ..plan.plan import Plan, Position, ShardRun, ShardState
-from .base import ShardEnd, Step
+from ..plan.shards import SpanRows
+from ..plan.spans import Span, SpanStart
+from .base import ShardEnd, SpanEnd, Step
 
 
 class Mode(NamedTuple):
@@ -129,7 +132,7 @@ def shard_context(
     return Context(
         seed=plan.seed,
         epoch=epoch,
-        shard=None if plan.indexed else part.shard,
+        shard=plan.draws_of(part.shard),
         pacing=Pacing(mode.block_sizes, Clock(mode.times)),
         process=ProcessContext(
             shards,
@@ -227,6 +230,8 @@ class Assignment(NamedTuple):
         worker, workers: the number of this worker, and how many there are.
         delivered: elements of an indexed pipe that this worker has delivered since `position`.
         in_tail: whether the worker runs the leftovers of all shards, and not its own shards.
+        span: if the workers make the spans of one shard in turn, the next one of this worker, counted from the span of
+            `position`, and the cursor of the shard from which it goes on, None from the beginning of the span.
     """
 
     position: Position
@@ -234,6 +239,7 @@ class Assignment(NamedTuple):
     workers: int
     delivered: int = 0
     in_tail: bool = False
+    span: tuple[int, Json] | None = None
 
     def parts(self, plan: Plan, leftovers: Mapping[int, BlockRows] = MappingProxyType({})) -> list[ShardRun]:
         """The parts to run, for `run_shards`; `leftovers` saves the tail from reading these rows again."""
@@ -250,6 +256,10 @@ class Assignment(NamedTuple):
             left, after = self.position.taken.left()
             place = left[element] if element < len(left) else after + element - len(left)
             return f"element {place} of the epoch"
+        if self.span is not None:
+            number, cursor = self.span
+            where = f"span {number}" if cursor is None else f"element {Cursor.of(cursor).position}"
+            return f"{where} of shard {plan.rank}"
         if self.in_tail:
             cursors = {plan.tail_shard: self.position.of(plan.tail_shard).at}
         else:
@@ -260,13 +270,83 @@ class Assignment(NamedTuple):
         return f"element {cursors[shard].position} of shard {shard}"
 
 
+Item: TypeAlias = Step | ShardEnd | SpanEnd
+
+
+class NextSpan(NamedTuple):
+    """Where a span begins, for the worker that makes it."""
+
+    span: int
+    start: SpanStart
+
+
+def run_spans(
+    plan: Plan,
+    assignment: Assignment,
+    epoch: int,
+    mode: Mode,
+    resources: ProcessResources,
+    wait_for_start: Callable[[int], SpanStart],
+) -> Generator[Item | NextSpan]:
+    """The elements of each span of a worker, and where the next span begins as soon as that is known."""
+    spans = plan.running_spans(assignment.position)
+    assert spans is not None and assignment.span is not None, "only spans are assigned one by one"
+    begin = assignment.position.of(spans.shard).at
+    next_own, cursor = assignment.span
+
+    def context() -> Context:
+        return shard_context(plan, ShardRun(spans.shard, spans.stage, begin), (spans.shard,), epoch, mode, resources)
+
+    for number, rows, last in _numbered(spans.rows(spans.begin(begin)[0], context())):
+        if number < next_own or number % assignment.workers != assignment.worker:
+            continue
+        at = begin if number == 0 else None
+        if number == next_own and cursor is not None:
+            at = Cursor.of(cursor)
+        own = context()
+        span = Span(spans, rows, at, own, last=last)
+        shard: _Shard | None = None
+        try:
+            if at is None:
+                span.hold()
+            first = span.begin(wait_for_start(number) if at is None else spans.begin(at)[1])
+            if is_known := span.next_start is not None:
+                yield NextSpan(number + 1, span.next_start)
+            if first is not None:
+                part = ShardRun(spans.shard, spans.stage, first)
+                shard = _Shard(
+                    part, own.with_rows({spans.top: span.given}), mode.before_block, resumed=at not in (None, START)
+                )
+                while (step := shard.step()) is not None:
+                    yield step
+                    del step
+            if span.next_start is not None and not is_known:
+                yield NextSpan(number + 1, span.next_start)
+            if last:
+                yield ShardEnd(spans.shard) if shard is None else shard.end(plan.tail_name)
+            else:
+                yield SpanEnd(number)
+        finally:
+            own.running.close()
+    yield SpanEnd(-1)
+
+
+def _numbered(spans: Iterator[SpanRows]) -> Iterator[tuple[int, SpanRows, bool]]:
+    """Each span with its number, and whether it is the last."""
+    number, rows = 0, next(spans, None)
+    while rows is not None:
+        following = next(spans, None)
+        yield number, rows, following is None
+        number, rows = number + 1, following
+
+
 class Workers(Protocol):
     """The workers of one run, numbered from 0, as `Merge` uses them.
 
     Each worker runs the parts of its assignment with `run_shards`, and its items arrive in that order.
     """
 
-    def receive(self, worker: int) -> Step | ShardEnd:
+    def receive(self, worker: int) -> Item:
         """Wait for the next item of this worker. It raises the worker's error."""
         ...
 
@@ -289,7 +369,7 @@ class Merge:
         leftovers: rows of shards that have ended, by shard, if the service hands them over with `ShardEnd`.
     """
 
-    def __init__(self, plan: Plan, position: Position, workers: int) -> None:
+    def __init__(self, plan: Plan, position: Position, workers: int, *, can_run_spans: bool = False) -> None:
         self.leftovers: dict[int, BlockRows] = {}
         self._plan = plan
         self._workers = workers
@@ -297,23 +377,33 @@ class Merge:
         self._states = dict(position.shards)  # where the consumer stands
         self._delivered = [0] * workers
         self._in_tail = False
+        self.in_spans = can_run_spans and workers > 1 and plan.running_spans(position) is not None
+        self._next_spans: list[tuple[int, Json]] = [(worker, None) for worker in range(workers)]
 
     def run(self, workers: Workers, *, ordered: bool = True) -> Generator[Step | ShardEnd]:
         """The items of all shards and then of the tail; in the order of the plan, or as they arrive."""
-        owners = self._owners()
-        yield from self._in_order(workers, owners) if ordered else self._as_received(workers, len(owners))
+        if self.in_spans:
+            yield from self._span_by_span(workers) if ordered else self._as_received(workers, self._workers)
+        else:
+            owners = self._owners()
+            yield from self._in_order(workers, owners) if ordered else self._as_received(workers, len(owners))
         if self._plan.tail(self._start._replace(shards=self._states)) is not None:
             self._in_tail = True
             workers.start_tail()
             yield from self._in_order(workers, {self._plan.tail_shard: 0})
 
-    def assignment(self, worker: int, received: Iterable[Step | ShardEnd] = ()) -> Assignment:
+    def assignment(self, worker: int, received: Iterable[Item] = ()) -> Assignment:
         """What is left for `worker` to do.
 
         Args:
             worker: its number.
             received: items that have arrived from it and are still to be consumed; the worker continues after them.
         """
+        if self.in_spans and not self._in_tail:
+            span = self._next_spans[worker]
+            for item in received:
+                span = self._span_after(span, item)
+            return Assignment(self._start, worker, self._workers, span=span)
         states = dict(self._states)
         delivered = self._delivered[worker]
         for item in received:
@@ -337,31 +427,55 @@ class Merge:
         turns = deque(owners)
         while turns:
             shard = turns.popleft()
-            item = self._receive(workers, owners[shard])
+            while isinstance(item := self._receive(workers, owners[shard]), SpanEnd):
+                pass  # the last of a worker that runs the tail now
             if isinstance(item, Step):
                 turns.append(shard)
             yield item
             del item  # the consumer may drop the element before it asks for the next one
 
+    def _span_by_span(self, workers: Workers) -> Iterator[Step | ShardEnd]:
+        span = 0
+        while True:
+            item = self._receive(workers, span % self._workers)
+            if isinstance(item, SpanEnd):
+                span += 1
+                continue
+            yield item
+            if isinstance(item, ShardEnd):
+                return
+            del item
+
     def _as_received(self, workers: Workers, running: int) -> Iterator[Step | ShardEnd]:
         while running:
             item = self._receive(workers, workers.wait_for_any())
-            running -= isinstance(item, ShardEnd)
+            if isinstance(item, SpanEnd):
+                running -= item.span < 0
+                continue
+            running -= isinstance(item, ShardEnd) and not self.in_spans
             yield item
             del item
 
-    def _receive(self, workers: Workers, worker: int) -> Step | ShardEnd:
+    def _receive(self, workers: Workers, worker: int) -> Item:
         """The next item of a worker; from here on the consumer has it."""
         item = workers.receive(worker)
         self._record(self._states, item)
+        if self.in_spans and not self._in_tail:
+            self._next_spans[worker] = self._span_after(self._next_spans[worker], item)
         if isinstance(item, Step):
             self._delivered[worker] += 1
-        elif item.rows is not None:
+        elif isinstance(item, ShardEnd) and item.rows is not None:
             self.leftovers[item.shard] = item.rows
         return item
 
-    def _record(self, states: dict[int, ShardState], item: Step | ShardEnd) -> None:
-        if self._plan.indexed:
+    def _span_after(self, span: tuple[int, Json], item: Item) -> tuple[int, Json]:
+        """What a worker makes after an item, if it makes `span` before."""
+        if isinstance(item, Step):
+            return span[0], item.cursor
+        return span[0] + self._workers, None
+
+    def _record(self, states: dict[int, ShardState], item: Item) -> None:
+        if self._plan.indexed or isinstance(item, SpanEnd):
             return  # `_delivered` says where the consumer stands
         if isinstance(item, Step):
             states[item.shard] = ShardState(item.cursor)
@@ -387,12 +501,24 @@ class PrefetchLimit:
     MIN_ELEMENTS, MAX_ELEMENTS = 2, 64
     MAX_BYTES = 2**25
     """More bytes do not pay: the elements would no longer fit into the processor's cache."""
+    SPAN_BYTES = 2**28
+    """Workers that make spans in turn keep a whole span ready, if it has no more bytes."""
 
-    def __init__(self, prefetch: int | None, most_bytes: float = float("inf")) -> None:
+    def __init__(self, prefetch: int | None, most_bytes: float = inf) -> None:
         self.waiting = 0
-        self._most_bytes = most_bytes
-        self._limit = prefetch or self.MIN_ELEMENTS
-        self._adapts = prefetch is None
+        self._prefetch = prefetch
+        self._all_bytes = most_bytes
+        self._in_spans: bool | None = None
+        self.begin(in_spans=False)
+
+    def begin(self, *, in_spans: bool) -> None:
+        """Begin a run; the limit stays that of the last one if it was of the same kind."""
+        if in_spans == self._in_spans:
+            return
+        self._in_spans = in_spans
+        self._adapts = self._prefetch is None and not in_spans
+        self._most_bytes = min(self._all_bytes, self.SPAN_BYTES) if in_spans else self._all_bytes
+        self._limit: float = self._prefetch or (inf if in_spans else self.MIN_ELEMENTS)
         self._was_full = False
         self._largest_bytes = 0
 

@@ -1,4 +1,4 @@
-"""Columns of arrays in files: the operator of `read_numpy`, `read_hdf5` and `read_zarr`."""
+"""Columns of arrays in files: the operator of `read_numpy`, `read_tokens`, `read_hdf5` and `read_zarr`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ from ..core.rows import Array, BlockRows, Indices, Rows, concat, gather, index_a
 from ..engine.ahead import REQUESTS
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError
 from ..files.open_files import OpenTask, at_call_site, changed_error
-from ..storage.mapping import room_for_mappings
+from ..formats.streams import STREAM_ERRORS, stream_error, unpacked_limit, unpacked_problem
+from ..storage.file import File
+from ..storage.mapping import local_path, room_for_mappings
+from ..storage.tasks import in_threads, in_turn
 from .from_arrays import arrays_schema, rows_at
 
 UNNAMED = ""
@@ -309,6 +312,85 @@ class _OpenColumns:
         return int(self._cuts[part + 1] - self._cuts[part]) if len(self._cuts) > 1 else 0
 
 
+# Arrays whose rows lie in a file as they are.
+
+
+@dataclass(frozen=True)
+class FileRows(ArrayPart):
+    """An array whose rows lie in a file at even distances: mapped if the file is local, else read in ranges of rows."""
+
+    file: File
+
+    @property
+    @abstractmethod
+    def first(self) -> int:
+        """The byte of the file where the first row begins."""
+
+    @property
+    def distance(self) -> int:
+        """Bytes from the begin of a row to that of the next."""
+        return self._width
+
+    @abstractmethod
+    def mapped(self) -> Array:
+        """The whole array, in memory that maps the file."""
+
+    @property
+    def is_mapped(self) -> bool:
+        return local_path(self.file) is not None
+
+    def view(self) -> Array | None:
+        array = self.mapped() if self.is_mapped else None
+        # Arrow and torch read numbers at multiples of their size.
+        return array if array is not None and array.flags.aligned else None
+
+    def begin(self, row: int) -> OpenTask | None:
+        return None if self.file.is_local() else OpenTask(self.file, self._range(row, 1), None)
+
+    def reader(self, memory: Memory) -> ReadRows:
+        if not self.is_mapped:
+            return self._fetch
+        array = self.mapped()
+        return lambda positions, opened, threads: array[positions]
+
+    @property
+    def _width(self) -> int:
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape[1:])
+
+    def _range(self, row: int, count: int) -> range:
+        """The bytes of `count` rows from `row` on."""
+        begin = self.first + row * self.distance
+        return range(begin, begin + (count - 1) * self.distance + self._width)
+
+    def _fetch(self, positions: npt.NDArray[np.int64], opened: OpenTask | None, threads: bool) -> Array:
+        """Read rows, each run of neighbours in one request; a single row may be on its way already."""
+        cuts = np.diff(positions) != 1 if self.distance <= self._width else np.ones(max(0, len(positions) - 1), bool)
+        runs = [run for run in np.split(positions, np.flatnonzero(cuts) + 1) if len(run)]
+        fetch = partial(self._fetch_run, opened=opened)
+        parts = list(in_threads(fetch, runs) if threads and not self.file.is_local() else in_turn(fetch, runs))
+        return np.concatenate([np.zeros((0, *self.shape[1:]), self.dtype), *parts])
+
+    def _fetch_run(self, positions: npt.NDArray[np.int64], opened: OpenTask | None) -> Array:
+        part = self._range(int(positions[0]), len(positions))
+        stream = self.file.stream(None, part) if opened is None else opened.result()
+        with stream:
+            try:
+                stream.seek(part.start)
+                data = stream.read(len(part))
+            except FeedpipeError:
+                raise
+            except STREAM_ERRORS as error:
+                raise stream_error(error, self.file.name, stream, part.start) from error
+        if len(data) < len(part):
+            raise changed_error(self.file.name, "header")
+        return self.spread(data, 0, len(positions))
+
+    def spread(self, data: bytes | memoryview | pa.Buffer, begin: int, rows: int) -> Array:
+        """Rows, the first of which begins at byte `begin` of `data`, as a view."""
+        inner = np.empty(0, self.dtype).reshape(0, *self.shape[1:]).strides[1:]
+        return np.ndarray((rows, *self.shape[1:]), self.dtype, cast("bytes", data), begin, (self.distance, *inner))
+
+
 # Arrays in chunks, which another library reads.
 
 
@@ -366,6 +448,10 @@ class ChunkedPart(ArrayPart):
     def opened(self, memory: Memory) -> Any:
         """The array in this process, as the library has it."""
 
+    @abstractmethod
+    def stored_bytes(self, opened: Any) -> int:
+        """The bytes that the array takes in its file or files."""
+
     def view(self) -> None:
         return None
 
@@ -376,12 +462,14 @@ class ChunkedPart(ArrayPart):
 
         def take(positions: npt.NDArray[np.int64], opened: OpenTask | None, threads: bool) -> Array:
             numbers = positions // size
-            taken = np.empty((len(positions), *row), dtype)
+            taken = np.empty((0, *row), dtype)
             for number in np.unique(numbers).tolist():
                 places = np.flatnonzero(numbers == number)
                 chunk = memory.chunk(
                     (self.path, self.name, number), partial(self._chunk, memory, number * size, number * size + size)
                 )
+                if not len(taken):  # a file may claim rows of any size, and the first chunk tells
+                    taken = np.empty((len(positions), *row), dtype)
                 taken[places] = chunk[positions[places] - number * size]
             return taken
 
@@ -391,7 +479,10 @@ class ChunkedPart(ArrayPart):
         stop, opened = min(stop, self.rows), self.opened(memory)
         if opened.shape != self.shape:
             raise changed_error(self.name, "shape")
+        size = (stop - start) * math.prod(self.shape[1:]) * np.dtype(self.dtype).itemsize
         try:
+            if size > unpacked_limit(0) and (problem := unpacked_problem(size, self.stored_bytes(opened))):
+                raise ValueError(problem)
             values = np.asarray(opened[start:stop])
         except FeedpipeError:
             raise

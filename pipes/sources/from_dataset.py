@@ -39,9 +39,9 @@ def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
 
     The state of an iterable dataset is its own `state_dict` if it has one, as those of Hugging Face do. Without one, or
     if a shuffle buffer makes it inexact, the state is a position: a resume iterates from the start and leaves out the
-    items before it. `set_epoch` is called if the dataset has it. A dataset with a `state_dict` or a `set_epoch` is
-    copied for each run. An iterable dataset cannot be cut: every process that needs a part of it reads all of it. Give
-    it whole: a dataset that was split by node gives a warning.
+    items before it. `set_epoch` is called if the dataset has it. A dataset with a `state_dict` or a `set_epoch`, and
+    an `IterDataPipe`, is copied for each run. An iterable dataset cannot be cut: every process that needs a part of it
+    reads all of it. Give it whole: a dataset that was split by node gives a warning.
 
     In the dataset's code, `torch.utils.data.get_worker_info()` is None: feedpipe shards the items, not the dataset.
     Random draws of a dataset are not keyed, so they neither repeat nor resume: move them into
@@ -148,7 +148,7 @@ class FromStream(Operator):
         dataset: Any = self.dataset
         block_size = context.block_size()
         try:
-            if stateful or hasattr(dataset, "set_epoch"):
+            if stateful or hasattr(dataset, "set_epoch") or _is_data_pipe(dataset):
                 dataset = copy.deepcopy(dataset)  # runs do not share epoch and position
             if hasattr(dataset, "set_epoch"):
                 dataset.set_epoch(context.epoch)
@@ -194,6 +194,11 @@ def _warn_if_split(dataset: object) -> None:
             "the loader with `rank=0, world_size=1`",
             PlanWarning,
         )
+
+
+def _is_data_pipe(dataset: object) -> bool:
+    """Whether it is an `IterDataPipe`, of which torch lets only the newest iterator go on."""
+    return any(kind.__name__ == "IterDataPipe" for kind in type(dataset).__mro__)
 
 
 def _origin(dataset: object, index: int) -> Origin:

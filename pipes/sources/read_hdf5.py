@@ -121,6 +121,9 @@ class Hdf5Array(ChunkedPart):
             raise changed_error(self.file.name, "shape")
         return file[self.dataset]
 
+    def stored_bytes(self, opened: Any) -> int:
+        return int(opened.id.get_storage_size())
+
 
 def _find_datasets(file: File, names: Sequence[str]) -> list[Hdf5Array]:
     """Find datasets in a file.
@@ -130,7 +133,10 @@ def _find_datasets(file: File, names: Sequence[str]) -> list[Hdf5Array]:
         DataError: it is no HDF5 file, or lacks one of them.
     """
     with _open(file) as opened:
-        return [_find_dataset(file, opened, name) for name in names]
+        try:
+            return [_find_dataset(file, opened, name) for name in names]
+        except Exception as error:  # h5py raises many kinds for damaged bytes
+            raise _read_error(file, error) from error
 
 
 def _find_dataset(file: File, opened: Any, name: str) -> Hdf5Array:
@@ -182,9 +188,13 @@ def _open(file: File) -> Any:
         # Its frames hold properties of the stream, which HDF5 would free after Python has ended, too.
         clear_frames(error.__traceback__)
         stream.close()
-        if isinstance(error, FeedpipeError):
-            raise
-        reason = " ".join(str(error).split())
-        if isinstance(error, OSError) and error.errno:
-            raise SourceError(f"{file.name} cannot be read: {reason}") from error
-        raise DataError(f"{file.name} is no HDF5 file, or is damaged: {reason}") from error
+        raise _read_error(file, error) from error
+
+
+def _read_error(file: File, error: Exception) -> FeedpipeError:
+    if isinstance(error, FeedpipeError):
+        return error
+    reason = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.errno:
+        return SourceError(f"{file.name} cannot be read: {reason}")
+    return DataError(f"{file.name} is no HDF5 file, or is damaged: {reason}")

@@ -6,26 +6,24 @@ import logging
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, cast
 
 from ..core.arrow import arrow_array
-from ..core.checks import check_choice, check_int
+from ..core.checks import check_choice
 from ..core.code import call_code
 from ..core.context import Context, Work
 from ..core.cursor import Json
 from ..core.lazy import pa, pc
 from ..core.operator import Ahead, Columns, Operator, Source, StageView
-from ..core.rows import BlockRows, Indices, Row, index_array, index_list
-from ..core.skips import OnError, check_on_error
-from ..engine.ahead import CALLS_AHEAD, REQUESTS
-from ..engine.calls import CallPool, begun_calls
-from ..engine.retrying import shared_call_pool
+from ..core.rows import BlockRows, Indices, Row, index_array
+from ..core.skips import OnError
+from ..engine.ahead import REQUESTS
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, shown_path
 from ..files.open_files import OpenTask, at_call_site, listed_files, read_whole_files
-from ..ops import decode as images
-from ..ops.decode import Mode
+from ..media.images import Crop, Images, Mode
+from ..ops.decode import Decode, DecodeFunction, Decoder
 from ..pipe import Pipe
 from ..storage.file import File
 from ..storage.file_cache import FileCache, check_file_cache
@@ -40,7 +38,12 @@ def read_images(
     root: str | os.PathLike[str],
     *,
     label: Literal["folder"] | None = "folder",
+    images: Images = "numpy",
     mode: Mode = "RGB",
+    resize: int | tuple[int, int] | None = None,
+    fast: bool = False,
+    crop: Crop | None = None,
+    decoders: Mapping[str, DecodeFunction] | None = None,
     filesystem: object = None,
     cache: FileCache | None = None,
     concurrency: int = 1,
@@ -50,7 +53,8 @@ def read_images(
 
     Element: `{"image": array, "label": int, "label_name": str, "path": str}`. The image is a uint8 array of height x
     width x channels; the label is the number of `label_name` among all classes in sorted order. Order: sorted by path.
-    Length: the number of images; indexed. State: a position; it is refused if the files have changed.
+    Length: the number of images; indexed. State: a position; it is refused if the files have changed. In the chain, a
+    `decode` follows that gets the arguments from `images` to `decoders`; see there.
 
     Each folder in `root` is a class; its images may be in subfolders. Images are files that end in .jpg, .jpeg, .png,
     .ppm, .bmp, .pgm, .tif, .tiff or .webp, in upper or lower case. Other files are left out, and so are names that
@@ -60,7 +64,12 @@ def read_images(
     Args:
         root: a folder: a local path or a URL.
         label: "folder"; None leaves out `label` and `label_name`, and then `root` needs no folders.
+        images: "numpy" for arrays, "torch" for tensors of channels x height x width, "pil" for `PIL.Image.Image`.
         mode: converts images to "RGB", "L" (grey, one channel) or "RGBA".
+        resize: the height and width of images in pixels, or the length of the shorter side.
+        fast: decodes no more of a JPEG than `resize` needs, and resizes by torch.
+        crop: `fp.media.RandomResizedCrop()` or `fp.media.CenterCrop()`: the part of each image that is resized.
+        decoders: functions of bytes by extension, in place of Pillow. Files with these extensions are images too.
         filesystem: a pyarrow or fsspec file system for `root`; without it, `root` is a local path or a URL.
         cache: keeps what is read of remote files on a local disk; see `FileCache`.
         concurrency: how many images are decoded at the same time in each process, in threads; see `map`.
@@ -84,8 +93,9 @@ def read_images(
     """
     if not isinstance(root, (str, os.PathLike)):
         raise ArgumentTypeError(f"`root` must be the path of a folder but got: {root!r}")
-    op = ReadImages(os.fspath(root), label, mode, filesystem, concurrency=concurrency, cache=cache, on_error=on_error)
-    return cast("Pipe[Row]", Pipe.source(op))
+    decoder = Decoder(images, mode, resize, fast, crop, decoders, key="image")
+    files = ReadImages(os.fspath(root), label, filesystem, cache=cache, more_extensions=tuple(decoders or ()))
+    return Pipe.source(files).then(Decode(decoder, concurrency=concurrency, on_error=on_error))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,20 +106,16 @@ class ReadImages(Source):
     # The root is not part of a state; `identity` has what must stay the same.
     root: str = field(repr=False)
     label: Literal["folder"] | None = "folder"
-    mode: Mode = "RGB"
     filesystem: object = field(default=None, repr=False)
     listing: Listing | None = field(default=None, repr=False)
     classes: tuple[str, ...] = field(default=(), repr=False)
-    concurrency: int = field(default=1, kw_only=True, compare=False)
+    more_extensions: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
+    """Those of the user's own decoders."""
     cache: FileCache | None = field(default=None, kw_only=True, repr=False)
-    on_error: OnError | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         check_file_cache(self.cache)
         check_choice("label", self.label, ("folder", None))
-        check_choice("mode", self.mode, images.MODES)
-        object.__setattr__(self, "concurrency", check_int("concurrency", self.concurrency, least=1))
-        check_on_error(self.on_error)
 
     def call(self) -> str:
         options = call_code(self).removeprefix(f"{self.kind}(").removesuffix(")")
@@ -135,63 +141,19 @@ class ReadImages(Source):
         return Origin(str(self._resolved_listing().paths[index]), index + 1, "image")
 
     def ahead(self) -> Ahead:
-        return Ahead(CALLS_AHEAD * self.concurrency, together=True) if self.concurrency > 1 else REQUESTS
+        return REQUESTS
 
     def begin(self, stage: StageView, indices: Indices, context: Context) -> Iterable[Work | None]:
-        files = self._files(indices)
-        if self.concurrency == 1:
-            return (None if file.is_local() else OpenTask(file) for file in files)
-        submit = self._pool(stage, context).submit
-        form = images.ImageForm(self.mode)
-        return (submit(images.decode_array, data, form) for data in read_whole_files(files, threads=True))
-
-    def _pool(self, stage: StageView, context: Context) -> CallPool:
-        return shared_call_pool(stage.name, images.decode_array, self.concurrency, context)
+        return (None if file.is_local() else OpenTask(file) for file in self._files(indices))
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         files = self._files(indices)
-        positions = index_list(indices)
-        rows: list[object] = []
+        opened = cast("list[OpenTask | None]", context.take_started(stage.name, indices))
         try:
-            for position, file, (image, error) in zip(
-                positions, files, self._images(stage, indices, files, context), strict=False
-            ):
-                row: object = None if error is not None else self._row(image, file.path)
-                if error is not None:
-                    origin = Origin(file.path, position + 1, "image")
-                    row = stage.skip(error, position, file.path, context, origin)
-                    if row is None:
-                        raise stage.failed_on(error, origin)
-                rows.append(row)
+            contents = read_whole_files(files, opened, threads=context.process.threads)
+            return [self._row(data, file.path) for data, file in zip(contents, files, strict=True)]
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error.__cause__
-        return rows
-
-    def _images(
-        self, stage: StageView, indices: Indices, files: Sequence[File], context: Context
-    ) -> Iterator[tuple[object, Exception | None]]:
-        """Each image, or the error of one that cannot be decoded."""
-        if self.concurrency > 1 and context.process.threads:
-            calls = begun_calls(self, stage, indices, context)
-            pool = self._pool(stage, context)
-            try:
-                yield from map(pool.result, calls)
-            finally:
-                for call in calls:
-                    call.cancel()
-            return
-        yield from self._decoded(stage, indices, files, context)
-
-    def _decoded(
-        self, stage: StageView, indices: Indices, files: Sequence[File], context: Context
-    ) -> Iterator[tuple[object, Exception | None]]:
-        """The same, decoded in this thread."""
-        opened = cast("list[OpenTask | None]", context.take_started(stage.name, indices))
-        for data in read_whole_files(files, opened, threads=context.process.threads):
-            try:
-                yield images.decode_array(data, images.ImageForm(self.mode)), None
-            except Exception as error:
-                yield None, error
 
     def _files(self, indices: Indices) -> list[File]:
         positions = arrow_array(index_array(indices))
@@ -199,7 +161,7 @@ class ReadImages(Source):
         part = replace(listing, paths=listing.paths.take(positions), sizes=listing.sizes.take(positions))
         return listed_files(part, self.filesystem, self.cache)
 
-    def _row(self, image: object, path: str) -> Row:
+    def _row(self, image: bytes, path: str) -> Row:
         if self.label is None:
             return {"image": image, "path": path}
         name = path[len(self._root_prefix()) :].partition("/")[0]
@@ -210,12 +172,12 @@ class ReadImages(Source):
         if not str(listing.paths[0]).startswith(self._root_prefix()):
             raise SourceError(f"{redacted(self.root)} is no folder; `read_bytes` reads files and globs")
         options = re.escape(locate(self.root, self.filesystem).options)
-        mask = pc.match_substring_regex(listing.paths, rf"\.({'|'.join(_EXTENSIONS)}){options}$", ignore_case=True)
+        extensions = (*_EXTENSIONS, *(each for each in self.more_extensions if each not in _EXTENSIONS))
+        endings = "|".join(map(re.escape, extensions))
+        mask = pc.match_substring_regex(listing.paths, rf"\.({endings}){options}$", ignore_case=True)
         image_listing = replace(listing, paths=listing.paths.filter(mask), sizes=listing.sizes.filter(mask))
         if not len(image_listing):
-            raise SourceError(
-                f"{redacted(self.root)} holds {len(listing)} files and no image: {', '.join(_EXTENSIONS)}"
-            )
+            raise SourceError(f"{redacted(self.root)} holds {len(listing)} files and no image: {', '.join(extensions)}")
         if others := len(listing) - len(image_listing):
             log.info(
                 "%s holds %d images, and %d other files, which `read_images` leaves out, such as %s",

@@ -12,15 +12,14 @@ from functools import partial
 from typing import ClassVar, TypeAlias, Union, cast, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.code import value_code
 from ..core.operator import Columns
 from ..core.rows import Array, Row
 from ..errors import ArgumentError, DataError, FeedpipeError, redacted
-from ..files.open_files import OpenTask, changed_error, listed_files, read_whole
+from ..files.open_files import changed_error, listed_files, read_whole
 from ..formats.npy import HEADER_BYTES, ArrayHeader, read_header
-from ..formats.streams import STREAM_ERRORS, stream_error
+from ..formats.streams import STREAM_ERRORS, stream_error, unpacked_problem
 from ..pipe import Pipe
 from ..storage.file import File, Stream
 from ..storage.file_cache import FileCache, check_file_cache
@@ -28,7 +27,7 @@ from ..storage.filesystem import split_options
 from ..storage.listing import Selection
 from ..storage.mapping import local_path, map_file
 from ..storage.tasks import in_threads, in_turn
-from ._arrays import UNNAMED, ArrayColumn, ArrayPart, Memory, ReadArrays, ReadRows, check_columns
+from ._arrays import UNNAMED, ArrayColumn, ArrayPart, FileRows, ReadArrays, check_columns
 
 Paths: TypeAlias = Union["str", "os.PathLike[str]", "Iterable[str | os.PathLike[str]]"]
 
@@ -121,10 +120,9 @@ class ReadNumpy(ReadArrays):
 
 
 @dataclass(frozen=True)
-class NpyArray(ArrayPart):
-    """An array as `.npy` files hold it, from byte `at` of a file on: mapped, or read in ranges of rows."""
+class NpyArray(FileRows):
+    """An array as `.npy` files hold it, from byte `at` of a file on."""
 
-    file: File
     head: ArrayHeader
     at: int = 0
 
@@ -133,55 +131,22 @@ class NpyArray(ArrayPart):
         return NpyArray(file.path, name or file.name, head.dtype, head.shape, file, head, at)
 
     @property
-    def is_mapped(self) -> bool:
-        return local_path(self.file) is not None
+    def first(self) -> int:
+        return self.at + self.head.begin
 
     def view(self) -> Array | None:
-        if self.is_mapped:
-            array = self._mapped()
-            return array if array.flags.aligned else None  # Arrow and torch read numbers at multiples of their size
         # In Fortran order, the items of a row are all over the file.
-        return self.head.array(read_whole(self.file)[self.at :]) if self.head.fortran else None
+        if self.head.fortran and not self.is_mapped:
+            return self.head.array(read_whole(self.file)[self.at :])
+        return super().view()
 
-    def begin(self, row: int) -> OpenTask | None:
-        return None if self.file.is_local() else OpenTask(self.file, self._range(row, 1), None)
-
-    def reader(self, memory: Memory) -> ReadRows:
-        if not self.is_mapped:
-            return self._fetch
-        array = self._mapped()
-        return lambda positions, opened, threads: array[positions]
-
-    def _mapped(self) -> Array:
+    def mapped(self) -> Array:
         buffer = map_file(cast("str", local_path(self.file)), self.file.name)
         data = buffer.slice(self.at, self.head.size) if self.at else buffer
         # It must still have the header that was read.
         if read_header(data[:HEADER_BYTES].to_pybytes(), self.name, data.size) != self.head:
             raise changed_error(self.file.name, "header")
         return self.head.array(data)
-
-    def _range(self, first: int, count: int) -> range:
-        """The bytes of `count` rows from `first` on."""
-        width = np.dtype(self.dtype).itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
-        begin = self.at + self.head.begin
-        return range(begin + first * width, begin + (first + count) * width)
-
-    def _fetch(self, positions: npt.NDArray[np.int64], opened: OpenTask | None, threads: bool) -> Array:
-        """Read rows, each run of neighbours in one request; a single row may be on its way already."""
-        runs = [run for run in np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1) if len(run)]
-        fetch = partial(self._fetch_run, opened=opened)
-        parts = list(in_threads(fetch, runs) if threads and not self.file.is_local() else in_turn(fetch, runs))
-        return np.concatenate([np.zeros((0, *self.shape[1:]), self.dtype), *parts])
-
-    def _fetch_run(self, positions: npt.NDArray[np.int64], opened: OpenTask | None) -> Array:
-        part = self._range(int(positions[0]), len(positions))
-        stream = self.file.stream(None, part) if opened is None else opened.result()
-        with stream, _reading(self.file, stream, part.start):
-            stream.seek(part.start)
-            data = stream.read(len(part))
-        if len(data) < len(part):
-            raise changed_error(self.file.name, "header")
-        return np.frombuffer(data, self.dtype).reshape(len(positions), *self.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -231,6 +196,11 @@ def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
         if column not in members:
             raise DataError(f"{file.name} has no array {column!r}; it has {', '.join(map(repr, members))}")
         info, name = members[column], f"{file.name}, array {column!r}"
+        # It holds all rows, such as masks, which pack well; only zeros do so more than 128 times.
+        if info.compress_type != zipfile.ZIP_STORED and (
+            problem := unpacked_problem(info.file_size, 4 * info.compress_size)
+        ):
+            raise DataError(f"{name}: {problem}")
         with packed.open(info) as member:
             head = read_header(member.read(HEADER_BYTES), name, info.file_size)
     if info.compress_type != zipfile.ZIP_STORED:
@@ -242,7 +212,7 @@ def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
 
 
 @contextmanager
-def _reading(file: File, stream: Stream, offset: int = 0) -> Generator[None]:
+def _reading(file: File, stream: Stream) -> Generator[None]:
     """Translate the errors of reading a file."""
     try:
         yield
@@ -253,4 +223,4 @@ def _reading(file: File, stream: Stream, offset: int = 0) -> Generator[None]:
             stream.remote.check_unchanged()  # its error tells more
         raise DataError(f"{file.name} is no {_SUFFIX} file that can be read, or is damaged: {error}") from error
     except STREAM_ERRORS as error:
-        raise stream_error(error, file.name, stream, offset) from error
+        raise stream_error(error, file.name, stream, 0) from error

@@ -84,6 +84,9 @@ class ZarrArray(ChunkedPart):
     def opened(self, memory: Memory) -> Any:
         return memory.file(self.path, lambda: _open(self.path))
 
+    def stored_bytes(self, opened: Any) -> int:
+        return int(opened.nbytes_stored()) if callable(opened.nbytes_stored) else int(opened.nbytes_stored)
+
 
 def _find_array(path: str) -> ZarrArray:
     opened, name = _open(path), shown_path(path)

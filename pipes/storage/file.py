@@ -11,13 +11,25 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from ..core.checks import check_choice
 from ..errors import DataError, MissingError, SourceError, shown_cause, shown_path
 from .file_cache import CachedFile, FileCache
-from .filesystem import Location, describe, file_infos, is_local, locate, split_options, with_retries
+from .filesystem import (
+    ARCHIVE_TYPE,
+    Location,
+    describe,
+    file_infos,
+    is_local,
+    locate,
+    open_input,
+    split_options,
+    with_retries,
+)
 from .listing import OBJECT_STORES, check_readable
 from .remote import RemoteFile, RemoteStream
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
 
+_IN_ARCHIVE = "in an archive"
+"""The codec of a file in a zip archive: what decompresses it goes back to its start for each range of it."""
 COMPRESSIONS = ("infer", None, "gzip", "bz2", "xz", "zstd", "lz4", "brotli", "zip")
 WHOLE = range(2**63 - 1)
 """As the `part` of a file that will be read: all bytes."""
@@ -26,6 +38,7 @@ _ENDINGS = {
     ".tgz": "gzip",
     ".bz2": "bz2",
     ".zst": "zstd",
+    ".zstd": "zstd",
     ".lz4": "lz4",
     ".br": "brotli",
     ".xz": "xz",
@@ -38,13 +51,15 @@ class Stream(io.BufferedReader):
 
     Attributes:
         remote: the stream below, if the file is remote.
+        packed: the stream below, if this one decompresses it.
     """
 
     remote: RemoteStream | None = None
+    packed: NativeFile | RemoteStream | None = None
 
 
 class _Decompressed(io.RawIOBase):
-    """The bytes of an xz file, or of the one file in a zip archive, which Arrow does not read. It cannot seek."""
+    """The bytes of an xz file, or of one in a zip archive, which Arrow does not read. It cannot seek."""
 
     def __init__(self, raw: NativeFile | RemoteStream, codec: str, name: str) -> None:
         super().__init__()
@@ -77,6 +92,8 @@ class _Decompressed(io.RawIOBase):
         import lzma
         import zipfile
 
+        if self._codec == _IN_ARCHIVE:
+            return cast("IO[bytes]", self._raw)
         if self._codec == "xz":
             return cast("IO[bytes]", lzma.LZMAFile(cast("IO[bytes]", self._raw)))
         archive = zipfile.ZipFile(cast("IO[bytes]", self._raw))
@@ -130,7 +147,7 @@ class File:
         Args:
             compression: "gzip", "bz2", "xz", "zstd", "lz4", "brotli", "zip" for an archive of one file, or None to get
                 the bytes as they are. "infer" takes the compression of the handle; if that is "infer" too, the end of
-                the name decides: .gz, .tgz, .bz2, .xz, .zst, .lz4, .br, .zip.
+                the name decides: .gz, .tgz, .bz2, .xz, .zst, .zstd, .lz4, .br, .zip.
 
         Raises:
             SourceError: the file cannot be opened. If there is no such file, it is a `FileNotFoundError` as well.
@@ -146,13 +163,14 @@ class File:
         raw = self._raw(part)
         remote = raw if isinstance(raw, RemoteStream) else None
         content: object = raw
-        if codec in ("xz", "zip"):
+        if codec in ("xz", "zip", _IN_ARCHIVE):
             content = _Decompressed(raw, codec, self.name)
         elif codec is not None:
             content = CompressedInputStream(raw if remote is None else PythonFile(remote, "r"), cast("Any", codec))
         # Arrow's streams have no lines. A decompressor that fails drops the output of that call, so calls are small.
         stream = Stream(cast("io.RawIOBase", content), 2**17 if codec is None else 2**12)
         stream.remote = remote
+        stream.packed = None if codec is None else raw
         return stream
 
     def is_local(self) -> bool:
@@ -202,7 +220,7 @@ class File:
         location = self._location()
 
         def open_file() -> NativeFile:
-            return location.filesystem.open_input_file(location.path)
+            return open_input(location, self.listed)
 
         try:
             if location.filesystem.type_name == "local":
@@ -246,7 +264,8 @@ class File:
         if compression != "infer":
             return compression
         name = self.path if self.filesystem is not None else split_options(self.path)[0]
-        return next((codec for ending, codec in _ENDINGS.items() if name.endswith(ending)), None)
+        in_archive = _IN_ARCHIVE if self._location().filesystem.type_name == ARCHIVE_TYPE else None
+        return next((codec for ending, codec in _ENDINGS.items() if name.endswith(ending)), in_archive)
 
     def _open_error(self, error: OSError) -> SourceError:
         if isinstance(error, FileNotFoundError):

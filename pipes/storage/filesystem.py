@@ -22,6 +22,7 @@ from io import IOBase
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
+from zipfile import BadZipFile
 
 from ..core.lazy import pa
 from ..errors import (
@@ -33,8 +34,10 @@ from ..errors import (
     shown_cause,
     shown_path,
 )
+from . import hub
 
 if TYPE_CHECKING:
+    from pyarrow import NativeFile
     from pyarrow.fs import FileInfo, FileSystem, SubTreeFileSystem
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -43,10 +46,12 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # `?` is a wild card, and so it is in these URLs if another wild card, or no `name=`, follows.
 _WITH_OPTIONS = re.compile(r"(?:s3|hdfs|viewfs|gs|gcs|abfs|abfss)://")
 _OPTIONS = re.compile(r"\?\w+=[^?*\[]*$")
+_IN_ARCHIVE = re.compile(r"zip://.*?(?=::)", re.DOTALL)  # fsspec's notation: the file inside, and then its archive
 
 # Arrow takes a local path for a URL if it begins like one.
 _LIKE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_LOCAL_TYPES = ("local", "mock", "py::fsspec+memory", "py::fsspec+('file', 'local')")
+ARCHIVE_TYPE = "py::fsspec+zip"
+_LOCAL_TYPES = ("local", "mock", "py::fsspec+memory", "py::fsspec+('file', 'local')", ARCHIVE_TYPE)
 
 
 class Location(NamedTuple):
@@ -56,7 +61,7 @@ class Location(NamedTuple):
         filesystem: of pyarrow.
         path: as the file system takes it.
         root: the text before `path` in the path or URL of a user: "" or, say, "s3://".
-        options: the text after `path` there: "" or, say, "?region=eu-west-1".
+        options: the text after `path` there: "" or, say, "?region=eu-west-1" or "::archive.zip".
     """
 
     filesystem: FileSystem
@@ -82,6 +87,9 @@ def locate(path: str, filesystem: object = None) -> Location:
         local = os.path.expanduser(path) or "."
         return Location(_local(), f"./{local}" if _LIKE_URL.match(local) else local, "")
     path, options = split_options(path)
+    if options.startswith("::"):
+        opened, _ = _connect(url[0], options, os.getpid())
+        return Location(opened, path[len("zip:/") :].rstrip("/") or "/", "zip:/", options)
     host, slash, rest = path[url.end() :].partition("/")
     opened, base = _connect(url[0] + host, options, os.getpid())
     inner = (base.rstrip("/") + slash + rest).rstrip("/") or "/"
@@ -95,7 +103,9 @@ def not_utf8_error(path: str) -> SourceError:
 
 
 def split_options(path: str) -> tuple[str, str]:
-    """Split a URL from its options, such as "?endpoint_override=localhost:9000"; a path has none."""
+    """Split a URL from its options, such as "?endpoint_override=localhost:9000", or its archive; a path has none."""
+    if inside := _IN_ARCHIVE.match(path):
+        return inside[0], path[inside.end() :]
     if not _WITH_OPTIONS.match(path) or (options := _OPTIONS.search(path)) is None:
         return path, ""
     return path[: options.start()], options[0]
@@ -156,6 +166,14 @@ def _file_infos(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
         if root.type.name == "NotFound":
             raise OSError(HDFS_UNKNOWN, "")
     return infos
+
+
+def open_input(location: Location, size: int | None) -> NativeFile:
+    """Open a file for reading. On the hub, one that was listed, and cannot change, takes no further look-up."""
+    filesystem: Any = location.filesystem
+    if size is not None and filesystem.type_name == hub.TYPE_NAME and hub.is_fixed(location.path):
+        return cast("NativeFile", hub.HubFile(location.path, size, filesystem.handler.fs))
+    return cast("NativeFile", filesystem.open_input_file(location.path))
 
 
 def why_missing(location: Location) -> str:
@@ -225,6 +243,7 @@ def _translated_call(function: Callable[..., Any], *args: Any, **options: Any) -
 def _as_os_error(error: BaseException) -> OSError:
     translated: Any = (ConnectionError if is_transient(error) else OSError)(describe(error))
     translated.status = _status(error)
+    translated.headers = getattr(getattr(error, "response", error), "headers", None)
     return cast("OSError", translated)
 
 
@@ -264,7 +283,8 @@ def _connect(url: str, options: str, process: int) -> tuple[FileSystem, str]:
 
     name = repr(shown_path(url))
     try:
-        return with_retries(lambda: FileSystem.from_uri(url + options), url)
+        if not url.startswith("hf:"):  # pyarrow would take fsspec's file system, and its own handler
+            return with_retries(lambda: FileSystem.from_uri(url + options), url)
     except pa.ArrowInvalid as error:
         if _WITH_OPTIONS.match(url):
             raise SourceError(f"{name} cannot be opened: {error}") from None
@@ -274,9 +294,16 @@ def _connect(url: str, options: str, process: int) -> tuple[FileSystem, str]:
     import fsspec  # pyright: ignore[reportMissingTypeStubs]
 
     try:
-        opened, path = fsspec.core.url_to_fs(url)
+        opened, path = fsspec.core.url_to_fs(url + options)
     except (ValueError, ImportError) as error:
-        raise SourceError(f"nothing here reads URLs such as {name}: {error}") from None
+        repair = "; `pip install 'feedpipe[hub]'` does" if url.startswith("hf:") else ""
+        raise SourceError(f"nothing here reads URLs such as {name}: {error}{repair}") from None
+    except (OSError, BadZipFile) as error:
+        if not url.startswith("zip://"):
+            raise
+        if not options:
+            raise SourceError(f"{name} must name its archive, as in 'zip://file.csv::archive.zip'") from None
+        raise SourceError(f"{shown_path(options[2:])!r} cannot be opened as an archive: {describe(error)}") from error
     return _as_arrow(opened), str(path)
 
 
@@ -349,6 +376,8 @@ class RetryPolicy:
         first_pause: seconds before the second attempt at most; the limit doubles with each further attempt.
         max_pause: seconds of any pause at most. Each pause is drawn between 0 and its limit (full jitter), so that
             clients that failed together do not come back together.
+        max_asked_pause: seconds that a server may ask to wait, as one that limits requests does. They come before the
+            pause, and do not count against `max_seconds`.
         counts: repeated attempts by host.
     """
 
@@ -356,6 +385,7 @@ class RetryPolicy:
     max_seconds: float = 60.0
     first_pause: float = 0.2
     max_pause: float = 10.0
+    max_asked_pause: float = 600.0
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float, Cancellation | None], None] = _sleep
     draw: Callable[[], float] = random.SystemRandom().random  # has no state that a fork would copy
@@ -374,6 +404,7 @@ class RetryPolicy:
         """
         start = self.clock()
         failures = 0
+        asked = 0.0  # in all
         while True:
             try:
                 return call(failures)
@@ -384,10 +415,13 @@ class RetryPolicy:
                 pause = self.draw() * min(self.max_pause, self.first_pause * 2 ** (failures - 1))
                 spent = self.clock() - start
                 cancelled = cancellation is not None and not cancellation.empty()
-                if failures == self.max_attempts or spent + pause > self.max_seconds or cancelled:
+                too_long = spent - asked + pause > self.max_seconds
+                wait = hub.asked_pause(error) or 0.0
+                if failures == self.max_attempts or too_long or wait > self.max_asked_pause or cancelled:
                     raise OSError(f"{describe(error)}; {failures} attempts in {spent:.1f} s") from shown_cause(error)
                 self._count(path, error)
-            self.sleep(pause, cancellation)
+            asked += wait
+            self.sleep(pause + wait, cancellation)
 
     def _count(self, path: str, error: OSError) -> None:
         """Count an attempt, and log the first one for a host, the 10th, the 100th and so on."""
@@ -475,9 +509,10 @@ _ANSWERS = {
     401: "the server wants credentials (status 401)",
     403: "access is denied: the credentials are wrong, or the address has expired (status 403)",
     416: "it has become shorter",
+    429: "the server limits requests (status 429)",
 }
-_LOST_CONNECTIONS = {"ConnectionError", "TimeoutError", "ClientConnectionError", "ClientPayloadError"}
-"""Classes of errors; aiohttp's are no `OSError`s."""
+_LOST_CONNECTIONS = {"ConnectionError", "TimeoutError", "ClientConnectionError", "ClientPayloadError", "TransportError"}
+"""Classes of errors; those of aiohttp and httpx are no `OSError`s."""
 _TRANSIENT_ERRNOS = {
     errno.ECONNABORTED,
     errno.ECONNREFUSED,
@@ -533,6 +568,8 @@ def _meaning(error: BaseException) -> _Meaning:
         if not os.environ.get("CLASSPATH"):
             message += "; CLASSPATH is not set: `hadoop classpath --glob` prints what it needs"
         return _Meaning(message, transient)
+    if (meant := hub.hub_message(error)) is not None:
+        return _Meaning(meant, False)
     if (status := _status(error)) is not None:
         return _Meaning(_ANSWERS.get(status, f"the server answers with status {status}"), status in _BUSY_STATUSES)
     if isinstance(error, socket.gaierror):
@@ -541,8 +578,8 @@ def _meaning(error: BaseException) -> _Meaning:
 
 
 def _status(error: BaseException) -> int | None:
-    """The status of an HTTP response, which fsspec's clients give their errors."""
-    status = getattr(error, "status", None)
+    """The status of an HTTP response, which fsspec's clients give their errors, or keep in their `response`."""
+    status = getattr(error, "status", None) or getattr(getattr(error, "response", None), "status_code", None)
     return status if isinstance(status, int) else None
 
 

@@ -29,6 +29,7 @@ from ..errors import (
     shown_cause,
     shown_path,
 )
+from . import hub
 from .filesystem import (
     Location,
     as_paths,
@@ -382,6 +383,11 @@ class _Walk:
 
 def _look_up(paths: list[str], filesystem: object) -> Iterator[tuple[str, Location, FileInfo]]:
     """Look up each path: its location, and what is there."""
+    if filesystem is None:
+        try:
+            paths = with_retries(partial(hub.with_commits, paths), paths[0])
+        except OSError as error:
+            raise SourceError(f"{shown_path(paths[0])} cannot be looked up: {describe(error)}") from shown_cause(error)
     for start in range(0, len(paths), BATCH_FILES):
         batch = paths[start : start + BATCH_FILES]
         places = [locate(path, filesystem) for path in batch]
@@ -411,10 +417,10 @@ def _infos_of_paths(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
 
 
 def _entries(filesystem: FileSystem, folders: list[str], *, recursive: bool) -> Iterator[Iterable[FolderEntry]]:
-    """List each folder; if `recursive`, an object store also gives the files below: one request for a thousand."""
+    """List each folder; if `recursive`, an object store and the hub also give the files below, a thousand at a time."""
     if filesystem.type_name == "local":
         return map(scan, folders)
-    recursive = recursive and filesystem.type_name in OBJECT_STORES
+    recursive = recursive and filesystem.type_name in (*OBJECT_STORES, hub.TYPE_NAME)
     infos = (in_turn if is_local(filesystem) else in_threads)(partial(_infos_below, filesystem, recursive), folders)
     return map(_file_entries if recursive else _folder_entries, folders, infos)
 

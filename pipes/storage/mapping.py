@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from ..core import system
 from ..core.lazy import pa
 from ..errors import SourceError
 from .file import File, Stream
@@ -119,7 +120,7 @@ def _reset() -> None:
 
 _room: Budget
 _reset()
-os.register_at_fork(after_in_child=_reset)
+system.after_fork(_reset)
 
 # Values of files
 
@@ -235,7 +236,7 @@ class ValuesInUse(Generic[T]):
 
 
 _objects = ValuesInUse[RemoteFile]()
-os.register_at_fork(after_in_child=_objects.clear)
+system.after_fork(_objects.clear)
 
 
 def open_version(file: File) -> tuple[Stream, object]:

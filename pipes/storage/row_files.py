@@ -1,9 +1,8 @@
-"""Files of a cache of rows, and their folder."""
+"""Files of rows that are kept for later epochs and runs, and their folder."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..core import system
 from ..core.ending import Ending
 from ..errors import SourceError
 from .filesystem import describe
@@ -56,12 +56,17 @@ class RowFile(NamedTuple):
     keys: Memory
 
 
+class NoRoomError(Exception):
+    """A file could not be written, because the limit or the disk is reached; the text says which."""
+
+
 class RowFiles:
     """The files in a folder, which several processes fill at once. No file is changed after it was written.
 
     Args:
         folder: is made if it is missing.
-        limit: the bytes that all files take together. Beyond that, nothing more is written.
+        limit: the bytes that all files take together; None for as many as the disk holds.
+        sums: whether the sum of a file is checked when it is opened, for which all of it is read.
 
     Raises:
         SourceError: the folder cannot be made or written to.
@@ -71,9 +76,10 @@ class RowFiles:
         usable: False if there is no room, or a file could not be written.
     """
 
-    def __init__(self, folder: Path, limit: int) -> None:
+    def __init__(self, folder: Path, limit: int | None, *, sums: bool = True) -> None:
         self.folder = folder
         self.limit = limit
+        self._sums = sums
         self.bytes = 0
         self.usable = True
         self._names: set[str] = set()
@@ -87,8 +93,8 @@ class RowFiles:
             self._remove_abandoned()
         except OSError as error:
             raise SourceError(
-                f"the folder {folder} of a `cache` cannot be written to: {describe(error)}; give a folder in "
-                "which this user may write"
+                f"the folder {folder} cannot be written to: {describe(error)}; give a folder in which this user may "
+                "write"
             ) from error
 
     def new(self) -> list[RowFile]:
@@ -112,33 +118,36 @@ class RowFiles:
             files.append(file)
         return files
 
-    def write(self, head: dict[str, Any], keys: Memory, parts: Sequence[Memory]) -> RowFile | None:
-        """Write a file, unless there is no room for it."""
-        if not self.usable:
-            return None
-        padded = [_padded(part) for part in (keys, *parts)]
-        sizes = [len(part) for part in (keys, *parts)]
-        checksums = [_checksum(padded[0]), sum(map(_checksum, padded[1:])) % 2**64]
+    def write(self, head: dict[str, Any], keys: Memory, parts: Sequence[Memory]) -> RowFile:
+        """Write a file.
+
+        Raises:
+            NoRoomError: there is no room for it; no other one will be written.
+        """
+        content = (keys, *parts)
+        sizes = [len(part) for part in content]
+        checksums = [_padded_checksum(keys), sum(map(_padded_checksum, parts)) % 2**64]
         text = json.dumps({"head": head, "sizes": sizes, "checksums": checksums}).encode()
         text = text.ljust(-(-(len(text) + _PREFIX.size) // _ALIGNMENT) * _ALIGNMENT - _PREFIX.size)
-        size = _PREFIX.size + len(text) + sum(map(len, padded))
-        if self.bytes + size > self.limit:
-            self._stop(f"it holds {self.bytes} bytes, and its `limit` is {self.limit}")
-            return None
+        size = _PREFIX.size + len(text) + sum(map(_padded_size, sizes))
+        if self.limit is not None and self.bytes + size > self.limit:
+            self.usable = False
+            raise NoRoomError(f"it holds {self.bytes} bytes, and its `limit` is {self.limit}")
         name = secrets.token_hex(8) + _ENDING
         temporary = self._temporary()
         try:
             with open(temporary, "xb", opener=partial(os.open, mode=0o600)) as file:
                 file.write(_PREFIX.pack(_MAGIC, len(text), _checksum(_memory(text))))
                 file.write(text)
-                for part in padded:
+                for part in content:
                     file.write(part.data)
+                    file.write(bytes(-len(part) % _ALIGNMENT))
             os.rename(temporary, self.folder / name)
         except OSError as error:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-            self._stop(describe(error))
-            return None
+            self.usable = False
+            raise NoRoomError(describe(error)) from error
         self._names.add(name)
         self.bytes += size
         return RowFile(name, head, keys)
@@ -175,14 +184,6 @@ class RowFiles:
                 if path.stat().st_mtime < time.time() - ABANDONED_SECONDS:
                     path.unlink()
 
-    def _stop(self, reason: str) -> None:
-        self.usable = False
-        LOG.warning(
-            "the cache in %s takes no more rows: %s; other rows are made in each epoch",
-            self.folder,
-            reason,
-        )
-
     def _read_head(self, name: str) -> RowFile:
         with open(self.folder / name, "rb") as file:
             magic, length, checksum = _PREFIX.unpack(file.read(_PREFIX.size).ljust(_PREFIX.size, b"\0"))
@@ -206,7 +207,7 @@ class RowFiles:
         _, length, _ = _PREFIX.unpack(memory[: _PREFIX.size].tobytes())
         content = json.loads(memory[_PREFIX.size : _PREFIX.size + length].tobytes())
         at = _PREFIX.size + length + _padded_size(content["sizes"][0])
-        if _checksum(memory[at:]) != content["checksums"][1]:
+        if self._sums and _checksum(memory[at:]) != content["checksums"][1]:
             raise ValueError("the rows are damaged")
         parts: list[Memory] = []
         for size in content["sizes"][1:]:
@@ -221,10 +222,6 @@ def _padded_size(size: int) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def _padded(part: Memory) -> Memory:
-    return np.concatenate([part, np.zeros(_padded_size(len(part)) - len(part), np.uint8)])
-
-
 def _memory(data: bytes) -> Memory:
     return np.frombuffer(data, np.uint8)
 
@@ -236,11 +233,17 @@ def _checksum(memory: Memory) -> int:
     return (int(np.add.reduce(memory[:whole].view(np.uint64), initial=np.uint64(0))) + rest + len(memory)) % 2**64
 
 
+def _padded_checksum(part: Memory) -> int:
+    """The checksum of a part and the zeros after it."""
+    return _checksum(part) + -len(part) % _ALIGNMENT
+
+
 # Folders of caches
 
 
 _SHARED_MEMORY = Path("/dev/shm")
 _PLACE_PREFIX = "feedpipe-cache-"
+_LOCK_FILE = ".lock"
 
 
 class TemporaryFolder:
@@ -269,8 +272,8 @@ def other_caches(folder: Path, key: str) -> int:
 
 def _remove(path: Path, descriptor: int, owner: int) -> None:
     if os.getpid() == owner:  # and not a fork of it
+        os.close(descriptor)  # Windows removes no open file
         shutil.rmtree(path, ignore_errors=True)
-        os.close(descriptor)
 
 
 def _new_folder(base: Path) -> tuple[Path, int]:
@@ -278,8 +281,8 @@ def _new_folder(base: Path) -> tuple[Path, int]:
     while True:  # another process may take it for abandoned before it is locked
         path = Path(tempfile.mkdtemp(prefix=_PLACE_PREFIX, dir=base))
         with suppress(FileNotFoundError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            descriptor = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | system.CLOSED_BY_EXEC, 0o600)
+            system.lock(descriptor)
             if os.fstat(descriptor).st_nlink:
                 return path, descriptor
             os.close(descriptor)
@@ -288,9 +291,9 @@ def _new_folder(base: Path) -> tuple[Path, int]:
 def _remove_abandoned(base: Path) -> None:
     for path in base.glob(f"{_PLACE_PREFIX}*"):
         with suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path / _LOCK_FILE, os.O_RDWR | system.CLOSED_BY_EXEC)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                system.lock(descriptor, wait=False)
                 shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(descriptor)

@@ -368,7 +368,7 @@ def check_shards(root: Node, rows: Sequence[object], *, seed: int, epoch: int, r
     root = _sharded_before_last(root, seed, epoch)
     for shards in (2, 3):
         while True:
-            plan = Plan(root, seed=seed, rank=0, world_size=1, workers=0, shards=shards)
+            plan = Plan(root, seed=seed, rank=0, world_size=1, shards=shards)
             drawing: set[str] = set()
             sharded = _run(plan, seed, epoch, drawing)
             differing = _differing(plan, drawing)
@@ -432,8 +432,10 @@ def _run(plan: Plan, seed: int, epoch: int, drawing: set[str]) -> list[object]:
         context = _ObservedContext(
             seed=seed,
             epoch=epoch,
-            shard=shard,
-            process=ProcessContext(tuple(plan.rank_shards), resources, all_shards=plan.shards),
+            shard=plan.draws_of(shard),
+            process=ProcessContext(
+                tuple(plan.rank_shards), resources, rank_shards=len(plan.rank_shards), all_shards=plan.shards
+            ),
             drawing=drawing,
         )
         rows = _rows(stage, context)

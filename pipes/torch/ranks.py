@@ -305,6 +305,19 @@ class SideGroup:
                 exchange.wait(self._gloo.broadcast([content], distributed.BroadcastOptions()), interrupt)
         return _bytes(content)
 
+    def line(self) -> Line:
+        """A connection of its own for messages of the first rank. All ranks call it together."""
+        name = f"line {self.number_of_new_loader()}"
+        if missing := self.roll_call(name):
+            raise RankError(
+                f"{ranks_in_words(missing)} of {self.world_size} did not come within {self.timeout:g} seconds"
+            )
+        store = _c10d.PrefixStore(name, self._store)
+        seconds = min(self.timeout, CONNECT_SECONDS)
+        gloo = _c10d.ProcessGroupGloo(store, self.rank, self.world_size, timeout=timedelta(seconds=seconds))
+        gloo._set_default_timeout(NO_TIMEOUT)
+        return Line(self, gloo)
+
     def all_bytes(self, content: torch.Tensor) -> tuple[Any, list[torch.Tensor]]:
         """Begins an exchange of tensors of one size; its end fills the tensors of all ranks."""
         answers = [torch.zeros_like(content) for _ in range(self.world_size)]
@@ -394,6 +407,35 @@ class SideGroup:
             gloo._set_default_timeout(NO_TIMEOUT)
             self._gloo = gloo
         return self._gloo
+
+
+class Line:
+    """Messages of the first rank of a group, which waits for none of the others."""
+
+    def __init__(self, side: SideGroup, gloo: Any) -> None:
+        self._side = side
+        self._gloo = gloo
+        self._pending: list[Any] = []
+
+    def send(self, message: bytes) -> None:
+        """Begins to send a message to all other ranks."""
+        self._pending = [work for work in self._pending if not work.is_completed()]
+        for content in (torch.tensor([len(message)]), _tensor(message)):
+            self._pending.append(self._gloo.broadcast([content], distributed.BroadcastOptions()))
+
+    def receive(self, topic: str) -> bytes:
+        """The next message.
+
+        Raises:
+            RankError: the first rank has ended, or sends nothing.
+        """
+        size = self._filled(torch.zeros(1, dtype=torch.int64), topic)
+        return _bytes(self._filled(torch.zeros(int(size), dtype=torch.uint8), topic))
+
+    def _filled(self, content: torch.Tensor, topic: str) -> torch.Tensor:
+        work = self._gloo.broadcast([content], distributed.BroadcastOptions())
+        self._side.wait(work, topic, topic, _never)
+        return content
 
 
 class Meeting:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core.arrow import number_dtype
 from ..core.lazy import pa
-from ..core.rows import ArrowArray, Rows, infer_array, scalars
+from ..core.rows import ArrowArray, Rows, check_zones, infer_array, scalars
 from ..errors import ArgumentError, DataError, call_site
 from ..formats.columns import decoded_type, format_names, suggest_name
 from ..formats.table_format import NULL
@@ -249,6 +249,7 @@ def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
         if isinstance(kind, pa.FixedShapeTensorType):
             storage = pa.array(cast("Any", values), kind.storage_type)
             return cast("ArrowArray", pa.ExtensionArray.from_storage(kind, storage))
+    check_zones(values)
     try:
         own: Any = infer_array(values)
     except (pa.ArrowException, TypeError, OverflowError):
@@ -266,6 +267,8 @@ def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
 
 def _flatten_arrays(values: list[object], kind: Any) -> tuple[list[object], pa.DataType | None]:
     """Prepare values for Arrow if some are arrays. Arrays of one shape become a column of tensors."""
+    if np.ma.MaskedArray in set(map(type, values)):
+        raise ValueError("a masked array has no place in a file; fill it with `.filled(...)`")
     arrays = [np.asarray(v) if isinstance(v, _array_types()) else v for v in values]
     present = [array for array in arrays if isinstance(array, np.ndarray)]
     shapes = {array.shape for array in present}

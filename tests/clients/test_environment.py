@@ -8,7 +8,19 @@ import sys
 
 import pytest
 
-CLIENTS = ["accelerate", "datasets", "keras", "lightning", "ray", "torch", "torchdata", "transformers", "webdataset"]
+CLIENTS = [
+    "accelerate",
+    "datasets",
+    "keras",
+    "lightning",
+    "ray",
+    "torch",
+    "torchdata",
+    "torchtitan",
+    "transformers",
+    "trl",
+    "webdataset",
+]
 
 
 @pytest.mark.parametrize("name", CLIENTS)

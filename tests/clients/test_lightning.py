@@ -48,6 +48,11 @@ def test_fit(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
     assert fit(tmp_path, pipe).trained == epochs_of(pipe)
 
 
+def test_overfit_batches_are_the_same_in_each_epoch(tmp_path: Path, pipe: Callable[[], fp.Pipe[Any]]) -> None:
+    first = epochs_of(pipe)[0][: 3 * BATCH]
+    assert fit(tmp_path, pipe, overfit_batches=3, max_epochs=3).trained == dict.fromkeys(range(3), first)
+
+
 class Reloading(Model):
     """Makes a loader for each epoch."""
 

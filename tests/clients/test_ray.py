@@ -29,6 +29,7 @@ from feedpipe.testing import same
 from ..seeing.bottlenecks import CASES, WORKERS, napping, problem, run
 from ..soak import SOAK
 from ..support.check_service import PARTS, Part, check_part
+from .programs import program
 from .ray_cluster import ENVIRONMENT, RayCluster
 
 os.environ.update(ENVIRONMENT)  # Ray looks at it when it is imported
@@ -70,6 +71,7 @@ def pipes() -> dict[str, fp.Pipe[object]]:
         .flat_map(lambda x: [x] * (x % 3))
         .shuffle(window=9)
         .batch(4),
+        "source order": fp.from_sequence(range(500)).filter(lambda x: x % 7).batch(4),
     }
 
 
@@ -78,7 +80,8 @@ def test_all_services_give_the_same(name: str) -> None:
     """Bit for bit, in two epochs; then from a state of the middle of the second, with another number of actors."""
     pipe = pipes()[name]
     services = [fp.InProcess(), fp.Threads(2), fp.MultiProcess(2), fp.Ray(2, cpus=CPUS)]
-    loaders = [fp.Loader(pipe, service, seed=3, shards=8) for service in services]
+    shards = None if name == "source order" else 8
+    loaders = [fp.Loader(pipe, service, seed=3, shards=shards) for service in services]
     epochs, states = [], []
     for loader in loaders:
         with loader:
@@ -90,7 +93,7 @@ def test_all_services_give_the_same(name: str) -> None:
     for service, epoch in zip(services, epochs, strict=True):
         assert same(epoch, epochs[0]), service
     for state, service in zip(states[2:], (fp.Ray(3, cpus=CPUS, prefetch=1), fp.MultiProcess(3)), strict=True):
-        with fp.Loader(pipe, service, seed=3, shards=8) as loader:
+        with fp.Loader(pipe, service, seed=3, shards=shards) as loader:
             loader.load_state_dict(state)
             assert same(list(loader), epochs[0][2]), service
 
@@ -412,3 +415,25 @@ class TestCounters:
         assert len(places) == 60
         assert places == sorted(places) and 0 < places[0] < 0.1 and places[-1] > 0.9
         assert re.search(r"on Ray: 100%.* 60/60 \[.*waits \d+% for data\]", capsys.readouterr().err)
+
+
+def test_the_program_of_ray_train(tmp_path: Path) -> None:
+    """Two workers of Ray Train share the rows, and a run that is started again goes on where it saved."""
+    rows = 1024
+
+    def step(batch: dict[str, Any]) -> None:
+        from ray import train
+
+        with (tmp_path / f"rows.{train.get_context().get_world_rank()}").open("a") as file:
+            file.writelines(f"{x}\n" for x in batch["x"].tolist())
+
+    code = program("Ray Train").replace("workers=2)\n", ")\n", 1)
+    code = code.replace("num_workers=2)", "num_workers=2, resources_per_worker={'CPU': 0.1}), run_config=run_config")
+    pipe = fp.from_arrays({"x": np.arange(rows)}).shuffle().batch(2).collate()
+    from ray.train import RunConfig
+
+    exec(code, {"fp": fp, "pipe": pipe, "step": step, "run_config": RunConfig(storage_path=str(tmp_path), name="run")})
+    seen = [sorted(map(int, (tmp_path / f"rows.{rank}").read_text().split())) for rank in (0, 1)]
+    assert sorted(seen[0] + seen[1]) == list(range(rows)) and len(seen[0]) == rows // 2
+    states = [json.loads(path.read_text()) for path in (tmp_path / "run").rglob("loader.json")]
+    assert sorted(state["step"] for state in states) == [100, 200]

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import Trainer
 
 import feedpipe as fp
+from feedpipe.errors import ArgumentTypeError
+from feedpipe.transformers import dataset
 
 from .transformers_job import BATCH, ROWS, indexed, streamed, train, trained
 from .two_ranks import run_on_two_ranks
@@ -118,3 +121,61 @@ def test_two_processes(tmp_path: Path) -> None:
         assert sorted(epoch) == list(range(ROWS))
         for rank in ranks:
             assert rank["resumed"] == rank["whole"][8 * BATCH :]
+
+
+class TestDataset:
+    """Datasets of pipes, whose rows the Trainer itself puts into batches."""
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    def test_a_stream_resumes_in_each_round(self, tmp_path: Path, workers: int) -> None:
+        def data() -> Any:
+            rows = fp.from_sequence([{"x": x} for x in range(ROWS)]).filter(lambda row: row["x"] >= 0)
+            return dataset(rows.shuffle(window=7), seed=1, repeat=True)
+
+        options = {
+            "max_steps": 2 * STEPS,
+            "per_device_train_batch_size": BATCH,
+            "dataloader_num_workers": workers,
+            "trainer": Trainer,
+        }
+        whole = train(tmp_path, data(), **options)
+        assert len(whole) == 2 * ROWS and set(whole) == set(range(ROWS))
+        for step in (4, STEPS + 4):
+            assert train(tmp_path, data(), tmp_path / f"checkpoint-{step}", **options) == whole[step * BATCH :]
+
+    @pytest.mark.parametrize("way", ["pipe", "dataset"])
+    def test_an_indexed_pipe_resumes_in_each_epoch(self, tmp_path: Path, way: str) -> None:
+        def data() -> Any:
+            rows = fp.from_sequence([{"x": x} for x in range(ROWS)]).shuffle()
+            return rows if way == "pipe" else dataset(rows, repeat=True)
+
+        limits = {"max_steps": 2 * STEPS} if way == "dataset" else {}
+        options = {"per_device_train_batch_size": BATCH, "trainer": Trainer, **limits}
+        whole = train(tmp_path, data(), **options)
+        assert sorted(whole[:ROWS]) == sorted(whole[ROWS:]) == list(range(ROWS)) and whole[:ROWS] != whole[ROWS:]
+        for step in (4, STEPS + 4):
+            assert train(tmp_path, data(), tmp_path / f"checkpoint-{step}", **options) == whole[step * BATCH :]
+
+    def test_an_evaluation(self, tmp_path: Path) -> None:
+        rows = fp.from_sequence([{"x": x} for x in range(6)])
+        for validation in (rows, rows.as_map_dataset(), dataset(rows)):
+            options = {"eval_strategy": "epoch", "prediction_loss_only": True, "num_train_epochs": 1}
+            model = trained(tmp_path, rows, validation=validation, trainer=Trainer, **options)
+            assert model.validated == list(range(6))
+
+    def test_rows_that_are_no_dicts(self) -> None:
+        with pytest.raises(ArgumentTypeError, match="the rows of `pipe` must be dicts for a trainer but one is: 0"):
+            next(iter(dataset(fp.from_sequence(range(3)))))
+
+    def test_it_keeps_its_place_in_an_epoch(self) -> None:
+        data = dataset(fp.from_sequence([{"x": x} for x in range(ROWS)]).shuffle(window=7), seed=1)
+        for epoch in range(2):
+            data.set_epoch(epoch)
+            rows = iter(data)
+            for _ in range(5):
+                next(rows)
+            state = json.loads(json.dumps(data.state_dict()))
+            rest = list(rows)
+            data.load_state_dict(state)
+            assert list(data) == rest and len(rest) == ROWS - 5
+            data.load_state_dict({**state, "epoch": -1})  # of no epoch to come

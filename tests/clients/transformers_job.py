@@ -54,18 +54,19 @@ class FeedTrainer(Trainer):
         return PreparedLoader(self.eval_dataset)
 
 
-def train(folder: Path, loader: fp.Loader[Any], resume: Path | None = None, **options: Any) -> list[int]:
+def train(folder: Path, loader: Any, resume: Path | None = None, **options: Any) -> list[int]:
     """Train for two epochs, and return the rows that this rank saw."""
     return trained(folder, loader, resume, **options).seen
 
 
 def trained(
     folder: Path,
-    loader: fp.Loader[Any],
+    loader: Any,
     resume: Path | None = None,
     *,
-    validation: fp.Loader[Any] | None = None,
+    validation: Any = None,
     exact: bool = False,
+    trainer: type[Trainer] | None = None,
     **options: Any,
 ) -> Model:
     """Train for two epochs, with the callback if `exact`, and return the model."""
@@ -80,8 +81,9 @@ def trained(
         **{"num_train_epochs": 2, "save_steps": 2, **options},
     )
     callbacks = [LoaderStateCallback()] if exact else []
-    trainer = FeedTrainer(model, arguments, train_dataset=loader, eval_dataset=validation, callbacks=callbacks)
-    trainer.train(resume_from_checkpoint=None if resume is None else str(resume))
+    kind = trainer or FeedTrainer
+    made = kind(model, arguments, train_dataset=loader, eval_dataset=validation, callbacks=callbacks)
+    made.train(resume_from_checkpoint=None if resume is None else str(resume))
     return model
 
 

@@ -93,3 +93,11 @@ def test_an_error_at_the_first_look_has_no_other_before_it():
     while seen is not None:
         assert isinstance(seen, SourceError)
         seen = seen.__cause__ or seen.__context__
+
+
+def test_pickles_with_functions_that_cannot_be_imported():
+    """As arguments of `torch.multiprocessing.spawn`, and in torch's loaders whose workers are spawned."""
+    pipe = fp.from_sequence(range(3)).map(lambda x: x + 1).map(abs)
+    for value in (pipe, fp.Loader(pipe)):
+        assert list(pickle.loads(pickle.dumps(value))) == [1, 2, 3]
+        assert list(copy.copy(value)) == list(copy.deepcopy(value)) == [1, 2, 3]

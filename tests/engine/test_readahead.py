@@ -97,6 +97,11 @@ def read_numpy(place: RemoteStore) -> fp.Pipe[Any]:
     return fp.read_numpy({"x": "x.npy", "y": "y.npy"}, filesystem=place.filesystem)
 
 
+def read_tokens(place: RemoteStore) -> fp.Pipe[Any]:
+    place.files |= {"x.bin": bytes(range(2 * COUNT + 1))}
+    return fp.read_tokens("x.bin", dtype="uint8", length=3, step=2, filesystem=place.filesystem)
+
+
 def read_streamed(place: RemoteStore) -> fp.Pipe[Any]:
     read_bytes(place)
     paths = fp.list_files("bytes", filesystem=place.filesystem).filter(lambda path: True)
@@ -108,6 +113,7 @@ PIPES: dict[str, Callable[[RemoteStore], fp.Pipe[Any]]] = {
     "streamed": read_streamed,
     "images": read_images,
     "numpy": read_numpy,
+    "tokens": read_tokens,
     "shuffled": lambda place: read_bytes(place).shuffle(),
     "mapped, then shuffled": lambda place: read_bytes(place).decode().map(str).shuffle(),
     "shuffled, then mapped": lambda place: read_images(place).shuffle().map(lambda row: row["path"]),

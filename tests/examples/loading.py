@@ -1,8 +1,10 @@
-"""Loads an example as a module, under its own name, so that its functions can be tested."""
+"""Loads an example as a module, under its own name, so that its functions can be tested; or runs it on two ranks."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,3 +25,17 @@ def loaded_example(name: str) -> Iterator[ModuleType]:
         yield module
     finally:
         del sys.modules[name]
+
+
+def on_two_ranks(script: Path, *arguments: str | Path) -> str:
+    """Run a script under torchrun and return what it prints."""
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*launch, script, *arguments],
+        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

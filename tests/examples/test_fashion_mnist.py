@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from .loading import EXAMPLES, loaded_example
+from .loading import EXAMPLES, loaded_example, on_two_ranks
 
 EXAMPLE = EXAMPLES / "fashion_mnist.py"
 TRAIN, TEST = 60, 900  # 900 test images are 3 batches, so two ranks need padding
@@ -137,20 +135,6 @@ share = example.accuracy(Always(), Path(sys.argv[2]))
 dist.destroy_process_group()
 sys.stdout.write(f"{share}\\n")
 """
-
-
-def on_two_ranks(script: Path, *arguments: str | Path) -> str:
-    """Run a script under torchrun and return what it prints."""
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*launch, script, *arguments],
-        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def check_table(output: str, *, stopped: str) -> None:

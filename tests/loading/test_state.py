@@ -21,7 +21,7 @@ STREAMED = INDEXED.filter(lambda x: True)
 
 
 def make_plan(pipe: fp.Pipe[int], *, rank: int = 0, world_size: int = 1, shards: int | None = None, seed: int = 0):
-    return Plan(resolve(pipe), seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards)
+    return Plan(resolve(pipe), seed=seed, rank=rank, world_size=world_size, shards=shards)
 
 
 def saved(progress: Progress, plan: Plan) -> dict[str, object]:
@@ -55,7 +55,7 @@ class TestValidated:
         ],
     )
     def test_another_version_says_what_to_do(self, version, epoch, advice):
-        with pytest.raises(StateError, match=f"is of version {version}, and this feedpipe reads version 2; .*{advice}"):
+        with pytest.raises(StateError, match=f"is of version {version}, and this feedpipe reads version 3; .*{advice}"):
             validated({"feedpipe": version, "epoch": epoch})
 
 

@@ -55,17 +55,22 @@ def test_the_rows_that_windows_hold() -> None:
 
     pipe = streamed().shuffle(window=10)
     assert windows(pipe, world_size=2) == [
-        "memory: a rank holds up to 80 rows for `shuffle(window=10)`, 10 in each of 8 shards"
+        "memory: a rank holds up to 10 rows for `shuffle(window=10)`, divided among 8 shards"
     ]
     assert windows(pipe, shards=1) == [
-        "memory: a rank holds up to 10 rows for `shuffle(window=10)`, 10 in each of 1 shard"
+        "memory: a rank holds up to 10 rows for `shuffle(window=10)`, divided among 1 shard"
     ]
     assert windows(streamed()) == windows(fp.from_sequence(range(20)).shuffle()) == []
 
 
 @pytest.mark.parametrize(
     ("options", "times"),
-    [({"world_size": 2}, "2 times"), ({"workers": 3}, "3 times"), ({"shards": 3}, "once, by this process")],
+    [
+        ({"world_size": 2}, "2 times"),
+        ({"workers": 3, "shards": 3}, "3 times"),
+        ({"workers": 3, "shards": 2}, "2 times"),
+        ({"shards": 3}, "once, by this process"),
+    ],
 )
 def test_how_often_a_shared_input_is_read(options: dict[str, int], times: str) -> None:
     assert lines(streamed().take(3), **options)[-1] == (

@@ -54,8 +54,8 @@ def test_each_element_belongs_to_one_rest(seed: int) -> None:
                 assert rest.top.count(after) == taken and after <= len(elements)
         weights = [float(sum(rest.top.weight for rest in of_rank)) for of_rank in of_ranks]
         assert max(weights) - min(weights) <= 2 / PARTS * shards / ranks, "each border is right to half a part"
-        plain = Redivision(shards, 0, "digest", numbers).plain
-        assert Redivision.of(json.loads(json.dumps(plain))) == Redivision(shards, 0, "digest", numbers)
+        plain = Redivision(shards, 1, 0, "digest", numbers).plain
+        assert Redivision.of(json.loads(json.dumps(plain))) == Redivision(shards, 1, 0, "digest", numbers)
 
 
 def operators() -> Iterator[type[Operator]]:

@@ -29,8 +29,8 @@ from ..support.files import ParquetFile
 from ..support.plan import NeighboursShard, PermutedShard, StreamedShard, division
 
 
-def plan(pipe: fp.Pipe[object], *, shards: int | None = None, world_size: int = 1, workers: int = 0) -> Plan:
-    return Plan(resolve(pipe), seed=0, rank=0, world_size=world_size, workers=workers, shards=shards)
+def plan(pipe: fp.Pipe[object], *, shards: int | None = None, world_size: int = 1) -> Plan:
+    return Plan(resolve(pipe), seed=0, rank=0, world_size=world_size, shards=shards)
 
 
 def calls(pipe: fp.Pipe[object], shards: int = 4) -> list[str]:
@@ -204,7 +204,7 @@ def test_units_are_divided_evenly_and_few_are_shared(units, shards):
 
 def test_processes_that_share_no_unit_read_nothing_twice():
     pipe = fp.from_sequence(range(4)).flat_map(range).shuffle(window=4)
-    (shared,) = plan(pipe, workers=2).shared_reads().values()
+    (shared,) = plan(pipe).shared_reads().values()
     assert sum(len(unit.shards) for unit in shared.units) == 8
     assert shared.times(1, 1) == 1 and shared.repeated(1, 1) == 0
     assert shared.times(1, 8) == 2 and shared.repeated(1, 8) == 1
@@ -312,14 +312,9 @@ def test_one_file_for_eight_shards_is_read_once_by_a_process():
 
 def test_virtual_shards():
     shuffled = fp.from_sequence(range(9)).filter(bool).shuffle(window=3)
-    assert [plan(shuffled, world_size=r, workers=w).shards for r, w in ((1, 0), (1, 8), (1, 9), (3, 2))] == [
-        8,
-        8,
-        9,
-        24,
-    ]
+    assert [plan(shuffled, world_size=ranks).shards for ranks in (1, 3)] == [8, 24]
     plain = fp.from_sequence(range(9)).filter(bool)
-    assert [plan(plain, world_size=r, workers=w).shards for r, w in ((1, 0), (1, 4), (3, 2))] == [1, 4, 6]
+    assert [plan(plain, world_size=ranks).shards for ranks in (1, 3)] == [1, 3]
     assert plan(fp.from_sequence(range(9)).shuffle().batch(2)).shards == 0
 
 

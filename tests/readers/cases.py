@@ -35,6 +35,7 @@ from .contents import (
     tar_file,
     tfrecord_file,
     tfrecord_index,
+    windows_file,
 )
 
 
@@ -217,6 +218,14 @@ CASES = {
             "b.npy": partial(npy_file, range(4, 8), order="F"),
             "c.npy": partial(npy_file, range(0)),
             "d.npy": partial(npy_file, range(20, 32)),
+        },
+    ),
+    "tokens": Case(
+        lambda root, **options: fp.read_tokens(root, length=5, step=4, **options),
+        {
+            "a.npy": partial(windows_file, range(21)),
+            "b.npy": partial(windows_file, range(3)),
+            "c.npy": partial(windows_file, range(100, 117)),
         },
     ),
     "numpy table": Case(

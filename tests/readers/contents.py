@@ -212,6 +212,11 @@ def numbers_file(numbers: range, other: bool) -> Content:
     return sink.getvalue(), []
 
 
+def windows_file(numbers: range, other: bool) -> Content:
+    tokens = np.asarray(numbers, np.int64)
+    return numbers_file(numbers, other)[0], [{"tokens": tokens[at : at + 5]} for at in range(0, len(tokens) - 4, 4)]
+
+
 def npz_file(numbers: range, other: bool, packed: bool = False) -> Content:
     sink = io.BytesIO()
     x = _array(numbers, other)

@@ -41,7 +41,7 @@ PARTS = {
         ],
     ),
     "mutants": (1, ["tests.soak.mutants"]),
-    "kills": (10, ["pytest", "-q", "tests/services/processes/test_kills.py", "-k", "each_epoch or signals"]),
+    "kills": (20, ["pytest", "-q", "tests/services/processes/test_kills.py", "-k", "each_epoch or signals"]),
     "interrupts": (1, ["tests.soak.interrupts", "60", "{seed}"]),
     "seeing": (2, ["pytest", "-q", "tests/seeing"]),
     "exponents": (1, ["benchmarks", "scaling", "--strict"]),

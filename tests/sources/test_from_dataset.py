@@ -9,7 +9,8 @@ import datasets
 import pytest
 import torch
 from datasets.distributed import split_dataset_by_node
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import Dataset, IterableDataset, IterDataPipe, get_worker_info
+from torch.utils.data.datapipes.iter import IterableWrapper
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentTypeError, PlanWarning, RowError
@@ -200,3 +201,34 @@ def test_values_that_are_no_dataset(value: Any, message: str) -> None:
 def test_a_dataset_that_was_split_by_node_is_not_divided_again_in_silence() -> None:
     with pytest.warns(PlanWarning, match=r"split by node into 2 parts, .* before `split_dataset_by_node`"):
         fp.from_dataset(split_dataset_by_node(HF.to_iterable_dataset(num_shards=4), 1, 2))
+
+
+class Windows(IterDataPipe[list[int]]):
+    """A class as users of DataPipes wrote them."""
+
+    def __init__(self, source: IterDataPipe[int]) -> None:
+        self.source = source
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for row in self.source:
+            yield [row, row + 1]
+
+
+def test_a_chain_of_data_pipes() -> None:
+    """The bridge from DataPipes: each row once on two ranks, and exact resumes."""
+    old = Windows(IterableWrapper(range(23)).map(abs)).filter(lambda pair: pair[0] % 2 == 0)
+    pipe: fp.Pipe[list[int]] = fp.from_dataset(old)
+    expected = [[n, n + 1] for n in range(0, 23, 2)]
+    assert list(zip(pipe, pipe, strict=True)) == list(zip(expected, expected, strict=True))
+
+    def results() -> list[list[list[int]]]:
+        loaders = [fp.Loader(pipe, rank=rank, world_size=2, even=None) for rank in (0, 1)]
+        return [check_operator(pipe), sorted(row for loader in loaders for row in loader)]
+
+    with pytest.warns(PlanWarning, match="read again in each epoch"):
+        assert results() == [expected, expected]
+
+
+def test_data_pipes_that_divide_their_rows_give_all_of_them() -> None:
+    """`sharding_filter` asks for the worker, which feedpipe hides."""
+    assert list(fp.from_dataset(IterableWrapper(range(9)).sharding_filter())) == list(range(9))

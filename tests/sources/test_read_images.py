@@ -60,7 +60,7 @@ def test_the_error_of_a_damaged_image_comes_after_the_images_before_it(root):
     data = (root / "b" / "1.png").read_bytes()
     (root / "b" / "1.png").write_bytes(data[: len(data) // 2])
     got = []
-    with pytest.raises(fp.RowError, match=r"`read_images\((.|\n)*b/1\.png, image 4(.|\n)*test_read_images\.py"):
+    with pytest.raises(fp.RowError, match=r"`.decode\(\)` failed(.|\n)*b/1\.png, image 4(.|\n)*test_read_images\.py"):
         got.extend(fp.read_images(root))
     assert len(got) == 3
 
@@ -87,6 +87,20 @@ def test_folders_that_may_be_classes_or_not(root):
     PIL.Image.fromarray(pixels(1)).save(root / "x.png")
     with pytest.raises(SourceError, match="holds images outside of folders"):
         len(fp.read_images(root))
+
+
+def test_what_decode_takes(root, tmp_path):
+    (root / "b" / "own.heic").write_bytes(b"hello")
+    rows = list(fp.read_images(root, decoders={"heic": len}, images="pil", mode="L", resize=2))
+    assert [row["image"] for row in rows if row["path"].endswith("heic")] == [5]
+    assert {row["image"].size for row in rows if row["image"] != 5} == {(2, 2)}
+    crop = fp.media.RandomResizedCrop(flip=0.5)
+    pipe = fp.read_images(root, resize=(5, 6), crop=crop, fast=True)
+    assert "read_images" in str(pipe) and "crop=RandomResizedCrop(flip=0.5)" in str(pipe)
+    assert {row["image"].shape for row in check_operator(pipe)} == {(5, 6, 3)}
+    state = fp.Loader(pipe).state_dict()
+    with pytest.raises(fp.StateError, match="crop"):
+        fp.Loader(fp.read_images(root, resize=(5, 6), crop=fp.media.CenterCrop(), fast=True)).load_state_dict(state)
 
 
 def test_arguments():

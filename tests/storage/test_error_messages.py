@@ -46,7 +46,7 @@ class AnswerError(OSError):
         (OSError(errno.EHOSTUNREACH, "?"), "No route to host"),
         (OSError(HDFS_UNKNOWN, "?"), "HDFS does not answer, or refuses"),
         (socket.gaierror(socket.EAI_AGAIN, "?"), "no network"),
-        (AnswerError(429), "answers with status 429"),
+        (AnswerError(429), "limits requests (status 429)"),
     ],
 )
 def test_transient_errors(error: OSError, message: str) -> None:

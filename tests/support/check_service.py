@@ -380,15 +380,16 @@ def _check_elements(what: str, elements: list[object], expected: list[object]) -
 
 
 def _owners(case: Case) -> dict[str, int]:
-    """The worker or shard of each element of the first epoch."""
+    """The worker or shard of each element of the first epoch; none if workers make spans of one shard."""
     plan = Plan(
         resolve(case.sample.pipe),
         seed=0,
         rank=case.rank,
         world_size=case.ranks,
-        workers=case.service.workers,
         shards=case.sample.shards,
     )
+    if not plan.indexed and plan.most_workers is None:
+        return {}
     session = InProcess().start().open(plan, Position(), 0)
     steps = [item for item in session if isinstance(item, Step)]
     session.close()

@@ -6,7 +6,8 @@ from feedpipe.services.processes import start as start
 from feedpipe.services.processes.protocol import MAX_COPIED_BYTES as MAX_COPIED_BYTES
 from feedpipe.services.processes.start import ForkServer as ForkServer
 from feedpipe.services.processes.start import kept_server as kept_server
-from feedpipe.services.transport.graph_file import libraries_of as libraries_of
+from feedpipe.services.transport.graph_file import early_imports as early_imports
+from feedpipe.services.transport.graph_file import imports_of as imports_of
 from feedpipe.services.transport.graph_file import write_graph_file as write_graph_file
 from feedpipe.services.transport.module_state import CapturedGlobals as CapturedGlobals
 from feedpipe.services.transport.packing import MIN_OWN_REGION_BYTES as MIN_OWN_REGION_BYTES

@@ -23,7 +23,9 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, cast
 
-from ..transport.graph_file import libraries_of
+from ..transport import nesting
+from ..transport.graph_file import imports_of
+from ..transport.importable import is_of_user
 from .dispatch import dispatch
 from .surroundings import enter, read
 from .worker import serve
@@ -201,12 +203,14 @@ class Imports(NamedTuple):
     """Modules for the server to import.
 
     Attributes:
-        names: of the modules.
+        names: of the modules, with the file of each that the program has imported; "" for another.
         path: the `sys.path` of the program, with which it has imported them.
+        excluded: packages that start threads when they are imported, so that each worker has to import them itself.
     """
 
-    names: list[str]
+    names: dict[str, str]
     path: list[str]
+    excluded: list[str]
 
 
 Order: TypeAlias = tuple[Role, Imports, int] | int | Imports
@@ -214,8 +218,9 @@ Order: TypeAlias = tuple[Role, Imports, int] | int | Imports
 or the number of a process to end; or modules to import early, which has no answer."""
 Request: TypeAlias = tuple[int, Order]
 """The number of the request, and the order."""
-Answer: TypeAlias = tuple[int, int | OSError | tuple[int | None, int]]
-"""The number of the request; the process that was started, or why none was, or how one has ended."""
+Answer: TypeAlias = tuple[int, int | OSError | list[str] | tuple[int | None, int]]
+"""The number of the request; the process that was started, or why none was, or how one has ended; or a list if another
+server must start it, because this one has imported packages that start threads, or modules that have changed since."""
 
 TICK_MILLISECONDS = 2
 """The server looks at the processes that it ends at this interval."""
@@ -226,6 +231,7 @@ def main(fd: int) -> None:
     leave_signals_to_owner()
     # If the program ignores SIGCHLD, this process has inherited that, and could not learn how a child has ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    nesting.begin_worker(0)  # a module whose top level starts workers must not do so here
     _freeze()
     with socket.socket(fileno=fd) as root:
         _Server(root).run()
@@ -282,6 +288,7 @@ class _Server:
     def __init__(self, root: socket.socket) -> None:
         self._root = root
         self._connections: dict[int, _Connection] = {}
+        self._modules = _Modules()
         self._ends = False
 
     def run(self) -> None:
@@ -335,15 +342,19 @@ class _Server:
             connection.end(number, order)
             return
         if isinstance(order, Imports):
-            _preload(order)
+            self._modules.load(order)
             return
         role, imports, changes = order
         try:
             surroundings, own = fds[:changes], fds[changes:]
-            _preload(Imports([*imports.names, *libraries_of(graph_file=own[1])], imports.path))
-            pid = self._fork(role, own, surroundings)
-            connection.pids.add(pid)
-            connection.answer((number, pid))
+            imports = imports._replace(names=imports.names | imports_of(graph_file=own[1]))
+            self._modules.load(imports)
+            if not connection.pids and (self._modules.threaded or self._modules.differ_from(imports)):
+                connection.answer((number, self._modules.threaded))
+            else:
+                pid = self._fork(role, own, surroundings)
+                connection.pids.add(pid)
+                connection.answer((number, pid))
         except OSError as error:
             connection.answer((number, error))
         for fd in fds:
@@ -367,19 +378,59 @@ class _Server:
             os._exit(1)
 
 
-_preloaded: set[str] = set()
+class _Modules:
+    """What the server has imported for its workers.
+
+    Attributes:
+        threaded: packages whose import has started threads: a copy of this process has what these guard, but not them.
+    """
+
+    def __init__(self) -> None:
+        self.threaded: list[str] = []
+        self._loaded: set[str] = set()
+        self._versions: dict[str, int | None] = {}  # of the files of the user's modules
+
+    def load(self, imports: Imports) -> None:
+        names = [name for name in imports.names if name.partition(".")[0] not in imports.excluded]
+        if self._loaded.issuperset(names):
+            return
+        self._loaded.update(names)
+        before = set(sys.modules)
+        path, sys.path = sys.path, imports.path
+        for name in names:
+            threads = _thread_count()
+            with contextlib.suppress(BaseException):  # a worker that needs the module raises the error
+                importlib.import_module(name)
+            if _thread_count() > threads:
+                self.threaded.append(name.partition(".")[0])
+        sys.path = path
+        for name in sys.modules.keys() - before:
+            with contextlib.suppress(AttributeError):  # a library may put anything there
+                if is_of_user(module := sys.modules[name]):
+                    self._versions[str(module.__file__)] = _version(str(module.__file__))
+        flush()  # else each copy would write what a module has printed
+        _freeze()
+
+    def differ_from(self, imports: Imports) -> bool:
+        """Whether the program has another module of one of the names, or a file has changed since."""
+        for name, file in imports.names.items():
+            module = sys.modules.get(name)
+            if file and module is not None and not _is_same_file(str(getattr(module, "__file__", None)), file):
+                return True
+        return any(_version(file) != version for file, version in self._versions.items())
 
 
-def _preload(imports: Imports) -> None:
-    if _preloaded.issuperset(imports.names):
-        return
-    _preloaded.update(imports.names)
-    path, sys.path = sys.path, imports.path
-    for name in imports.names:
-        with contextlib.suppress(Exception):  # a worker that needs the module raises the error
-            importlib.import_module(name)
-    sys.path = path
-    _freeze()
+def _thread_count() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def _is_same_file(file: str, other: str) -> bool:
+    return file == other or (os.path.exists(file) and os.path.exists(other) and os.path.samefile(file, other))
+
+
+def _version(file: str) -> int | None:
+    """When the file has changed last."""
+    return os.stat(file).st_mtime_ns if os.path.exists(file) else None
 
 
 def _freeze() -> None:

@@ -17,20 +17,23 @@ from threading import Lock
 from time import perf_counter
 from typing import NamedTuple, cast
 
+from ...core import system
+from ...core.cursor import Json
 from ...core.ending import Ending
 from ...core.graph import Node, walk
 from ...core.operator import Trait
 from ...core.times import RunTimes
 from ...errors import LoaderError, WorkerError
 from ...plan.plan import worker_graph
-from ..base import ShardEnd, Step
+from ..base import ShardEnd, SpanEnd, Step
 from ..fetching import FetchRequest
 from ..transport import nesting
 from ..transport.channel import Channel, GoneError, Head, Message, SpinWait, enough_cores
 from ..transport.graph_file import write_graph_file
-from ..transport.memory import Window, create_shared_memory
+from ..transport.memory import Window
 from ..transport.module_state import CapturedGlobals
 from ..transport.packing import unpack
+from ..turns import Item
 from .deaths import report_death
 from .fork_server import Death
 from .logs import handle_records
@@ -40,6 +43,8 @@ from .protocol import (
     DispatchRequest,
     ReceivedItem,
     RunRequest,
+    Sizes,
+    StartHead,
     WorkerSettings,
     received_items,
     unpack_error,
@@ -147,8 +152,12 @@ class Pool:
             self._resources.dispatcher.deaths = 0
             self._resources.dispatcher.begin(request)
 
+    def collect(self) -> list[WorkerHandle]:
+        """Put what has arrived into the inboxes without waiting; return the workers that have died."""
+        return _collect(self._resources.workers)
+
     def listen(self, handles: Sequence[WorkerHandle], making: Callable[[WorkerHandle], str]) -> list[WorkerHandle]:
-        """Wait until one of `handles` has a message in its inbox, or until a worker has died.
+        """Wait until one of `handles` has a message in its inbox, any worker says where a span begins, or one has died.
 
         Args:
             handles: the workers.
@@ -164,7 +173,8 @@ class Pool:
 
         def check() -> list[WorkerHandle] | None:
             dead = _collect(handles)
-            return dead if dead or any(handle.inbox for handle in handles) else None
+            starts = any(handle.starts for handle in self._resources.workers)
+            return dead if dead or starts or any(handle.inbox for handle in handles) else None
 
         if (dead := check()) is not None:  # mostly the next message has arrived already
             return dead
@@ -295,7 +305,7 @@ class Pool:
             return
         size = self._arena_bytes * self.settings.workers
         try:
-            fd = create_shared_memory(size)
+            fd = system.create_shared_memory(size)
             try:
                 mmap.mmap(fd, size).close()  # the address space may be limited
             finally:
@@ -311,7 +321,7 @@ def _disown() -> None:
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_disown)
+system.after_fork(_disown)
 
 
 def _collect(handles: Iterable[WorkerHandle]) -> list[WorkerHandle]:
@@ -355,6 +365,7 @@ class WorkerHandle:
 
     Attributes:
         inbox: items of the run that have arrived and are still to be consumed.
+        starts: where spans begin, for their workers.
         progress: whether the present process has sent anything of the run.
         broken: whether the present process cannot run, or may have sent or received only half a message.
         deaths: processes in a row that have died without progress.
@@ -364,6 +375,7 @@ class WorkerHandle:
     def __init__(self, launcher: Launcher, settings: WorkerSettings) -> None:
         self.number = settings.number
         self.inbox: deque[ReceivedItem] = deque()
+        self.starts: deque[StartHead] = deque()
         self.progress = False
         self.broken = False
         self.deaths = 0
@@ -372,10 +384,10 @@ class WorkerHandle:
         self.crash_note = ""
         self._launcher = launcher
         self._settings = settings
-        self._stacks, *self._fds = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._stacks, *self._fds = system.nonblocking_pipe()
         self._window: Window | None = None
         if settings.arena_bytes:
-            self._fds.append(create_shared_memory(settings.arena_bytes))
+            self._fds.append(system.create_shared_memory(settings.arena_bytes))
             self._window = Window(self._fds[-1], settings.arena_bytes)
         self._channel: Channel | None = None
         self._run = -1
@@ -443,18 +455,21 @@ class WorkerHandle:
     def cancel(self) -> None:
         """End the run, for this side and for the worker."""
         self._run = -1
+        self.starts.clear()
         while self.inbox:
             self._unused += [offset for offset, _ in self.inbox.popleft().places]
         if self.running:
             self._open.post(("stop",))
 
-    def received(self) -> Iterator[Step | ShardEnd]:
+    def received(self) -> Iterator[Item]:
         """The items in the inbox, without elements."""
         for item in self.inbox:
             if item.kind == "step":
                 yield Step(None, item.shard, item.cursor)
             elif item.kind == "ended":
                 yield ShardEnd(item.shard, item.cursor)
+            elif item.kind == "span":
+                yield SpanEnd(item.shard)
 
     def element(self, item: ReceivedItem) -> object:
         """The element that an item brings."""
@@ -499,6 +514,11 @@ class WorkerHandle:
                 continue
             if kind == "log":
                 handle_records(message.head[1])
+                continue
+            if kind == "start":
+                _, run, span, numbers, sizes = cast("tuple[str, int, int, Json, Sizes]", message.head)
+                if run == self._run:
+                    self.starts.append(("start", run, span, numbers, (bytes(message.body), sizes)))
                 continue
             self._receive(message)
 

@@ -5,8 +5,9 @@
     RunRequest(...)              each run        ("items", run, place, heads, tables)      a burst of items
     FetchRequest(...)            each run        as for a RunRequest, but an error does not end the run
     ("fetch", run, number, key)  an element      ("note", text)     what a careful run makes next
-    ("took", count, offsets)     go on
-    ("stop",)                    end the run         ("log", records)   what functions have logged
+    ("took", count, offsets)     go on           ("log", records)   what functions have logged
+    ("stop",)                    end the run         ("start", run, span, numbers, sizes)   where a span begins
+    ("start", run, span, numbers, rows)              the same, for the worker that makes the span
 
 If the pipe has a `remote`, the owner opens streams of rows, and allows each to make a block more. An item is then a
 block with its origins, the end of a stream or an error that ends it. It has the number of its stream for a shard, and
@@ -16,7 +17,8 @@ block with its origins, the end of a stream or an error that ends it. It has the
     ("allow", stream)
     ("close", stream)
 
-An item is an element ("step"), the end of a shard ("ended") or an error ("failed"), which ends the run. A burst has
+An item is an element ("step"), the end of a span ("span") or of a shard ("ended"), or an error ("failed"), which ends
+the run. A burst has
 one or several, and a packed value for most: their parts lie one after the other in the body, or at a `place` of the
 arena. The first part of an element is its stream. The others are its regions, which the owner copies, so that a small
 element that is kept keeps no others; or the regions lie at `places` of their own in the arena. Heads stay plain
@@ -29,10 +31,14 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from ...core.cursor import Json
+from ...core.block import Block
+from ...core.cursor import Cursor, Json
 from ...core.graph import Node
+from ...core.rows import BlockRows
 from ...core.times import Table
+from ...errors import Origin
 from ...plan.plan import Plan
+from ...plan.spans import SpanStart
 from ..transport.channel import Message, RemoteFailure
 from ..transport.packing import unpack, unpack_body
 from ..turns import Assignment
@@ -43,7 +49,7 @@ Sizes: TypeAlias = tuple[int, ...]
 """The bytes of each part of a body."""
 PackedBody: TypeAlias = tuple[bytes, Sizes]
 """A body and its sizes, to be unpacked by another worker."""
-ItemKind: TypeAlias = Literal["step", "ended", "failed"]
+ItemKind: TypeAlias = Literal["step", "span", "ended", "failed"]
 ItemHead: TypeAlias = tuple[ItemKind, int, Json, Sequence[ArenaPlace], Sizes]
 """Kind, shard, cursor (or the leftover's), places of regions, sizes of the parts in the burst."""
 BurstMessage: TypeAlias = tuple[Literal["items"], int, ArenaPlace | None, list[ItemHead], list[Table]]
@@ -51,6 +57,8 @@ BurstMessage: TypeAlias = tuple[Literal["items"], int, ArenaPlace | None, list[I
 """
 TakenHead: TypeAlias = tuple[Literal["took"], int, list[int]]
 """What the consumer has taken: kind, number of elements, offsets of regions that are free again."""
+StartHead: TypeAlias = tuple[Literal["start"], int, int, Json, PackedBody]
+"""Where a span begins: kind, run, span, numbers and cursors, and its rows."""
 FetchHead: TypeAlias = tuple[Literal["fetch"], int, int, object]
 """A request for an element: kind, run, number of the element, its key."""
 
@@ -63,7 +71,7 @@ class ReceivedItem(NamedTuple):
 
     Attributes:
         kind: what it is.
-        shard: its shard; of an element that has a key, its worker.
+        shard: its shard; of an element that has a key, its worker; of the end of a span, the span.
         cursor: after it, or the leftover's.
         places: the regions that it has in the arena.
         parts: the parts that came with it; none if it brings no value.
@@ -123,6 +131,23 @@ class WorkerSettings(NamedTuple):
     dispatched: bool = False
 
 
+def span_numbers(start: SpanStart) -> Json:
+    """The numbers and cursors of where a span begins; its rows travel beside them."""
+    cursors = [[block.at.plain, block.end.plain] for block in start.waiting]
+    return [start.row, start.element, start.skip, cursors]
+
+
+def span_start(numbers: Json, rows: PackedBody) -> SpanStart:
+    """Where a span begins, from what has travelled."""
+    row, element, skip, cursors = cast("tuple[int, int, int, list[list[Json]]]", numbers)
+    waiting = cast("list[tuple[BlockRows, list[Origin | None] | None]]", unpack_body(*rows)) if cursors else []
+    blocks = [
+        Block(values, Cursor.of(at), Cursor.of(end), origins)
+        for (values, origins), (at, end) in zip(waiting, cursors, strict=True)
+    ]
+    return SpanStart(row, element, blocks, skip)
+
+
 class PlanArguments(NamedTuple):
     """What makes a plan of the graph."""
 
@@ -137,7 +162,7 @@ class PlanArguments(NamedTuple):
 
     def plan(self, root: Node) -> Plan:
         seed, rank, world_size, shards = self
-        return Plan(root, seed=seed, rank=rank, world_size=world_size, workers=0, shards=shards or None)
+        return Plan(root, seed=seed, rank=rank, world_size=world_size, shards=shards or None)
 
     def worker_seed(self, epoch: int, worker: int) -> int:
         """The seed of the global generators in a worker in this epoch."""

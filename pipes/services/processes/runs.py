@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from time import perf_counter
 from typing import Any, NamedTuple, cast
 
 from ...core.block import Block
@@ -17,11 +18,11 @@ from ...core.rows import BlockRows
 from ...core.times import consumer_clock, here, waiting, worker_name
 from ...errors import LoaderError, Origin
 from ...plan.plan import Plan, Position, ShardRun, remote_stages
-from ..base import PlanService, ServiceRun, ShardEnd, Step
+from ..base import PlanService, ServiceRun, ShardEnd, SpanEnd, Step
 from ..fetching import FetchRequest
-from ..turns import DEFAULT, Assignment, Merge, run_rank
+from ..turns import DEFAULT, Assignment, Item, Merge, run_rank
 from .pool import Pool, PoolSettings, WorkerHandle
-from .protocol import DispatchRequest, PackedBody, PlanArguments, ReceivedItem, RunRequest
+from .protocol import DispatchRequest, PackedBody, PlanArguments, ReceivedItem, RunRequest, StartHead
 from .remote import StreamRequest
 
 
@@ -51,9 +52,11 @@ class ProcessRun:
         self._number = number
         self._ordered = ordered
         self._arguments = PlanArguments.of(plan)
-        self._merge = Merge(plan, position, len(self._workers))
+        self._merge = Merge(plan, position, len(self._workers), can_run_spans=True)
         self._leftovers: dict[int, PackedBody] = {}
         self._in_tail = False
+        self._starts: dict[int, StartHead] = {}  # where spans begin that have not ended
+        self._relayed = 0.0
         self._rotation = deque(range(len(self._workers)))
         self._clock, self._times = consumer_clock(), here.run
 
@@ -72,9 +75,12 @@ class ProcessRun:
         for handle in self._workers:
             handle.cancel()
 
-    def receive(self, worker: int) -> Step | ShardEnd:
+    def receive(self, worker: int) -> Item:
         """The next item of a worker. It waits, and replaces workers that die."""
         handle = self._workers[worker]
+        if handle.inbox and self._merge.in_spans and perf_counter() - self._relayed > RELAY_SECONDS:
+            self._replace(self._pool.collect())
+            self._relay_starts()
         if not handle.inbox:
             with self._clock.waiting("worker", worker_name(worker)):
                 while not handle.inbox:
@@ -108,10 +114,26 @@ class ProcessRun:
             self._request(handle)
 
     def _listen(self, handles: list[WorkerHandle]) -> None:
-        for handle in self._pool.listen(handles, self._making):
+        self._replace(self._pool.listen(handles, self._making))
+        if self._merge.in_spans:
+            self._relay_starts()
+
+    def _replace(self, dead: Iterable[WorkerHandle]) -> None:
+        for handle in dead:
             self._pool.replace(handle, self._making(handle))
             if not self._in_tail or handle is self._workers[0]:
                 self._request(handle)
+
+    def _relay_starts(self) -> None:
+        """Tell each worker where its next span begins."""
+        self._relayed = perf_counter()
+        for handle in self._workers:
+            while handle.starts:
+                start = handle.starts.popleft()
+                span = start[2]
+                if span not in self._starts:  # a worker that replaces one finds it again
+                    self._starts[span] = start
+                    self._workers[span % len(self._workers)].post(start)
 
     def _request(self, handle: WorkerHandle) -> None:
         """Ask a worker for all that is left for it to do, after what has arrived from it."""
@@ -125,6 +147,11 @@ class ProcessRun:
             careful=handle.deaths > 1,
         )
         handle.request(request)
+        if request.assignment.span is not None:
+            first, _ = request.assignment.span
+            for span in range(first, max(self._starts, default=-1) + 1, len(self._workers)):
+                if span in self._starts:
+                    handle.post(self._starts[span])
 
     def _making(self, handle: WorkerHandle) -> str:
         return self._assignment(handle).next_element(self._plan)
@@ -132,10 +159,13 @@ class ProcessRun:
     def _assignment(self, handle: WorkerHandle) -> Assignment:
         return self._merge.assignment(handle.number, handle.received())
 
-    def _unpack(self, handle: WorkerHandle, item: ReceivedItem) -> Step | ShardEnd:
+    def _unpack(self, handle: WorkerHandle, item: ReceivedItem) -> Item:
         """What an item brings."""
         if item.kind == "failed":
             raise item.error()
+        if item.kind == "span":
+            self._starts.pop(item.shard, None)
+            return SpanEnd(item.shard)
         if item.kind == "step":
             return Step(self._pool.element(handle, item), item.shard, item.cursor)
         if item.parts:  # rows that only worker 0 unpacks
@@ -143,6 +173,8 @@ class ProcessRun:
         return ShardEnd(item.shard, item.cursor)
 
 
+RELAY_SECONDS = 0.001
+"""A worker that waits to begin its span does so within this time, if the consumer takes elements meanwhile."""
 BLOCKS_AHEAD = 2
 """The blocks of each stream that are made ahead, unless the service says otherwise."""
 MAX_REQUESTS = 100

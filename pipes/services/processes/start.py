@@ -15,13 +15,14 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
 from ...core.ending import Ending
 from ...errors import WorkerError
 from ..transport import nesting
+from ..transport.graph_file import early_imports
 from .fork_server import (
     GRACE_SECONDS,
     Answer,
@@ -172,16 +173,28 @@ class ForkServer(LocalLauncher):
     """
 
     def __init__(self, threads: int, io_threads: int) -> None:
-        self._server: ServerHandle | None = shared_server(threads, io_threads)
-        self._control = self._server.connect()
-        self._changes = self._server.changes()
+        self._threads = threads, io_threads
         self._requests = 0
+        self._connect()
         with contextlib.suppress(ConnectionError):  # `start` says why the server has ended
             _post(self._control, 0, _needed_imports())
 
+    def _connect(self) -> None:
+        self._server: ServerHandle | None = shared_server(*self._threads)
+        self._control = self._server.connect()
+        self._changes = self._server.changes()
+
     def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        order = role, _needed_imports(), len(self._changes)
-        return cast("int", self._send(order, [*self._changes, *fds]))
+        while True:
+            order = role, _needed_imports(), len(self._changes)
+            answer = self._send(order, [*self._changes, *fds])
+            if not isinstance(answer, list):
+                return cast("int", answer)
+            assert self._server is not None
+            self._server.is_retired = True
+            _threaded.update(cast("list[str]", answer))
+            self.close()
+            self._connect()
 
     def end(self, pid: int) -> Death:
         return Death(*cast("tuple[int | None, int]", self._send(pid, ())))
@@ -218,12 +231,18 @@ class ForkServer(LocalLauncher):
         raise self._server.error()
 
 
-def begin_server(threads: int, io_threads: int) -> None:
-    """Start the server, and let it import while the program goes on: then the first batch waits for neither."""
+def begin_server(threads: int, io_threads: int, values: Iterable[object]) -> None:
+    """Start the server, and let it import while the program goes on: then the first batch waits for neither.
+
+    Args:
+        threads, io_threads: as those of `ForkServer`.
+        values: the functions and objects that workers will get.
+    """
     if nesting.depth:
         return  # a module that makes a loader when a worker imports it
     with shared_server(threads, io_threads).connect() as control, contextlib.suppress(ConnectionError):
-        _post(control, 0, _needed_imports())
+        needed = _needed_imports()
+        _post(control, 0, needed._replace(names=needed.names | early_imports(values)))
 
 
 def _post(control: socket.socket, number: int, order: Order, fds: Sequence[int] = ()) -> None:
@@ -275,7 +294,12 @@ LAUNCHERS: dict[str, Callable[[int, int], LocalLauncher]] = {"forkserver": ForkS
 def _needed_imports() -> Imports:
     """What a server imports once for all its workers."""
     names = [name for loaded, names in _PRELOADED.items() if loaded in sys.modules for name in names]
-    return Imports(names, import_path())
+    path = [os.path.abspath(entry) for entry in import_path()]  # the server's working folder may be another
+    return Imports(dict.fromkeys(names, ""), path, sorted(_threaded))
+
+
+_threaded: set[str] = set()
+"""Packages whose import has started threads in a server."""
 
 
 def _parent_to_die_with() -> int:
@@ -301,6 +325,7 @@ class ServerHandle:
 
     def __init__(self, kind: Kind, threads: int, io_threads: int) -> None:
         self._kind = kind
+        self.is_retired = False  # it starts no more workers
         self._threads = threads, io_threads
         self._surroundings = Surroundings.now(threads, io_threads)
         with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
@@ -318,7 +343,7 @@ class ServerHandle:
 
     def suits(self, kind: Kind) -> bool:
         """Whether the server runs, and can start workers of this kind."""
-        return self._process.poll() is None and self._kind == kind
+        return not self.is_retired and self._process.poll() is None and self._kind == kind
 
     def changes(self) -> list[int]:
         """Descriptors of the surroundings of now, for `enter`; none if they are those of the server."""

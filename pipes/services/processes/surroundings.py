@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple, cast
 
-from ..transport.memory import create_shared_file
+from ...core.system import create_shared_file
 
 _READ_AT_START = (
     *("LD_", "PYTHON", "MALLOC_", "GLIBC_", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "NUMEXPR_", "ARROW_"),

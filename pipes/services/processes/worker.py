@@ -9,7 +9,7 @@ import signal
 import socket
 import stat
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from time import perf_counter
 from typing import cast
@@ -24,13 +24,14 @@ from ...core.times import Clock, RunTimes, thread_of_worker, times_of_run
 from ...engine.seeds import seed_process
 from ...errors import LimitError
 from ...plan.plan import Plan, ShardRun
-from ..base import ShardEnd, Step
+from ...plan.spans import SpanStart
+from ..base import SpanEnd, Step
 from ..fetching import Fetcher, FetchRequest, FetchSource, fetched
 from ..transport.channel import Channel, GoneError, pack_error
 from ..transport.graph_file import begin_worker
 from ..transport.memory import PAGE_BYTES, Arena
 from ..transport.packing import PackedElement, Packer, unpack_body
-from ..turns import DEFAULT, PrefetchLimit, run_shards, step_count
+from ..turns import DEFAULT, Item, NextSpan, PrefetchLimit, run_shards, run_spans, step_count
 from .deaths import CrashNote
 from .dispatch import DispatchClient
 from .logs import WorkerLine
@@ -42,8 +43,11 @@ from .protocol import (
     ItemKind,
     PlanArguments,
     RunRequest,
+    StartHead,
     TakenHead,
     WorkerSettings,
+    span_numbers,
+    span_start,
 )
 from .remote import RowServer
 
@@ -89,6 +93,7 @@ class Worker:
         self._packer = Packer()
         self._request: RunRequest | FetchRequest | None = None
         self._keys: deque[FetchHead] = deque()
+        self._starts: dict[int, StartHead] = {}  # where spans of the run begin
         self._fetcher: Fetcher | None = None
         self._server: RowServer | None = None
         self._limit = PrefetchLimit(self._settings.prefetch, self._settings.most_bytes)
@@ -144,9 +149,16 @@ class Worker:
             self._serve(request.run, RowServer(plan, _parts(plan, request), request.epoch, mode))
             return
         resources = ProcessResources()
-        parts = _parts(plan, request)
-        self._outbox.steps_left = step_count(plan, parts)
-        items = run_shards(plan, parts, request.epoch, mode, resources)
+        in_spans = request.assignment.span is not None
+        self._limit.begin(in_spans=in_spans)
+        items: Generator[Item | NextSpan, None, object]
+        if in_spans:
+            self._outbox.steps_left = None
+            items = run_spans(plan, request.assignment, request.epoch, mode, resources, self._wait_for_start)
+        else:
+            parts = _parts(plan, request)
+            self._outbox.steps_left = step_count(plan, parts)
+            items = run_shards(plan, parts, request.epoch, mode, resources)
         try:
             while True:
                 if self._limit.is_full() or not self._outbox:
@@ -155,13 +167,31 @@ class Worker:
                 if item is None:
                     self._outbox.flush()
                     return
-                self._add(request.run, item)
+                if isinstance(item, NextSpan):
+                    self._send_start(request.run, item)
+                else:
+                    self._add(request.run, item)
                 del item  # its memory serves the next one
         finally:
             items.close()
             resources.close()
             resources.join()
             self._clock.end()
+
+    def _wait_for_start(self, span: int) -> SpanStart:
+        """Where a span begins, which the worker of the span before it finds out."""
+        while span not in self._starts:
+            self._outbox.flush()
+            with self._clock.waiting("consumer"):
+                self._listen(wait=True)
+        *_, numbers, rows = self._starts.pop(span)
+        return span_start(numbers, rows)
+
+    def _send_start(self, run: int, item: NextSpan) -> None:
+        waiting = item.start.waiting
+        packed = self._packer.pack([(block.rows, block.origins) for block in waiting]) if waiting else None
+        head = ("start", run, item.span, span_numbers(item.start), () if packed is None else packed.sizes)
+        self._line.send(head, [] if packed is None else packed.body())
 
     def _serve(self, run: int, server: RowServer) -> None:
         """Make rows for the training process, which runs the rest of the graph."""
@@ -237,10 +267,14 @@ class Worker:
         head = message.head
         if isinstance(head, (RunRequest, FetchRequest)):
             self._keys.clear()
+            self._starts.clear()
             self._request, self._limit.waiting = head, head.waiting
             raise _StopError
         if head[0] == "stop":
             raise _StopError
+        if head[0] == "start":
+            self._starts[cast("StartHead", head)[2]] = cast("StartHead", head)
+            return True
         if head[0] == "fetch":
             self._keys.append(cast("FetchHead", head))
             return True
@@ -271,8 +305,10 @@ class Worker:
             self._listen(wait=True)
         return True
 
-    def _add(self, run: int, item: Step | ShardEnd) -> None:
-        if isinstance(item, Step):
+    def _add(self, run: int, item: Item) -> None:
+        if isinstance(item, SpanEnd):
+            self._outbox.add(run, "span", item.span, None)
+        elif isinstance(item, Step):
             self._outbox.add(run, "step", item.shard, item.cursor, self._packer.pack(item.element))
         else:
             rows = None if item.rows is None else self._packer.pack(item.rows)

@@ -6,7 +6,6 @@ lengths of both, the pickle of the head, and the body. Both processes are ours, 
 
 from __future__ import annotations
 
-import os
 import pickle
 import socket
 import struct
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from ...core import system
 from ...core.process import local_world_size
 from ...errors import shown_traceback, text_of
 from .packing import PackedElement, Packer, unpack
@@ -175,7 +175,7 @@ MAX_SPIN_SECONDS = 0.0002
 def enough_cores(processes: int) -> bool:
     """Whether the processes of each rank of this machine have a core each; else one that spins delays another."""
     ranks = local_world_size()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = system.cpu_cores()
     return processes * ranks <= cores
 
 
@@ -196,7 +196,7 @@ class SpinWait:
         while self._fast and self.allowed and perf_counter() - begin < MAX_SPIN_SECONDS:
             if (answer := check()) is not None:
                 return answer
-            os.sched_yield()
+            system.yield_core()
         answer = sleep()
         self._fast = perf_counter() - begin < MAX_SPIN_SECONDS * (2 if self._fast else 1)
         return answer

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
+import json
 import mmap
 import os
 import pickle
@@ -17,8 +18,8 @@ import struct
 import sys
 import weakref
 from array import array
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from threading import RLock
 from types import BuiltinFunctionType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -29,17 +30,15 @@ from ...core.code import value_code
 from ...core.graph import Node, node_code, walk
 from ...core.operator import Operator
 from ...core.rows import Array
+from ...core.system import create_shared_file
 from ...errors import ArgumentTypeError, CallSite
 from . import nesting
 from .culprit import PickleError, find_culprit, named_type, path_of
-from .importable import Importable, is_of_user
-from .memory import create_shared_file
+from .importable import Importable
 from .packing import adopt, number_of
 
 _ALIGNMENT_BYTES = 64
 _HEAD = struct.Struct("<7Q")
-LARGE_LIBRARIES = frozenset({"torch", "torchvision", "torchaudio", "PIL", "pandas", "scipy", "cv2"})
-"""They take long to import, and start no threads then, so a fork server can import them for all its workers."""
 
 
 class _Head(NamedTuple):
@@ -115,10 +114,56 @@ def begin_worker(fd: int) -> tuple[object, dict[type, int]]:
     return content, classes
 
 
-def libraries_of(graph_file: int) -> list[str]:
-    """The modules of `LARGE_LIBRARIES` that reading a file from `write_graph_file` imports."""
+def imports_of(graph_file: int) -> dict[str, str]:
+    """The modules that reading a file from `write_graph_file` imports, and those that its operators import later.
+
+    Returns:
+        The names, and the file of each that this process has imported; "" for another.
+    """
     head = _Head.of(graph_file)
-    return os.pread(graph_file, head.names_stop - head.names_start, head.names_start).decode().split()
+    names = json.loads(os.pread(graph_file, head.names_stop - head.names_start, head.names_start))
+    return cast("dict[str, str]", names)
+
+
+def with_files(names: Iterable[str]) -> dict[str, str]:
+    """The names of modules, with the file of each that is imported."""
+    return {name: str(getattr(sys.modules.get(name), "__file__", None) or "") for name in sorted(names)}
+
+
+def early_imports(values: Iterable[object]) -> dict[str, str]:
+    """The modules that a graph with these functions and objects needs, as far as it takes no pickling to know them."""
+    importable = Importable()
+    names: set[object] = set()
+    later: set[str] = set()
+    for value in values:
+        if isinstance(value, Operator):
+            later.update(getattr(value, "worker_imports", ()))
+        name = _module_of(value)
+        names.add(name)
+        if isinstance(name, str) and not importable(name):
+            names.update(map(_module_of, _globals_used(value)))
+    known = {name for name in names if isinstance(name, str) and importable(name) and not _is_being_imported(name)}
+    return with_files(known | later)
+
+
+def _globals_used(value: object) -> list[object]:
+    """The global variables that a function, or a method of an object, names."""
+    owner = value if isinstance(value, (FunctionType, type)) else type(value)
+    functions = [owner] if isinstance(owner, FunctionType) else list(vars(owner).values())
+    return [
+        function.__globals__[name]
+        for function in functions
+        if isinstance(function, FunctionType)
+        for name in function.__code__.co_names
+        if name in function.__globals__
+    ]
+
+
+def _is_being_imported(name: str) -> bool:
+    """Whether the top level of a module, or of a package around it, still runs: it may be what makes the loader."""
+    package = name.rpartition(".")[0]
+    is_running = getattr(getattr(sys.modules[name], "__spec__", None), "_initializing", False)
+    return bool(is_running) or (package in sys.modules and _is_being_imported(package))
 
 
 class _Mapping(mmap.mmap):
@@ -172,7 +217,7 @@ def _dump(content: object, file: _File) -> None:
     with stream.getbuffer() as data:
         place = file.write(data)
     table = file.write(memoryview(file.places).cast("B"))
-    names = file.write(memoryview(" ".join(sorted(pickler.libraries)).encode()))
+    names = file.write(memoryview(json.dumps(with_files(pickler.imports)).encode()))
     file.close(_Head(*place, *table, *names, nesting.depth))
 
 
@@ -203,14 +248,13 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     Attributes:
         classes: the classes that were pickled by value, with their numbers.
-        libraries: the modules of `LARGE_LIBRARIES` that the values need.
+        imports: the modules that a reader imports.
     """
 
     def __init__(self, stream: object, keep: Callable[[pickle.PickleBuffer], object]) -> None:
         super().__init__(stream, protocol=5, buffer_callback=keep)
         self.classes: dict[type, int] = {}
-        self.libraries: set[str] = set()
-        self._modules: set[str] = set()  # whose libraries are known
+        self.imports: set[str] = set()
         self._importable = Importable()
         self._registered: list[ModuleType] = []
         self._tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
@@ -234,10 +278,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         elif isinstance(obj, Node):
             return _reduce_graph(obj)
         elif isinstance(obj, Operator):
+            self.imports.update(getattr(obj, "worker_imports", ()))
             reduce = getattr(obj, "reduce_for_worker", None)
             return NotImplemented if reduce is None else reduce()
         elif type(obj) is self._tensor:
-            self.libraries.add("torch")
+            self.imports.add("torch")
             return _reduce_tensor(obj)
         elif isinstance(obj, _CACHED_FUNCTION) and not self._can_import(obj):
             return _cache, (obj.__wrapped__, obj.cache_parameters())
@@ -250,28 +295,15 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return reduced
 
     def _register(self, name: str | None) -> None:
-        self._note_libraries(name)
         module = sys.modules.get(name) if name else None
-        if module is None or name is None or self._importable(name) or sys.modules.get(module.__name__) is not module:
+        if module is None or name is None or sys.modules.get(module.__name__) is not module:
+            return
+        if self._importable(name):
+            self.imports.add(name)
             return
         if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
             cloudpickle.register_pickle_by_value(module)
             self._registered.append(module)
-
-    def _note_libraries(self, name: object) -> None:
-        """Note a module of a library; of a module of the user, those that it imports."""
-        if not isinstance(name, str) or name in self._modules:
-            return
-        self._modules.add(name)
-        parent, _, _ = name.rpartition(".")
-        module = sys.modules.get(name)
-        if name.partition(".")[0] in LARGE_LIBRARIES:
-            self.libraries.add(name)
-        elif module is not None and is_of_user(module) and self._importable(name):
-            self._note_libraries(parent)
-            for value in list(vars(module).values()):
-                with suppress(Exception):  # an attribute of a user's object may be code
-                    self._note_libraries(_module_of(value))
 
     def _can_import(self, obj: Any) -> bool:
         """Whether another process can import `obj` by its name."""

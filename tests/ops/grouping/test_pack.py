@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -153,3 +154,29 @@ class TestPadOfEachColumn:
             list(pipe)
         with pytest.raises(DataError, match="`pad` must have names of columns"):
             list(fp.from_sequence([[1, 2]]).pack(6, pad={"label": -100}))
+
+
+@pytest.mark.parametrize("strategy", ["cut", "fit"])
+@given(lengths, sizes)
+def test_cu_seqlens_are_where_sequences_begin_and_end(strategy: Any, lengths: list[int], size: int) -> None:
+    pipe = table(documents(lengths)).pack(size, strategy=strategy, pad=-1, cu_seqlens=True)
+    for pack in check_operator(pipe, rows_of=tokens):
+        begins = [k for k in range(size) if k == 0 or pack["segment_ids"][k] != pack["segment_ids"][k - 1]]
+        assert pack["cu_seqlens"] == [*begins, size]
+        assert pack["max_seqlen"] == np.diff(pack["cu_seqlens"]).max()
+
+
+def test_cu_seqlens_of_a_batch_are_int32() -> None:
+    (batch,) = table(documents([3, 2])).pack(8, cu_seqlens=True).batch(1).collate()
+    assert batch["cu_seqlens"].dtype == batch["max_seqlen"].dtype == torch.int32
+    assert batch["cu_seqlens"].tolist() == [[0, 3, 5, 8]] and batch["max_seqlen"].tolist() == [3]
+
+
+def test_cu_seqlens_of_columns_with_lengths_of_their_own() -> None:
+    rows = [{"inputs": [1, 2], "targets": [3]}, {"inputs": [4], "targets": [5, 6]}]
+    pipe = fp.from_sequence(rows).pack({"inputs": 4, "targets": 3}, strategy="fit", cu_seqlens=True)
+    (pack,) = pipe
+    assert (pack["inputs_cu_seqlens"], pack["inputs_max_seqlen"]) == ([0, 2, 3, 4], 2)
+    assert (pack["targets_cu_seqlens"], pack["targets_max_seqlen"]) == ([0, 1, 3], 2)
+    with pytest.raises(DataError, match="must not have a column `cu_seqlens`"):
+        list(fp.from_sequence([{"x": [1], "cu_seqlens": [1]}]).pack(4, column="x", cu_seqlens=True))

@@ -30,6 +30,25 @@ def test_rows_that_are_dicts_tuples_or_lists(make):
     assert [row.tolist() for row in one(fp.from_sequence(values))] == PADDED
 
 
+@pytest.mark.parametrize("is_table", [True, False])
+def test_a_value_for_each_column(is_table):
+    table = pa.table({"x": LISTS, "labels": LISTS, "weight": [[0.5] * len(row) for row in LISTS]})
+    rows = fp.from_table(table) if is_table else fp.from_sequence(table.to_pylist())
+    (batch,) = rows.batch(4).pad_batch({"labels": -1, "weight": 2}).collate()
+    assert batch["labels"].tolist() == PADDED
+    assert batch["x"].tolist() == [[max(0, x) for x in row] for row in PADDED]
+    assert batch["weight"].tolist() == [[0.5 if x >= 0 else 2 for x in row] for row in PADDED]
+    with pytest.raises(DataError, match=r"`value` must have names of columns that are padded, .* but has: 'label'"):
+        list(rows.batch(4).pad_batch({"label": -1}))
+    with pytest.raises(ArgumentTypeError, match="`value` must be a number but got: None"):
+        rows.batch(4).pad_batch({"labels": None})
+
+
+def test_a_value_by_name_needs_names():
+    with pytest.raises(DataError, match="rows must be dicts or rows of a table if .* a `value` by name is given"):
+        list(fp.from_sequence(LISTS).batch(4).pad_batch({"labels": -1}))
+
+
 def test_the_law_and_the_index():
     source = fp.from_sequence([{"x": list(range(n % 5))} for n in range(23)])
     for pipe in (source, source.filter(lambda row: True)):

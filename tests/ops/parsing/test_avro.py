@@ -14,7 +14,6 @@ from feedpipe.testing import check_operator
 
 from ...support.examples import examples
 from ...support.files import _read_head, _read_long, _write_long
-from ...support.files import avro as _avro
 from ...support.files import ranges as _byte_ranges
 from ...support.formats import StreamWindow
 
@@ -193,12 +192,13 @@ def values(kind):
 
 @pytest.mark.parametrize("codec", ["deflate", "bzip2", "xz", "snappy", "zstandard"])
 def test_blocks_are_limited_once_they_are_decompressed(tmp_path, monkeypatch, codec):
-    monkeypatch.setattr(_avro, "MAX_ROW_BYTES", 100)
+    monkeypatch.setattr("feedpipe.formats.streams._MAX_UNPACKED_BYTES", 100)
+    monkeypatch.setattr("feedpipe.formats.streams._MAX_RATIO", 1)
     own = {"snappy": snappy, "zstandard": lambda data: pa.Codec("zstd").compress(data, asbytes=True)}
     rows = [{"id": 1, "t": "x" * 1000}]
     data = recoded(encoded(rows), codec, own[codec]) if codec in own else encoded(rows, codec)
     (tmp_path / "a.avro").write_bytes(data)
-    with pytest.raises(DataError, match="cannot be decompressed: it would have more than 100 bytes"):
+    with pytest.raises(DataError, match="cannot be decompressed: 0 MiB or more unpack from"):
         list(parsed(tmp_path / "a.avro"))
 
 

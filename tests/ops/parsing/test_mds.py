@@ -82,6 +82,9 @@ def test_a_shard_of_mosaicml(tmp_path):
     ("encoding", "message"),
     [
         ("pkl", "its encoding 'pkl' is not read; loading pickles runs code"),
+        ("ndarray:int8:x", "its encoding 'ndarray:int8:x' is not read; th"),
+        ("ndarray:int8:2,", "its encoding 'ndarray:int8:2,' is not read; th"),
+        ("ndarray:object", "its encoding 'ndarray:object' is not read; th"),
         ("new:3", "its encoding 'new:3' is not read; th"),
     ],
 )
@@ -149,3 +152,18 @@ def test_mutated_and_truncated_files(tmp_path, data):
             list(parsed(tmp_path / "a.mds", indexed=indexed))
         except FeedpipeError as error:
             assert "a.mds" in str(error)
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_shard_of_the_index_that_is_missing(tmp_path, indexed):
+    """`index.json` of MosaicML's writer names each shard as it is and as it is compressed; either may be there."""
+    (tmp_path / "a.mds").write_bytes(mds({"x": "str_int"}, [[b"1"], [b"2"]]))
+    there = {"raw_data": {"basename": "a.mds"}, "zip_data": None}
+    missing = {"raw_data": {"basename": "b.mds"}, "zip_data": {"basename": "b.mds.zstd"}}
+    index = tmp_path / "index.json"
+    for text in (json.dumps({"shards": [there]}), "no index of shards", json.dumps([there])):
+        index.write_text(text)
+        assert list(parsed(tmp_path / "a.mds", indexed=indexed)) == [{"x": 1}, {"x": 2}]
+    index.write_text(json.dumps({"shards": [there, missing]}))
+    with pytest.raises(fp.SourceError, match=r"index\.json names 'b\.mds', which is not there"):
+        list(parsed(tmp_path / "a.mds", indexed=indexed))

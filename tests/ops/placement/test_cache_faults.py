@@ -175,9 +175,7 @@ def full_after(count: int, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        SourceError, match=r"the folder .* of a `cache` cannot be written to: .*; give a folder"
-    ) as error:
+    with pytest.raises(SourceError, match=r"the folder .* cannot be written to: .*; give a folder") as error:
         list(fp.from_sequence(range(9)).cache(tmp_path / "file"))
     assert __file__ in str(error.value)
 

@@ -30,9 +30,9 @@ def test_it_reads_once():
 
 def test_the_limit():
     with pytest.raises(LimitError, match=r"`load\(limit='1KB'\)` is full after .* larger `limit`"):
-        len(fp.from_sequence([b"x" * 100] * 100).load("1KB"))
+        len(fp.from_sequence([b"x" * 100] * 100).load(limit="1KB"))
     with pytest.raises(ArgumentError, match='`limit` must be a size such as "1GiB"'):
-        fp.from_sequence("a").load("much")
+        fp.from_sequence("a").load(limit="much")
 
 
 def test_an_error_while_loading_is_raised_each_time():

@@ -196,6 +196,72 @@ def test_a_library_that_a_function_needs_is_loaded_by_the_server(processes, monk
     close([*loaders, *more])
 
 
+@pytest.fixture
+def user_module(request, monkeypatch, tmp_path):
+    """Makes a module of the user, which counts its imports; returns the function of it that counts them."""
+
+    name = f"module_of_{request.node.name}"
+
+    def write(code="", folder="."):
+        counter = tmp_path / "imports"
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / f"{name}.py").write_text(
+            f"import os, sys, threading\nfile = open({str(counter)!r}, 'a')\nfile.write('x')\nfile.close()\n{code}\n"
+            f"def function(row):\n    return (os.path.getsize({str(counter)!r}), CODE)\nCODE = {code!r}\n"
+        )
+        counter.write_text("")
+        monkeypatch.syspath_prepend(tmp_path / folder)
+        sys.modules.pop(name, None)
+        function = __import__(name).function
+        counter.write_text("")
+        return function
+
+    yield write
+    sys.modules.pop(name, None)
+
+
+def rows_of_epochs(function, count=2):
+    """What each of the loaders one after the other gives."""
+    rows = []
+    for _ in range(count):
+        loaders, _, (row,) = started(function=function)
+        close(loaders)
+        rows.append(row)
+    return rows
+
+
+def test_a_module_of_the_user_is_imported_once_for_all_loaders(user_module, processes):
+    function = user_module()
+    server = server_of()
+    assert rows_of_epochs(function, 3) == [(1, "")] * 3
+    assert processes.server_pid() == server
+
+
+def test_a_module_that_starts_threads_is_imported_by_each_worker(user_module, processes):
+    code = f"if os.getpid() != {os.getpid()}: threading.Thread(target=threading.Event().wait, daemon=True).start()"
+    function = user_module(code)
+    server = server_of()
+    # The first server imports it, and goes; then each worker does.
+    assert rows_of_epochs(function, 3) == [(2, code), (3, code), (4, code)]
+    assert processes.server_pid() != server
+    server_now = processes.server_pid()
+    assert server_of() == server_now
+
+
+def test_a_module_that_has_changed_or_has_another_file_is_imported_anew(user_module):
+    assert rows_of_epochs(user_module("a = 1")) == [(1, "a = 1")] * 2
+    assert rows_of_epochs(user_module("b = 2; c = 3")) == [(1, "b = 2; c = 3")] * 2
+    assert rows_of_epochs(user_module("a = 1", "elsewhere")) == [(1, "a = 1")] * 2
+
+
+def test_a_module_that_ends_its_interpreter_ends_no_server(user_module, processes):
+    server = server_of()
+    function = user_module(f"if os.getpid() != {os.getpid()}: sys.exit(3)")
+    with pytest.raises(WorkerError):
+        rows_of_epochs(function, 1)
+    assert server_of() == server == processes.server_pid()
+
+
 @pytest.mark.slow
 def test_a_server_that_is_killed_is_an_error_of_each_loader_and_the_next_starts_another(processes):
     loaders, iterators, (server, _) = started(2)

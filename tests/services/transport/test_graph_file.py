@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +18,7 @@ import pytest
 import feedpipe as fp
 
 from ...support.core import MAX_DEPTH
-from ...support.services import libraries_of, write_graph_file
+from ...support.services import early_imports, imports_of, write_graph_file
 from .graph_reader import READ, other_process
 
 
@@ -106,34 +108,53 @@ def test_a_long_chain_fits() -> None:
     assert other_process(pipe, code) == f"{MAX_DEPTH} Pipe"
 
 
-def libraries(function):
-    """The libraries that a worker with a function imports, as the file of its graph tells them."""
+def imports(function):
+    """The modules that a worker with a function imports, as the file of its graph tells them."""
     pipe = fp.from_sequence([0]).map(function)
     fd = write_graph_file((pipe, None), pipe)
     try:
-        return libraries_of(fd)
+        return {
+            name for name in imports_of(fd) if name.partition(".")[0] not in ("builtins", "feedpipe", "cloudpickle")
+        }
     finally:
         os.close(fd)
 
 
-def test_the_file_tells_which_large_libraries_its_functions_need(tmp_path, monkeypatch):
-    torch = pytest.importorskip("torch")
+def test_the_file_tells_which_modules_its_functions_need(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "plain_module.py").write_text("import json, numpy\ndef function(row): pass\n")
-    (tmp_path / "torch_module.py").write_text("from torch.nn.functional import relu\ndef function(row): pass\n")
-    (tmp_path / "user_module.py").write_text("import torch_module\ndef function(row): pass\n")
-    modules = [importlib.import_module(name) for name in ("plain_module", "torch_module", "user_module")]
-    monkeypatch.setattr(modules[0], "itself", modules[0], raising=False)
+    (tmp_path / "user_module.py").write_text("import csv, numpy\ndef function(row): pass\n")
+    module = importlib.import_module("user_module")
     try:
-        assert [libraries(module.function) for module in modules] == [
-            [],
-            ["torch.nn.functional"],
-            ["torch.nn.functional"],
-        ]
+        assert imports(module.function) == {"user_module"}
+        assert imports(lambda row: module.function(row)) == {"user_module"}
     finally:
-        for module in modules:
-            del sys.modules[module.__name__]
+        del sys.modules["user_module"]
+    assert imports(lambda row: json.dumps(row)) == {"json"}
+    assert imports(lambda row: row) == set()
+
+
+def test_so_does_an_operator_whose_workers_import_later():
+    pipe = fp.from_sequence([]).decode(resize=8, fast=True)
+    fd = write_graph_file((pipe, None), pipe)
+    assert {"PIL.Image", "simplejpeg", "torch"} < {*imports_of(fd)}
+    os.close(fd)
+
+
+def test_tensors_need_torch():
+    torch = pytest.importorskip("torch")
     tensor = torch.ones(3)
-    assert libraries(lambda row: tensor) == ["torch"] and "torch" in libraries(torch.tensor)
-    assert libraries(torch.nn.Identity()) == ["torch.nn.modules.linear"]
-    assert libraries(lambda row: np.ones(row)) == []
+    assert "torch" in imports(lambda row: tensor) & imports(torch.tensor)
+    assert "torch.nn.modules.linear" in imports(torch.nn.Identity())
+
+
+class Doubles:
+    def __call__(self, row):
+        return json.dumps(row)
+
+
+def test_some_are_known_before_the_graph_is_written(monkeypatch):
+    assert {*early_imports([Doubles(), csv.reader])} == {"json", "_csv"}
+    assert {*early_imports([lambda row: np.ones(row)])} == {"numpy"}
+    assert early_imports([json.dumps]) == {"json": json.__file__}
+    monkeypatch.setattr(json.__spec__, "_initializing", True, raising=False)
+    assert early_imports([json.dumps]) == {}

@@ -26,7 +26,7 @@ numbers.batch()  # expect-error
 numbers.batch(4, True)  # expect-error
 numbers.batch(size=4, drop_lst=True)  # expect-error
 numbers.map(len, rng="local")  # expect-error
-numbers.load(limit=None)  # expect-error
+numbers.load(limit=[])  # expect-error
 numbers.batch(4).collate(nulls="zero")  # expect-error
 numbers.batch(4).collate(fn=len)  # expect-error
 numbers.filter(function=bool)  # expect-error

@@ -1,0 +1,65 @@
+"""The table of `docs/guides/trainers.md`: clients, and ways to give them a pipe, on two processes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from .programs import GUIDE
+from .two_ranks import run_on_two_ranks
+from .ways_job import CLIENTS, ROWS, WAYS, is_tried
+
+DIVIDED_ALREADY = "divided the pipe among 2 ranks already.*or use feedpipe.accelerate.PreparedLoader"
+DIVIDES = {"Accelerate", "Accelerate, dispatched", "Trainer", "Trainer, dispatched"}
+MAKES_A_LOADER = {"Trainer", "Trainer, dispatched"}
+
+
+def refusal(client: str, way: str, kind: str) -> str | None:
+    """What the error says, if the client refuses a pipe that it is given in this way."""
+    if way == "iterable dataset" and client in DIVIDES:
+        return DIVIDED_ALREADY
+    if way.endswith("loader") and client in MAKES_A_LOADER:
+        return "feedpipe.transformers.dataset" if kind == "indexed" else "the length of this pipe is not known"
+    return None
+
+
+Report = dict[str, list[int] | str]
+CASES = [(c, w, k) for c in CLIENTS for w in WAYS for k in ("indexed", "streamed") if is_tried(c, w, k)]
+
+
+@pytest.fixture(scope="module")
+def reports_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Report]]:
+    """Runs the job of a client once."""
+
+    @cache
+    def run(client: str) -> list[Report]:
+        folder = tmp_path_factory.mktemp("ways")
+        run_on_two_ranks(Path(__file__).with_name("ways_job.py"), client, str(folder))
+        return [json.loads((folder / f"{client}.{rank}").read_text()) for rank in (0, 1)]
+
+    return run
+
+
+@pytest.mark.parametrize(("client", "way", "kind"), CASES)
+def test_each_row_once_or_a_refusal(
+    reports_of: Callable[[str], list[Report]], client: str, way: str, kind: str
+) -> None:
+    results = [report[f"{way}, {kind}"] for report in reports_of(client)]
+    if error := refusal(client, way, kind):
+        assert all(isinstance(result, str) and re.search(error, result) for result in results), results
+    else:
+        assert all(isinstance(result, list) for result in results), results
+        assert sorted(row for result in results for row in result) == list(range(ROWS))
+
+
+def test_the_guide_has_the_table() -> None:
+    rows = [line.split("|")[1:-1] for line in GUIDE.splitlines() if line.startswith("| ")]
+    table = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows}
+    for client in ("torchrun", "Accelerate", "Fabric", "Lightning", "Trainer"):
+        refused = [cell.startswith("no") for cell in table[client]]
+        assert refused == [refusal(client, way, "indexed") is not None for way in WAYS]

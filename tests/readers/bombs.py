@@ -1,0 +1,388 @@
+"""Files that claim to be, or unpack to, far more than they are. Each is a function of a folder that gives a reader."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import PIL.Image
+import pyarrow as pa
+from pyarrow import feather, orc, parquet
+
+import feedpipe as fp
+
+from ..support.formats import write_varint
+from .contents import mds
+
+Rows = Callable[[], Iterable[Any]]
+_HUGE = 2**31 - 2**20
+"""Just below the limit of a row: what unpacks to this is refused for its size in the file."""
+
+
+def _zeros(
+    pack: Callable[[bytes], bytes], size: int, begin: bytes = b"", end: bytes = b"", fill: bytes = b"0"
+) -> bytes:
+    """Many equal bytes, packed a piece at a time: the formats take several packed parts in a row."""
+    piece = pack(fill * 2**24)
+    return pack(begin) + piece * (size >> 24) + pack(end)
+
+
+def _zstd(data: bytes) -> bytes:
+    return bytes(pa.Codec("zstd").compress(data))
+
+
+_PACKS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": _zstd,
+}
+
+
+def _text(ending: str, packing: str, folder: Path) -> Rows:
+    """A text file that is one line of 2 GiB."""
+    begin = {"jsonl": b'{"x": "a"}\n{"x": "', "csv": b'x\na\n"', "txt": b"a\n"}[ending]
+    path = folder / f"a.{ending}.{packing}"
+    path.write_bytes(_zeros(_PACKS[packing], _HUGE, begin))
+    reader = {"jsonl": fp.read_jsonl, "csv": fp.read_csv, "txt": fp.read_lines}[ending]
+    return lambda: reader(path)
+
+
+def _bytes(packing: str, folder: Path) -> Rows:
+    path = folder / f"a.bin.{packing}"
+    path.write_bytes(_zeros(_PACKS[packing], _HUGE))
+    return lambda: fp.read_bytes(path)
+
+
+def _wide_csv(folder: Path) -> Rows:
+    path = folder / "a.csv"
+    count = 40_000
+    path.write_text(",".join(f"c{k}" for k in range(count)) + "\n" + (",".join(["1"] * count) + "\n") * 2)
+    return lambda: fp.read_csv(path)
+
+
+def _wide_jsonl(folder: Path) -> Rows:
+    path = folder / "a.jsonl"
+    path.write_text(("{" + ",".join(f'"k{k}":1' for k in range(40_000)) + "}\n") * 2)
+    return lambda: fp.read_jsonl(path)
+
+
+def _tar_member(ending: str, folder: Path) -> Rows:
+    """A member of 2 GiB of zeros in a packed archive, or one that only claims to be so large."""
+    head = tarfile.TarInfo("a.bin")
+    head.size = _HUGE
+    path = folder / f"a.{ending}"
+    block = head.tobuf()
+    path.write_bytes(_zeros(gzip.compress, _HUGE, block, fill=b"\0") if ending == "tgz" else block + bytes(2**20))
+    return lambda: fp.read_tar(path)
+
+
+def _many_members(folder: Path) -> Rows:
+    """A packed archive whose one row has many members of equal bytes."""
+
+    def member(number: int) -> bytes:
+        head = tarfile.TarInfo(f"a.{number}")
+        head.size = 2**23
+        return gzip.compress(head.tobuf() + bytes(2**23))
+
+    path = folder / "a.tgz"
+    path.write_bytes(b"".join(map(member, range(200))) + gzip.compress(bytes(1024)))
+    return lambda: fp.read_tar(path)
+
+
+def _npz(folder: Path) -> Rows:
+    path = folder / "a.npz"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open("x.npy", "w", force_zip64=True) as member,
+    ):
+        head = io.BytesIO()
+        np.lib.format.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (1, 2**31)})
+        member.write(head.getvalue())
+        for _ in range(2**31 >> 24):
+            member.write(bytes(2**24))
+    return lambda: fp.read_numpy({"x": path})
+
+
+def _npz_claim(folder: Path) -> Rows:
+    """An archive whose directory claims 16 GiB for a member of some bytes."""
+    path = folder / "a.npz"
+    np.savez_compressed(path, x=np.zeros((4, 4)))
+    data = bytearray(path.read_bytes())
+    place = data.rfind(b"PK\x01\x02")
+    data[place + 24 : place + 28] = struct.pack("<I", 2**32 - 2)
+    path.write_bytes(data)
+    return lambda: fp.read_numpy({"x": path})
+
+
+def _zip_text(folder: Path) -> Rows:
+    path = folder / "a.jsonl.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive, archive.open("a", "w") as member:
+        member.write(b'{"x": "')
+        for _ in range(_HUGE >> 24):
+            member.write(b"0" * 2**24)
+    return lambda: fp.read_jsonl(path)
+
+
+def _hdf5(folder: Path, chunks: tuple[int, ...] | None, shape: tuple[int, ...]) -> Rows:
+    import h5py
+
+    path = folder / "a.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", shape, "u1", chunks=chunks, compression="gzip" if chunks else None)
+    return lambda: fp.read_hdf5(path, ["x"]).slice(0, 3)
+
+
+def _hdf5_chunk(folder: Path) -> Rows:
+    """A chunk of 2 GiB of zeros, packed."""
+    import h5py
+
+    path = folder / "a.h5"
+    packer = zlib.compressobj(1)
+    data = b"".join(packer.compress(bytes(2**24)) for _ in range(2**31 - 2**24 >> 24)) + packer.flush()
+    with h5py.File(path, "w") as file:
+        x = file.create_dataset("x", (4, 2**31 - 2**24), "u1", chunks=(1, 2**31 - 2**24), compression="gzip")
+        x.id.write_direct_chunk((0, 0), data)
+    return lambda: fp.read_hdf5(path, ["x"])
+
+
+def _long(number: int) -> bytes:
+    return write_varint(number << 1)
+
+
+def _avro_data(schema: object, codec: str, records: int, data: bytes, *, claimed: int | None = None) -> bytes:
+    text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
+    entries = b"".join(
+        _long(len(key)) + key + _long(len(value)) + value
+        for key, value in ((b"avro.schema", text), (b"avro.codec", codec.encode()))
+    )
+    head = b"Obj\x01" + _long(2) + entries + _long(0) + bytes(16)
+    return head + _long(records) + _long(len(data) if claimed is None else claimed) + data + bytes(16)
+
+
+_RECORD = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "bytes"}]}
+
+
+def _avro(codec: str, folder: Path) -> Rows:
+    """A block of a record of 2 GiB of zeros."""
+    begin = _long(_HUGE >> 24 << 24)
+    if codec == "deflate":
+        packer = zlib.compressobj(1, wbits=-15)
+        data = packer.compress(begin) + b"".join(packer.compress(bytes(2**24)) for _ in range(_HUGE >> 24))
+        data += packer.flush()
+    elif codec == "zstandard":
+        sink = pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, "zstd") as stream:
+            stream.write(begin)
+            for _ in range(_HUGE >> 24):
+                stream.write(bytes(2**24))
+        data = sink.getvalue().to_pybytes()
+    elif codec == "snappy":
+        data = write_varint(_HUGE) + b"\0" * 100
+    else:
+        packed: Any = bz2.BZ2Compressor(1) if codec == "bzip2" else lzma.LZMACompressor(preset=0)
+        data = (
+            packed.compress(begin)
+            + b"".join(packed.compress(bytes(2**24)) for _ in range(_HUGE >> 24))
+            + packed.flush()
+        )
+    path = folder / "a.avro"
+    path.write_bytes(_avro_data(_RECORD, codec, 1, data))
+    return lambda: fp.read_avro(path)
+
+
+def _avro_file(data: bytes, folder: Path) -> Rows:
+    path = folder / "a.avro"
+    path.write_bytes(data)
+    return lambda: fp.read_avro(path)
+
+
+_EMPTY = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "null"}]}
+_NESTED = {"type": "record", "name": "r", "fields": [{"name": "r", "type": ["null", "r"]}]}
+_LISTS = {"type": "record", "name": "r", "fields": [{"name": "x", "type": {"type": "array", "items": "null"}}]}
+
+
+def _parquet(folder: Path, number: int, claimed: int) -> Rows:
+    """A file whose row group claims other sizes, in the numbers of its footer."""
+    path = folder / "a.parquet"
+    parquet.write_table(pa.table({"x": list(range(1000))}), path)
+    data = bytearray(path.read_bytes())
+    size = int.from_bytes(data[-8:-4], "little")
+    footer = bytes(data[-8 - size : -8])
+    old, new = write_varint(number << 1), write_varint(claimed << 1)
+    changed = footer.replace(old, new)
+    path.write_bytes(data[: -8 - size] + changed + struct.pack("<I", len(changed)) + b"PAR1")
+    return lambda: fp.read_parquet(path)
+
+
+def _parquet_zeros(folder: Path, codec: str) -> Rows:
+    """A page of one value of 1 GiB of zeros."""
+    path = folder / "a.parquet"
+    table = pa.table({"x": pa.array([bytes(2**30)], pa.large_binary())})
+    parquet.write_table(table, path, compression=codec, use_dictionary=False, write_statistics=False)
+    return lambda: fp.read_parquet(path)
+
+
+def _parquet_runs(folder: Path) -> Rows:
+    """A hundred million equal values in one row group, which take some bytes."""
+    path = folder / "a.parquet"
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**8, np.int8)), pa.array(["x" * 100]))
+    parquet.write_table(pa.table({"x": column}), path, row_group_size=10**8)
+    return lambda: fp.read_parquet(path).slice(0, 10)
+
+
+def _arrow(folder: Path, codec: str, *, stream: bool = False) -> Rows:
+    """A packed column that claims to have 2 GiB."""
+    path = folder / ("a.arrows" if stream else "a.arrow")
+    table = pa.table({"x": np.zeros(10**5)})
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with (pa.ipc.new_stream if stream else pa.ipc.new_file)(path, table.schema, options=options) as writer:
+        writer.write_table(table)
+    data = path.read_bytes()
+    assert data.count(struct.pack("<q", 8 * 10**5)) >= 1
+    path.write_bytes(data.replace(struct.pack("<q", 8 * 10**5), struct.pack("<q", 2**40)))
+    return lambda: fp.read_arrow(path)
+
+
+def _arrow_rows(folder: Path) -> Rows:
+    """A column of nulls with more rows than any memory has room for."""
+    path = folder / "a.arrow"
+    feather.write_feather(pa.table({"x": pa.nulls(12_345_678)}), path, compression="uncompressed")
+    data = path.read_bytes()
+    path.write_bytes(data.replace(struct.pack("<q", 12_345_678), struct.pack("<q", 2**40)))
+    return lambda: fp.read_arrow(path).slice(0, 10)
+
+
+def _arrow_zeros(folder: Path) -> Rows:
+    path = folder / "a.arrow"
+    table = pa.table({"x": pa.array([bytes(2**30)], pa.large_binary())})
+    feather.write_feather(table, path, compression="zstd")
+    return lambda: fp.read_arrow(path)
+
+
+def _orc(folder: Path) -> Rows:
+    path = folder / "a.orc"
+    table = pa.table({"x": pa.array([bytes(2**30)], pa.binary())})
+    orc.write_table(table, path, compression="zlib")
+    return lambda: fp.read_orc(path)
+
+
+def _image(form: str, folder: Path) -> Rows:
+    """A picture that claims to have 60,000 x 60,000 pixels."""
+    (folder / "a").mkdir()
+    path = folder / f"a/a.{form}"
+    PIL.Image.new("RGB", (8, 8)).save(path)
+    data = path.read_bytes()
+    if form == "png":
+        head = b"IHDR" + struct.pack(">II", 60_000, 60_000) + data[24:29]
+        data = data[:12] + head + struct.pack(">I", zlib.crc32(head)) + data[33:]
+    else:
+        place = data.find(b"\xff\xc0")
+        data = data[: place + 5] + struct.pack(">HH", 60_000, 60_000) + data[place + 9 :]
+    path.write_bytes(data)
+    return lambda: fp.read_images(folder)
+
+
+def _png_text(folder: Path) -> Rows:
+    """A picture with a text of 1 GiB, packed."""
+    (folder / "a").mkdir()
+    path = folder / "a/a.png"
+    PIL.Image.new("RGB", (8, 8)).save(path)
+    data = path.read_bytes()
+    packer = zlib.compressobj(1)
+    body = b"zTXtkey\0\0" + b"".join(packer.compress(bytes(2**24)) for _ in range(64)) + packer.flush()
+    chunk = struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
+    path.write_bytes(data[:33] + chunk + data[33:])
+    return lambda: fp.read_images(folder)
+
+
+def _mds(folder: Path, data: bytes, ending: str = "mds") -> Rows:
+    path = folder / f"a.{ending}"
+    path.write_bytes(data)
+    return lambda: fp.read_mds(path)
+
+
+def _mds_array(folder: Path) -> Rows:
+    shape = struct.pack("<4I", 2**31, 2**31, 2**31, 1)
+    return _mds(folder, mds({"x": "ndarray"}, [[bytes([66, (3 << 2) | 2]) + shape]]))
+
+
+def _tfrecord(folder: Path, packing: str) -> Rows:
+    """A record of almost 2 GiB, which is there in the packed file; the checksum of its length is right."""
+    head = struct.pack("<Q", _HUGE)
+    crc = google_crc32c.value(head)
+    head += struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    path = folder / f"a.tfrecord{packing}"
+    path.write_bytes(_zeros(gzip.compress, _HUGE, head, fill=b"\0") if packing else head + bytes(100))
+    return lambda: fp.read_tfrecord(path)
+
+
+def _delta(folder: Path) -> Rows:
+    log = folder / "_delta_log"
+    log.mkdir()
+    (log / "00000000000000000000.json").write_text('{"metaData":' + '{"a":' * 100_000)
+    return lambda: fp.read_delta(folder)
+
+
+BOMBS: dict[str, Callable[[Path], Rows]] = {
+    **{f"{end} {pack}": partial(_text, end, pack) for end in ("jsonl", "csv", "txt") for pack in _PACKS},
+    **{f"bytes {packing}": partial(_bytes, packing) for packing in _PACKS},
+    "csv of many columns": _wide_csv,
+    "jsonl of many keys": _wide_jsonl,
+    "tar member": partial(_tar_member, "tar"),
+    "tgz": partial(_tar_member, "tgz"),
+    "tgz of many members": _many_members,
+    "npz of zeros": _npz,
+    "npz that claims": _npz_claim,
+    "zip": _zip_text,
+    "hdf5 without data": partial(_hdf5, chunks=None, shape=(2**20, 2**20)),
+    "hdf5 of huge rows": partial(_hdf5, chunks=(1, 2**20), shape=(4, 2**40)),
+    "hdf5 of huge chunks": partial(_hdf5, chunks=(2**10, 2**20 * 3), shape=(2**12, 2**20 * 3)),
+    "hdf5 chunk": _hdf5_chunk,
+    **{f"avro {codec}": partial(_avro, codec) for codec in ("deflate", "zstandard", "snappy", "bzip2", "xz")},
+    "avro of a claimed block": partial(_avro_file, _avro_data(_RECORD, "null", 1, b"\0", claimed=2**30)),
+    "avro of empty records": partial(_avro_file, _avro_data(_EMPTY, "null", 2**31, b"")),
+    "avro of empty items": partial(_avro_file, _avro_data(_LISTS, "null", 1, _long(2**31) + b"\0")),
+    "avro of nested records": partial(_avro_file, _avro_data(_NESTED, "null", 1, b"\2" * 10**6 + b"\0")),
+    "avro of a nested schema": partial(
+        _avro_file, _avro_data(b'{"type":"array","items":' * 20_000 + b'"int"' + b"}" * 20_000, "null", 0, b"")
+    ),
+    "avro of nested lists": partial(
+        _avro_file,
+        _avro_data(b'{"type":"array","items":' * 300 + b'"int"' + b"}" * 300, "null", 1, b"\2" * 300 + b"\0" * 300),
+    ),
+    "parquet of many rows": partial(_parquet, number=1000, claimed=2**40),
+    "parquet of zeros, zstd": partial(_parquet_zeros, codec="zstd"),
+    "parquet of zeros, gzip": partial(_parquet_zeros, codec="gzip"),
+    "parquet of equal values": _parquet_runs,
+    **{f"arrow {codec}": partial(_arrow, codec=codec) for codec in ("lz4", "zstd")},
+    "arrow stream": partial(_arrow, codec="zstd", stream=True),
+    "arrow of many rows": _arrow_rows,
+    "arrow of zeros": _arrow_zeros,
+    "orc of zeros": _orc,
+    **{form: partial(_image, form) for form in ("png", "jpg")},
+    "png of long text": _png_text,
+    "mds of many samples": partial(_mds, data=struct.pack("<I", 2**28) + bytes(2**10)),
+    "mds of many samples, packed": partial(
+        _mds, data=_zeros(_zstd, 2**30, struct.pack("<I", 2**28), fill=b"\0"), ending="mds.zst"
+    ),
+    "mds of a long head": partial(_mds, data=struct.pack("<3I", 1, 2**32 - 2, 2**32 - 1) + bytes(2**10)),
+    "mds of a huge array": _mds_array,
+    "mds of a nested head": partial(_mds, data=struct.pack("<2I", 0, 8 + 10**5) + b"[" * 10**5),
+    "tfrecord": partial(_tfrecord, packing=""),
+    "tfrecord, packed": partial(_tfrecord, packing=".gz"),
+    "delta": _delta,
+}
