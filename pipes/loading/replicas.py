@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 from ..core.checks import check_torch
 from ..core.ending import Ending
 from ..core.process import element_memory
+from ..core.system import create_shared_memory
 from ..errors import ArgumentError, PlanError, RankError
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, ReadingService, Session, ShardEnd, Step
 from ..services.transport.channel import Channel, GoneError, RemoteFailure, pack_error
-from ..services.transport.memory import PAGE_BYTES, Arena, Window, create_shared_memory
+from ..services.transport.memory import PAGE_BYTES, Arena, Window
 from ..services.transport.packing import PackedElement, Packer, unpack, unpack_body
 from .ranks import RankSource
 
