@@ -112,11 +112,11 @@ class BatchBySize(TokenOfInput, Grouping):
 
     @classmethod
     def inputs_at(cls, past: Past, at: Cursor) -> list[Json] | None:
-        return None if at.skip or "window" in past.facts else [at.token]
+        return None if at.skip or {"window", "among"} & past.facts.keys() else [at.token]
 
     @property
     def edits(self) -> Literal["groups", "order"]:  # type: ignore[override]
-        return "groups" if self.window is None else "order"
+        return "groups" if self.window is None and self.among is None else "order"
 
     def lookback(self) -> int:
         return self.window or (self.max_rows or 1) * (self.among or 1)

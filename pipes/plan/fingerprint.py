@@ -25,6 +25,8 @@ MAX_IDENTITY = 1000
 
 SAVED = "plan"
 """The name of the fact with all that an operator has resolved for the runs that go on from a state."""
+KIND = "operator"
+"""The name of the fact with the kind of an operator whose chain function has another name."""
 
 Facts: TypeAlias = "dict[str, Json]"
 """The facts of an operator, by name."""
@@ -46,7 +48,10 @@ class Fingerprint:
             if node.op.trait is Trait.TRANSPARENT:
                 continue
             facts, function_entry = _facts(node.op, is_source=not node.inputs)
-            operators.append(OperatorEntry(_call(node), [number[child] for child in node.inputs], facts))
+            entry = OperatorEntry(_call(node), [number[child] for child in node.inputs], facts)
+            if entry.kind != node.op.kind:
+                facts[KIND] = node.op.kind
+            operators.append(entry)
             functions.append(function_entry)
         self.pipe = json.dumps(operators)
         self.code = json.dumps([_python(), functions])
@@ -68,8 +73,9 @@ class OperatorEntry(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The name of the chain function. The rest of the call is for messages: facts have what must stay the same."""
-        return self.call.partition("(")[0]
+        """The kind of the operator. The call is for messages: facts have what must stay the same."""
+        kind = self.facts.get(KIND)
+        return kind if isinstance(kind, str) else self.call.partition("(")[0]
 
     @property
     def input_names(self) -> Sequence[str]:
