@@ -73,9 +73,8 @@ def test_the_rows_that_windows_hold() -> None:
     ],
 )
 def test_how_often_a_shared_input_is_read(options: dict[str, int], times: str) -> None:
-    assert lines(streamed().take(3), **options)[-1] == (
-        f"several shards read: the rows of `take` cannot be divided without reading all of them; it is read {times}"
-    )
+    line = f"several shards read: the rows of `take` cannot be divided without reading all of them; it is read {times}"
+    assert line in lines(streamed().take(3), **options)
 
 
 def tree(pipe: fp.Pipe[object]) -> list[str]:
