@@ -379,6 +379,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
     """
 
     order: ClassVar[Order] = Order.ROW_LOCAL
+    needs_positions: ClassVar[bool] = False  # type: ignore[misc]
     expands: ClassVar[bool] = True
 
     @abstractmethod

@@ -144,12 +144,12 @@ class BatchBySize(TokenOfInput, Grouping):
     def _balanced(self, stage: StageView, at: Cursor, context: Context, among: int) -> Iterator[Block]:
         row = at.row
         pending: list[Block] = []  # rows in no batch yet, and their sizes
-        sizes = np.zeros(0)
+        sizes: Floats = np.zeros(0)
         for block in stage.input.blocks(Cursor.of(at.token), context):
             own, error = sizes_of(block.rows, self.size_of, "size_of", self.limit)
             if len(own):
                 pending.append(block.slice(0, len(own)))
-                sizes = np.concatenate([sizes, own])
+                sizes = np.concatenate([sizes, own], dtype=np.float64)
             while (count := self._group(sizes, among)) < len(sizes):
                 labels = self._labels(sizes, count, among)
                 output, pending = self._given(stage, pending, labels, row, context, sizes)

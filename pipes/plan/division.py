@@ -137,7 +137,8 @@ class Division:
             self.weights = fill_unknown(values)
             self.rows = values if weights.are_rows else None
         self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
-        self._short_runs = short_runs
+        # An operator such as `interleave` makes rows of several units at a time.
+        self._short_runs = short_runs and not any(node.op.needs_positions for node, _ in self._steps)
         self._shared: dict[int, Stage] = {}
 
     @cached_property

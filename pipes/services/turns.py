@@ -297,7 +297,9 @@ def run_spans(
     def context() -> Context:
         return shard_context(plan, ShardRun(spans.shard, spans.stage, begin), (spans.shard,), epoch, mode, resources)
 
+    is_empty = True
     for number, rows, last in _numbered(spans.rows(spans.begin(begin)[0], context())):
+        is_empty = False
         if number < next_own or number % assignment.workers != assignment.worker:
             continue
         at = begin if number == 0 else None
@@ -328,6 +330,8 @@ def run_spans(
                 yield SpanEnd(number)
         finally:
             own.running.close()
+    if is_empty and assignment.worker == 0:
+        yield ShardEnd(spans.shard)
     yield SpanEnd(-1)
 
 

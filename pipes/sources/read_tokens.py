@@ -199,7 +199,7 @@ class ReadTokens(ReadArrays):
         memory = self.borders.get(Memory)
         for number in np.unique(owners).tolist():
             part = cast("TokenWindows", parts[number])
-            borders = memory.chunk(part.path, part.borders)
+            borders = cast("Numbers", memory.chunk(part.path, part.borders))
             rows = np.flatnonzero(owners == number)
             tokens = (positions[rows] - starts[number]) * part.step
             low, high = np.searchsorted(borders, tokens), np.searchsorted(borders, tokens + self.size)

@@ -85,7 +85,8 @@ class ZarrArray(ChunkedPart):
         return memory.file(self.path, lambda: _open(self.path))
 
     def stored_bytes(self, opened: Any) -> int:
-        return int(opened.nbytes_stored()) if callable(opened.nbytes_stored) else int(opened.nbytes_stored)
+        stored = opened.nbytes_stored
+        return int(cast("int", stored() if callable(stored) else stored))  # a method since version 3
 
 
 def _find_array(path: str) -> ZarrArray:

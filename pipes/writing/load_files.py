@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import cast
 
 import numpy as np
 
@@ -41,7 +40,7 @@ def write_loaded(root: Node, loaded: LoadedFiles, workers: int, *, progress: boo
     ):
         writing: Future[object] = thread.submit(int)
         for chunk in run:
-            pending.add(cast("BlockRows", chunk if isinstance(chunk, (list, Rows)) else list(chunk)))
+            pending.add(chunk if isinstance(chunk, (list, Rows)) else list(chunk))
             run.rows += len(chunk)
             bar.update(len(chunk))
             if pending.bytes >= FILE_BYTES:

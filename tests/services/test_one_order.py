@@ -111,11 +111,11 @@ def in_one_order(pipe: fp.Pipe[Any], services: list[Any], ranks: int, rank: int,
 def in_source_order(pipe: fp.Pipe[Any]) -> None:
     """On one rank, without a shuffle, the elements are those of the pipe."""
     if "shuffle" not in repr(pipe) and "random" not in repr(pipe):
-        with refused(), fp.Loader(pipe, fp.Threads(3)) as loader:
+        with refused(), fp.Loader(pipe, fp.Threads(3, timeout=60)) as loader:
             agree(list(loader), list(pipe))
 
 
-threads = st.integers(1, 12).map(fp.Threads)
+threads = st.integers(1, 12).map(lambda count: fp.Threads(count, timeout=60))
 
 
 @quick
@@ -125,6 +125,7 @@ def test_any_chain_has_one_order(pipe, services, ranks, data):
     in_source_order(pipe)
 
 
+@pytest.mark.slow
 @quick
 @given(readers(), st.lists(threads, min_size=2, max_size=3), st.integers(1, 3), st.data())
 def test_any_reader_has_one_order(folder, chain, services, ranks, data):
