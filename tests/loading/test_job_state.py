@@ -91,7 +91,7 @@ def test_ranks_stay_even_after_their_number_has_changed(even: str):
     for loader, state in zip(job, later, strict=True):
         loader.load_state_dict(state)
     left = [len(list(loader)) for loader in job]
-    assert left == [left[0]] * 6 and abs(left[0] - (203 - 28 - 30) / 6) < 3
+    assert left == [left[0]] * 6 and abs(left[0] - (203 - 28 - 30) / 6) < 5
     assert [loader.epoch for loader in job] == [1] * 6
 
 
