@@ -9,6 +9,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,6 +48,10 @@ def numbers(rows: int) -> fp.Pipe[Any]:
 
 def streamed(rows: int) -> fp.Pipe[Any]:
     return numbers(2 * rows).filter(is_odd)
+
+
+def jittered(row: int, rng: np.random.Generator) -> tuple[int, int]:
+    return row, int(rng.integers(1000))
 
 
 def check_refusals(result: Pass) -> None:
@@ -116,6 +121,24 @@ class TestGroups:
         rest = [row for batch in loader for row in batch]
         assert sorted([*map(int, taken[0]), *map(int, rest)]) == [*range(12)]
         assert all(type(row) is float for row in rest)
+
+    @quiet
+    @pytest.mark.parametrize(("shards", "ranks"), [(1, 1), (2, 1), (6, 2)])
+    @pytest.mark.parametrize("now", [1, 2, 3])
+    def test_draws_and_windows_stay_those_of_the_first_ranks(self, shards: int, ranks: int, now: int) -> None:
+        rows = streamed(120).map(jittered, rng=True).shuffle(window=24)
+
+        def job(size: int, world_size: int, **options: Any) -> list[fp.Loader[Any]]:
+            pipe = rows.batch(size)
+            return [fp.Loader(pipe, rank=n, world_size=world_size, even=None, **options) for n in range(world_size)]
+
+        whole = [row for loader in job(2, ranks, shards=shards) for batch in loader for row in batch]
+        before, after = job(2, ranks, shards=shards), job(5, now)
+        batches = [batch for loader in before for batch in islice(loader, 9)]
+        for loader in after:
+            loader.load_state_dict([one.state_dict() for one in before])
+        batches += [batch for loader in after for batch in loader]
+        assert sorted(row for batch in batches for row in batch) == sorted(whole)
 
     @pytest.mark.parametrize("steps", [1, 2, 3, 4])
     def test_another_length_of_packs(self, steps: int) -> None:
@@ -229,6 +252,15 @@ class TestRefusals:
         loader = fp.Loader(pipe)
         loader.load_state_dict(state)
         assert taken + list(loader) == whole, "the state still fits the old pipe"
+
+    @pytest.mark.parametrize("source", [numbers, streamed])
+    @pytest.mark.parametrize(("before", "now"), [(int, None), (None, int)])
+    def test_equal_work_must_see_a_pass_from_its_beginning(
+        self, source: Callable[[int], fp.Pipe[Any]], before: Any, now: Any
+    ) -> None:
+        _, state = state_after(source(60).batch(4, balance=before, among=2), 2)
+        with pytest.raises(StateError, match="`batch.* it does not go on, because .*`batch.4, balance=int, among=2"):
+            fp.Loader(source(60).batch(4, balance=now, among=2)).load_state_dict(state, edits="drop")
 
     def test_a_shuffle_of_all_rows_cannot_change(self) -> None:
         _, state = state_after(numbers(60).shuffle().batch(4), 2)

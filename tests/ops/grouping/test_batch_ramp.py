@@ -172,3 +172,13 @@ def test_errors(size: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message) as error:
         fp.from_sequence([1]).batch(size)
     assert "test_batch_ramp.py" in str(error.value)
+
+
+def test_equal_work_needs_one_size() -> None:
+    with pytest.raises(ArgumentError, match="`balance` needs batches of one size"):
+        fp.from_sequence([1]).batch({0: 2}, balance=int)
+
+
+def test_one_worker_of_a_shard_follows_the_ramp() -> None:
+    pipe = streamed(fp.from_sequence(range(200))).batch(RAMP)
+    assert list(fp.Loader(pipe, service=fp.Threads(3))) == list(pipe)
