@@ -84,6 +84,7 @@ class Edit:
         self._names: list[str] = []
         self.nodes = [node for node in walk(self.root) if node.op.trait is not Trait.TRANSPARENT]
         self._free = list(self._new.edges())
+        self._old_contents = {*map(self._old.content, self._old.edges())}
         self._match(ROOT)
         if not self.edges:
             raise EditError("the pipes have no rows in common")
@@ -166,7 +167,7 @@ class Edit:
         place, content = self._old.place(edge), self._old.content(edge)
         alike = [other for other in self._free if self._new.place(other) == place]
         same = (other for other in alike if self._new.content(other) == content)
-        others = (other for other in alike if self._new.content(other) not in self._old.contents)
+        others = (other for other in alike if self._new.content(other) not in self._old_contents)
         return next(same, next(others, None))
 
     def _moved_to(self, number: int) -> Edge | None:
