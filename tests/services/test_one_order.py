@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -146,6 +148,22 @@ def test_rows_in_source_order_are_those_of_the_pipe(folder):
     for service in (fp.InProcess(), fp.Threads(3), fp.MultiProcess(2), fp.MultiProcess(5)):
         with fp.Loader(pipe, service) as loader:
             agree(list(loader), list(pipe))
+
+
+def with_process(row: dict[str, Any]) -> tuple[int, int]:
+    return row["x"], os.getpid()
+
+
+@pytest.mark.parametrize("taken", [1, 9, 40])
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.WorkerWarning")
+def test_a_worker_that_is_killed_changes_no_order(folder, taken):
+    rows = fp.read_parquet(folder / "*.parquet").filter(lambda row: row["x"] % 5 != 0)
+    with fp.Loader(rows.map(with_process).batch(4), fp.MultiProcess(3)) as loader:
+        elements = iter(loader)
+        got = list(islice(elements, taken))
+        os.kill(got[-1][-1][1], signal.SIGKILL)
+        got += elements
+    assert [x for batch in got for x, _ in batch] == [row["x"] for row in rows]
 
 
 def test_explain_says_what_workers_do(folder, capsys):
