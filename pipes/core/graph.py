@@ -50,7 +50,7 @@ class Node:
             check_streamed(op, call_site)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (_ByValue.unless_importable(self.op), self.inputs, self.call_site)
+        return type(self), (_SentOperator.unless_importable(self.op), self.inputs, self.call_site)
 
     def __copy__(self) -> Self:
         return self
@@ -59,18 +59,18 @@ class Node:
         raise AttributeError(f"a pipe is immutable; chain an operator to make a new one (setting `{name}`)")
 
 
-class _ByValue:
+class _SentOperator:
     """An operator with functions that no other process can import, such as lambdas, as a pickle holds it."""
 
     def __init__(self, op: Operator) -> None:
         self._op = op
 
     @staticmethod
-    def unless_importable(op: Operator) -> Operator | _ByValue:
+    def unless_importable(op: Operator) -> Operator | _SentOperator:
         try:
             pickle.Pickler(io.BytesIO(), 5, buffer_callback=lambda buffer: None).dump(op)
         except Exception:  # each class has errors of its own
-            return _ByValue(op)
+            return _SentOperator(op)
         return op
 
     def __reduce__(self) -> tuple[object, ...]:

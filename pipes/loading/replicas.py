@@ -44,7 +44,7 @@ Place: TypeAlias = tuple[int, int]
 """Offset and bytes in shared memory."""
 
 
-class Message(NamedTuple):
+class Delivery(NamedTuple):
     """What the reader tells the others.
 
     Attributes:
@@ -122,7 +122,7 @@ class _Sender(Protocol):
 
 
 class _Receiver(Protocol):
-    def receive(self) -> tuple[Message, object]: ...
+    def receive(self) -> tuple[Delivery, object]: ...
     def close(self) -> None: ...
 
 
@@ -293,7 +293,7 @@ class _MemorySender:
             sizes = () if packed is None else packed.sizes
             places = () if packed is None else self._written(packed, sizes[1:])
             body = [] if packed is None else [packed.stream] if places else packed.body()
-            message = Message(self._sent, kind, run, place, sizes, places)
+            message = Delivery(self._sent, kind, run, place, sizes, places)
             for channel in self._channels:
                 channel.send(tuple(message), body)
         except GoneError:
@@ -340,7 +340,7 @@ class _MemoryReceiver:
         os.close(descriptor)
         self._ending = Ending(self, self._channel.close)
 
-    def receive(self) -> tuple[Message, object]:
+    def receive(self) -> tuple[Delivery, object]:
         """The next message, and its element.
 
         Raises:
@@ -351,7 +351,7 @@ class _MemoryReceiver:
                 self._channel.post(tuple(freed))
             received = self._channel.receive()
             assert received is not None, "a channel that waits returns a message"
-            message = Message(*cast("tuple[int, str, int, object]", received.head))
+            message = Delivery(*cast("tuple[int, str, int, object]", received.head))
             self._await(message.number)
         except GoneError:
             raise RankError("the rank of `replicas` that reads has ended, so all of them stop") from None
@@ -394,7 +394,7 @@ class _GroupSender:
     def send(self, kind: str, run: int, place: object, packed: PackedElement | None = None) -> None:
         sizes = () if packed is None else packed.sizes
         body = [] if packed is None else packed.body()
-        head = pickle.dumps(tuple(Message(self._sent, kind, run, place, sizes)), 5)
+        head = pickle.dumps(tuple(Delivery(self._sent, kind, run, place, sizes)), 5)
         self._line.send(b"".join([len(head).to_bytes(4, "little"), head, *body]))
         self._sent += 1
 
@@ -408,10 +408,10 @@ class _GroupReceiver:
     def __init__(self, side: SideGroup) -> None:
         self._line = side.line()
 
-    def receive(self) -> tuple[Message, object]:
+    def receive(self) -> tuple[Delivery, object]:
         content = memoryview(self._line.receive("an element of replicas"))
         stop = 4 + int.from_bytes(content[:4], "little")
-        message = Message(*pickle.loads(content[4:stop]))
+        message = Delivery(*pickle.loads(content[4:stop]))
         return message, unpack_body(content[stop:], message.sizes) if message.sizes else None
 
     def close(self) -> None:
