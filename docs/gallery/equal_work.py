@@ -4,7 +4,7 @@
 # In a step of data-parallel training all ranks wait for the one with the longest batch. `batch(balance=)` makes batches
 # of equal sums.
 #
-# **You need** torch. **It takes** about 2 seconds.
+# **You need** Matplotlib. **It takes** about 2 seconds.
 
 # %% [markdown]
 # ## Texts of log-normal length, and eight ranks
@@ -41,6 +41,17 @@ print(
 )
 assert lost(balanced) < 0.02 < lost(plain)
 
+# %%
+import matplotlib.pyplot as plt
+
+figure, axis = plt.subplots(figsize=(5, 2.4))
+axis.plot(plain.max(0)[:40] / plain.mean(), color="#999", label="batch(8)")
+axis.plot(balanced.max(0)[:40] / balanced.mean(), color="#123457", label="balance")
+axis.set_title("The slowest rank of each step")
+axis.set_xlabel("step")
+axis.set_ylabel("tokens, mean = 1")
+axis.legend()
+
 # %% [markdown]
 # ## What it will do
 #
@@ -69,3 +80,8 @@ print(
     f"{tokens.shape[1]} steps are left, and ranks wait {lost(tokens):.1%} of the time"
 )
 assert lost(tokens) < 0.02
+
+# %% [markdown]
+# ## Next
+#
+# [A mixture for pretraining](pretraining_mix.md) packs texts instead, so that each batch has as many tokens.

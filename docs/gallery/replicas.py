@@ -4,7 +4,7 @@
 # Ranks that hold parts of one model need the same batches. With `replicas=` one of them reads and decodes, and the
 # others map its elements out of shared memory.
 #
-# **You need** torch. **It takes** about 20 seconds.
+# **You need** torch and Matplotlib. **It takes** about 20 seconds.
 
 # %% [markdown]
 # ## Four processes: two ranks of data parallelism, each of two of tensor parallelism
@@ -38,7 +38,11 @@ def decode(row):
 pipe = fp.from_sequence(range(16)).shuffle().map(decode).batch(4).collate()
 with fp.Loader(pipe, seed=1, group=mesh["dp"], replicas=mesh["tp"]) as loader:
     rows = [batch["n"].tolist() for batch in loader]
+    state = loader.state_dict()  # the same on the ranks that share a reader
 print(f"rank {rank} has decoded {decoded} rows, and got {rows}")
+with fp.Loader(pipe, seed=1, group=mesh["dp"], replicas=mesh["tp"]) as loader:
+    loader.load_state_dict(state)
+    assert len(list(loader)) == len(rows)  # the second epoch
 distributed.barrier()
 """)
 ranks = [
@@ -49,4 +53,18 @@ ranks = [
 ]
 printed = [rank.communicate()[0] for rank in ranks]
 print(*printed, sep="")
-assert [text.split()[4] for text in printed] == ["8", "0", "8", "0"]
+counts = [int(text.split()[4]) for text in printed]
+
+# %%
+import matplotlib.pyplot as plt
+
+figure, axis = plt.subplots(figsize=(4, 2))
+axis.bar([f"rank {rank}" for rank in range(4)], counts, color="#123457")
+axis.set_title("Rows that each rank has decoded")
+axis.set_ylabel("rows")
+assert counts == [8, 0, 8, 0]
+
+# %% [markdown]
+# ## Next
+#
+# [Ranks and resume](../guides/ranks-and-resume.md) says what else ranks have in common.
