@@ -19,11 +19,10 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, node_code
 from ..core.operator import CursorOfInput, Order, Trait
-from ..engine.skips import parted_cursor
 from ..engine.stage import Stage
 from ..errors import raise_interrupt
 from ..ops.batch import Batch
-from .sharding import UnitsShard
+from .sharding import UnitsShard, cursor_below
 from .shards import RowsSpan, SpanRows
 
 SPANS, MAX_SPAN_ROWS = 64, 256
@@ -141,12 +140,7 @@ class ShardSpans:
 
     def _source_cursor(self, at: Cursor) -> Cursor:
         """The cursor of `source` from which `top` goes on at a cursor of its own."""
-        stage = self.top
-        while stage is not self.source:
-            own = parted_cursor(at, len(stage.inputs))[0] if stage.leaves_out else at
-            ((_, plain),) = stage.op.input_cursors(stage, own)
-            at, stage = Cursor.of(plain), stage.input
-        return at
+        return cursor_below(self.top, at, lambda stage: stage is self.source)
 
     def _spans_of_rows(self, position: int) -> Iterator[SpanRows]:
         count = self.source.length or 0
