@@ -23,7 +23,7 @@ from ..engine.stage import Stage
 from ..errors import raise_interrupt
 from ..ops.batch import Batch
 from .sharding import UnitsShard, cursor_below
-from .shards import RowsSpan, SpanRows
+from .shards import RowsSpan, SpanRows, StreamedShard
 
 SPANS, MAX_SPAN_ROWS = 64, 256
 """The spans of an indexed input, and the most rows of one: a row may be an image that takes 10 ms."""
@@ -176,7 +176,7 @@ def spans_of(shard: int, stage: Stage) -> ShardSpans | str:
     source = top
     while not _is_source(source):
         if len(source.inputs) != 1 or source.op.order is not Order.ROW_LOCAL or _needs_positions(source):
-            node = source.node if source.op.call() is not None else source.node.inputs[0]
+            node = source.node.inputs[0] if isinstance(source.op, StreamedShard) else source.node
             return f"`{node_code(node).lstrip('.')}` needs all rows before it in their order"
         source = source.input
     return ShardSpans(shard, stage, top, source, batch)
