@@ -207,7 +207,10 @@ class Stage:
     def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
         """The rows from `at` on."""
         if (given := context.process.given.get(self)) is not None:
-            return context.running.add(given(at, context))
+            blocks = given(at, context)
+            if context.tracing.tracer is not None:
+                blocks = self._traced_blocks(blocks, context.tracing.tracer)
+            return context.running.add(blocks)
         if self._buffer and not self.main_thread:
             blocks = in_thread(lambda inner: self._blocks(at, inner), self._buffer, context, self.name)
         else:

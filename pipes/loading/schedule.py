@@ -46,10 +46,10 @@ class Schedule:
     """
 
     def __init__(self, plan: Plan, steps: int | None, even: Even, *, ordered: bool, communicates: bool = False) -> None:
-        if steps is not None and plan.indexed and not ordered:
+        if steps is not None and not ordered and plan.most_workers is None:
             raise PlanError(
                 "with `steps` an epoch goes on where the last one stopped, and `ordered=False` leaves no such place in "
-                "an indexed pipe; leave out one of them"
+                "a pipe that is indexed or in source order; leave out one of them"
             )
         self.plan = plan
         self.rank = Rank(plan.rank, plan.world_size)

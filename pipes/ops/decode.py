@@ -191,7 +191,7 @@ class Decoder(ImageForm):
             raise TypeError(f"rows must be dicts that hold bytes, as those of `read_tar`, but got: {row!r}")
         draws = None if rng is None else rng.random(DRAWS)
         if KEY not in row and isinstance(path := row.get("path"), str) and self.key in row:
-            ending = path.rpartition("/")[2].partition(".")[2]
+            ending = path.partition("::")[0].rpartition("/")[2].partition(".")[2]  # in an archive, of its file
             return {**row, self.key: self._decode(ending, row[self.key], draws)}
         return {key: self._decode(key, value, draws) for key, value in row.items()}
 

@@ -24,9 +24,9 @@ MAX_SKEW = 16
 kept for it."""
 MAX_KEPT_BYTES = 2**25
 """A unit of rows of fixed size that takes no more in memory is read together whenever they reach it."""
-RUNS, MAX_RUN_BYTES, MAX_RUN_ROWS = 64, 2**23, 2**14
-"""In the order of the source, a run has a 64th of a shard's units, at most 8 MiB or 16,384 rows of them, and at least
-one unit: several workers of one shard run them in turn, and hold the rows of one each."""
+SPANS, MAX_SPAN_BYTES, MAX_SPAN_ROWS = 64, 2**23, 2**14
+"""A span of a shard in source order has a 64th of its units, at most 8 MiB or 16,384 rows, and at least one unit: the
+workers of the shard make spans in turn, and hold the rows of one each."""
 
 
 class SharedUnit(NamedTuple):
@@ -91,12 +91,12 @@ class SharedRead(NamedTuple):
 
 
 def division_of(
-    rows: Stage, shards: int, context: Context, *, any_order: bool, near: int, short_runs: bool = False
+    rows: Stage, shards: int, context: Context, *, any_order: bool, near: int, in_order: bool = False
 ) -> Division:
     """The division of the units that `rows` are made of, in the pass and the round of `context`."""
     weights = units_of(rows).weights(context.unsharded())
     kind = Division if weights is None or weights.granule == 1 else GranuleDivision
-    return kind(rows, weights, shards, context, any_order=any_order, near=near, short_runs=short_runs)
+    return kind(rows, weights, shards, context, any_order=any_order, near=near, in_order=in_order)
 
 
 class Division:
@@ -118,7 +118,7 @@ class Division:
         *,
         any_order: bool,
         near: int,
-        short_runs: bool,
+        in_order: bool,
     ) -> None:
         self._units = units_of(rows)
         self._rows_op = rows.op
@@ -138,7 +138,7 @@ class Division:
             self.rows = values if weights.are_rows else None
         self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
         # An operator such as `interleave` makes rows of several units at a time.
-        self._short_runs = short_runs and not any(node.op.needs_positions for node, _ in self._steps)
+        self.has_spans = in_order and not any(node.op.needs_positions for node, _ in self._steps)
         self._shared: dict[int, Stage] = {}
 
     @cached_property
@@ -173,40 +173,49 @@ class Division:
 
         Args:
             shard: its number.
-            at: the number of the first one that is needed; some before it may be left out.
+            at: the number of the first one that is needed; some before it may be left out. A run in source order may
+                begin at any place.
         """
-        rounds, shards = self.pieces.rounds, self.pieces.shards
-        in_rounds = range(shard, shard + rounds * shards, shards)
-        for first, stop in self._spans(shard, 0, rounds, at):
-            yield PieceRun(first, first, stop, self._expanded(in_rounds[first:stop], {}))
-        table = self.pieces.of_shard(shard)
-        for part in self._parts(table.places, table.shares()):
-            begin = rounds + part.first
-            if part.share is not None:
-                place = int(table.places[part.first])
-                yield PieceRun(begin, begin, begin + 1, self._shared_stage(place), place, part.share)
-                continue
-            for first, stop in self._spans(shard, begin, rounds + part.stop, at):
-                cut = {
-                    place + begin - first: share for place, share in part.cut.items() if first <= place + begin < stop
-                }
-                source = self._expanded(table.places[first - rounds : stop - rounds], cut)
-                yield PieceRun(first, first, stop, source)
+        for part in self._parts_of(shard):
+            if part.stop > at:
+                yield self._run(shard, part, max(part.first, at) if self.has_spans else part.first, part.stop)
 
-    def _spans(self, shard: int, first: int, stop: int, at: int) -> Iterator[tuple[int, int]]:
-        """The pieces [first, stop) of a shard, in short runs if the division has these, without those before `at`."""
-        if not self._short_runs or first == stop:
-            yield from [(first, stop)] if first < stop else ()
-            return
+    def spans(self, shard: int, at: int, units: int) -> Iterator[PieceRun]:
+        """Short runs of a shard in source order; the first has unit `units` of run `at`."""
         ends = np.cumsum(self.weights_of(shard))
-        limit = MAX_RUN_BYTES if self.rows is None else MAX_RUN_ROWS
-        most = max(1, min(limit, int(ends[-1]) // RUNS))
-        before = int(ends[first - 1]) if first else 0
-        while first < stop:
-            last = min(stop, max(first + 1, int(np.searchsorted(ends, before + most, "right"))))
-            if last > at:
-                yield first, last
-            first, before = last, int(ends[last - 1])
+        limit = MAX_SPAN_BYTES if self.rows is None else MAX_SPAN_ROWS
+        most = max(1, min(limit, int(ends[-1]) // SPANS)) if len(ends) else 1
+        for part in self._parts_of(shard):
+            if part.stop <= at:
+                continue
+            begin, place = max(part.first, at), part.first
+            while place < part.stop:
+                before = int(ends[place - 1]) if place else 0
+                place = min(part.stop, max(place + 1, int(np.searchsorted(ends, before + most, "right"))))
+                if place > max(at + units, begin):
+                    yield self._run(shard, part, begin, place)
+                    begin = place
+
+    def _parts_of(self, shard: int) -> Iterator[_Part]:
+        """The pieces of a shard that are read together, by their places in it."""
+        rounds, table = self.pieces.rounds, self.pieces.of_shard(shard)
+        if rounds:
+            yield _Part(0, rounds, {})
+        for part in self._parts(table.places, table.shares()):
+            yield part._replace(first=rounds + part.first, stop=rounds + part.stop)
+
+    def _run(self, shard: int, part: _Part, first: int, stop: int) -> PieceRun:
+        """The run of a part, or of the places [first, stop) of it."""
+        rounds, shards = self.pieces.rounds, self.pieces.shards
+        if first < rounds:
+            in_rounds = range(shard, shard + rounds * shards, shards)
+            return PieceRun(first, first, stop, self._expanded(in_rounds[first:stop], {}))
+        places = self.pieces.of_shard(shard).places[first - rounds : stop - rounds]
+        if part.share is not None:
+            place = int(places[0])
+            return PieceRun(first, first, stop, self._shared_stage(place), place, part.share)
+        cut = {at + part.first - first: share for at, share in part.cut.items() if first <= at + part.first < stop}
+        return PieceRun(first, first, stop, self._expanded(places, cut))
 
     def _parts(self, places: Numbers, shares: Sequence[RowShare]) -> Iterator[_Part]:
         """Pieces that are read together: whole units and parts that are cut off, or one unit that shards share."""
@@ -373,10 +382,10 @@ class GranuleDivision(Division):
         *,
         any_order: bool,
         near: int,
-        short_runs: bool,
+        in_order: bool,
     ) -> None:
         assert weights is not None and weights.each is not None, "granules have weights, and so have their units"
-        super().__init__(rows, weights, shards, context, any_order=any_order, near=near, short_runs=short_runs)
+        super().__init__(rows, weights, shards, context, any_order=any_order, near=near, in_order=in_order)
         self._weights_of = weights.each
         self._granule = weights.granule
         self._count = self._units.length or 0
@@ -414,6 +423,9 @@ class GranuleDivision(Division):
                     place, share = int(chosen[0]), part.share
                 source = self._expanded(chosen, part.cut)
                 yield PieceRun(begin + part.first, first, first + len(group), source, place, share, of_group)
+
+    def spans(self, shard: int, at: int, units: int) -> Iterator[PieceRun]:
+        return self.runs(shard, at)
 
     def _mixed(self, shard: int, group: Sequence[tuple[int, int, int, int]]) -> tuple[Numbers, list[RowShare]]:
         """The units of some granules, in the order in which they are read, and the part of each that is read."""

@@ -20,6 +20,7 @@ from ..core.graph import Node, find_remote, walk, with_inputs
 from ..core.operator import Amount, Input, Operator, Order, StageView, Trait
 from ..core.taken import Taken
 from ..engine.run import check_cursor
+from ..engine.skips import parted_cursor
 from ..engine.stage import Stage
 from .division import Division, PieceRun, SharedRead, division_of
 from .rests import Edge, Start
@@ -231,6 +232,20 @@ def expanded_units(node: Node) -> Node | None:
 # The rows of a shard whose input makes many rows of each unit.
 
 
+def unit_at(rows: Stage, at: Cursor) -> int:
+    """The position of the unit at which a run of its rows stands."""
+    return cursor_below(rows, at, lambda stage: stage.indexed).position
+
+
+def cursor_below(stage: Stage, at: Cursor, is_there: Callable[[Stage], bool]) -> Cursor:
+    """The cursor of a stage below, in the chain of single inputs, from which `stage` goes on at a cursor of its own."""
+    while not is_there(stage):
+        own = parted_cursor(at, len(stage.inputs))[0] if stage.leaves_out else at
+        ((_, plain),) = stage.op.input_cursors(stage, own)
+        at, stage = Cursor.of(plain), stage.input
+    return at
+
+
 @dataclass(frozen=True)
 class UnitsShard(Operator):
     """The rows of shard `shard` of `shards`, if the input makes many rows of each unit.
@@ -259,7 +274,7 @@ class UnitsShard(Operator):
         return rows.memo(
             key,
             lambda: division_of(
-                rows, self.shards, context, any_order=self.any_order, near=self.near, short_runs=not self.varies
+                rows, self.shards, context, any_order=self.any_order, near=self.near, in_order=not self.varies
             ),
         )
 
@@ -291,18 +306,26 @@ class UnitsShard(Operator):
         return Amount(done, float(before[-1]))
 
     def spans(self, stage: StageView, at: Cursor, context: Context) -> Iterator[SpanRows]:
-        """The rows of each run of the shard, from a cursor on."""
+        """The rows of each span of the shard, from a cursor on; without spans, those of each run."""
         division = self.division(cast("Stage", stage.input), context)
-        number, _ = at.numbered()
-        return (
-            partial(self._numbered, division, run) for run in division.runs(self.shard, number) if run.number >= number
-        )
+        number, inner = at.numbered()
+        runs = division.runs(self.shard, number)
+        if division.has_spans:
+            first = next(runs, None)
+            starts_there = first is not None and first.number == number and first.place is None
+            units = unit_at(first.source, inner) if first is not None and starts_there else 0
+            runs = division.spans(self.shard, number, units)
+        return (partial(self._numbered, division, run) for run in runs if run.number >= number)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        division = self.division(cast("Stage", stage.input), context)
+        number, _ = at.numbered()
         row = at.row
         begin: Cursor | None = at
-        for rows in self.spans(stage, at, context):
-            for block in rows(begin, row, context):
+        for run in division.runs(self.shard, number):
+            if run.number < number:
+                continue
+            for block in self._numbered(division, run, begin, row, context):
                 row += len(block)
                 output = [block]
                 del block  # only the consumer holds it now

@@ -19,12 +19,11 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, node_code
 from ..core.operator import CursorOfInput, Order, Trait
-from ..engine.skips import parted_cursor
 from ..engine.stage import Stage
 from ..errors import raise_interrupt
 from ..ops.batch import Batch
-from .sharding import UnitsShard
-from .shards import RowsSpan, SpanRows
+from .sharding import UnitsShard, cursor_below
+from .shards import RowsSpan, SpanRows, StreamedShard
 
 SPANS, MAX_SPAN_ROWS = 64, 256
 """The spans of an indexed input, and the most rows of one: a row may be an image that takes 10 ms."""
@@ -141,12 +140,7 @@ class ShardSpans:
 
     def _source_cursor(self, at: Cursor) -> Cursor:
         """The cursor of `source` from which `top` goes on at a cursor of its own."""
-        stage = self.top
-        while stage is not self.source:
-            own = parted_cursor(at, len(stage.inputs))[0] if stage.leaves_out else at
-            ((_, plain),) = stage.op.input_cursors(stage, own)
-            at, stage = Cursor.of(plain), stage.input
-        return at
+        return cursor_below(self.top, at, lambda stage: stage is self.source)
 
     def _spans_of_rows(self, position: int) -> Iterator[SpanRows]:
         count = self.source.length or 0
@@ -182,7 +176,7 @@ def spans_of(shard: int, stage: Stage) -> ShardSpans | str:
     source = top
     while not _is_source(source):
         if len(source.inputs) != 1 or source.op.order is not Order.ROW_LOCAL or _needs_positions(source):
-            node = source.node if source.op.call() is not None else source.node.inputs[0]
+            node = source.node.inputs[0] if isinstance(source.op, StreamedShard) else source.node
             return f"`{node_code(node).lstrip('.')}` needs all rows before it in their order"
         source = source.input
     return ShardSpans(shard, stage, top, source, batch)

@@ -60,7 +60,7 @@ def test_those_of_packages_have_lines_too(install_package: Callable[[str, str, s
 @pytest.mark.parametrize("name", ["batch", "pipe.batch", "pipe.batch()"])
 def test_a_name_gives_its_documentation(name: str) -> None:
     (text,) = describe_function(name)
-    assert text.startswith("pipe.batch(size: int, *, drop_last: bool = False)")
+    assert text.startswith("pipe.batch(size: int | Mapping[int, int], *, drop_last: bool = False")
     assert "\n\nGroup `size` rows into one element.\n" in text
     assert "[[0, 1], [2, 3], [4]]" in text
 

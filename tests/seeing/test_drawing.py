@@ -67,7 +67,7 @@ def test_a_page_has_lengths_lines_and_places_of_division(tmp_path: Path) -> None
     page = drawn(images().map(augment).filter(bool).batch(2), tmp_path, workers=2)
     assert page.attributes.count(("class", "box")) == 4
     assert re.search(r"map\(augment\) 8 indexed · .*test_drawing.py:\d+", page.text)
-    assert "divided here among 2 shards, by index" in page.text
+    assert "divided here among 1 shard, by index" in page.text
     assert "A plan; nothing has run" in page.text and "resume: runs again at most 2 rows of" in page.text
 
 

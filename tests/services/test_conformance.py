@@ -92,11 +92,12 @@ class TestWithoutOrder:
 
     def test_steps_need_a_position_to_continue_from(self):
         service = fp.MultiProcess(2, ordered=False)
-        with (
-            fp.Loader(fp.from_sequence(range(20)), service, steps=3) as loader,
-            pytest.raises(PlanError, match="`steps`.*`ordered=False`"),
-        ):
-            list(loader)
         streamed = fp.from_sequence(range(20)).filter(lambda row: True)
-        with fp.Loader(streamed, service, steps=5) as loader:
+        for pipe in (fp.from_sequence(range(20)), streamed):
+            with (
+                fp.Loader(pipe, service, steps=3) as loader,
+                pytest.raises(PlanError, match="`steps`.*`ordered=False`"),
+            ):
+                list(loader)
+        with fp.Loader(streamed, service, steps=5, shards=2) as loader:
             assert sorted(row for _ in range(4) for row in loader) == list(range(20))

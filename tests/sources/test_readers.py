@@ -156,14 +156,3 @@ def test_a_file_that_is_cut_while_it_is_read_loses_no_rows_in_silence(tmp_path: 
     with pytest.raises(SourceError, match="has changed since it was listed or read: it ends before byte 250000"):
         taken.extend(rows)
     assert taken == lines[: len(taken)]
-
-
-def test_a_file_that_decompresses_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("feedpipe.files.open_files.MAX_ROW_BYTES", 3 << 20)
-    (tmp_path / "a.gz").write_bytes(gzip.compress(bytes(3 << 20)))
-    (tmp_path / "b.gz").write_bytes(gzip.compress(bytes((3 << 20) + 1)))
-    rows = iter(fp.read_bytes(tmp_path))
-    assert next(rows)["bytes"] == bytes(3 << 20)
-    with pytest.raises(DataError, match=r"(?s)b\.gz holds more than 3 MiB, the most .*`compression=None`.*\n  at "):
-        next(rows)
-    assert len(list(fp.read_bytes(tmp_path, compression=None))) == 2

@@ -6,6 +6,7 @@ import weakref
 
 from feedpipe.core import process as process
 from feedpipe.core import progress_bar as progress_bar
+from feedpipe.core import system as system
 from feedpipe.core import times as times
 from feedpipe.core.block import AdaptiveBlockSize as AdaptiveBlockSize
 from feedpipe.core.block import OneRow as OneRow

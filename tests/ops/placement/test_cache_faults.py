@@ -184,6 +184,7 @@ def test_what_a_killed_process_has_left_in_memory_is_removed(tmp_path: Path, mon
     monkeypatch.setattr(row_files, "_SHARED_MEMORY", tmp_path)
     (tmp_path / "feedpipe-cache-old").mkdir()
     (tmp_path / "feedpipe-cache-old" / "a.rows").write_bytes(b"rows")
+    (tmp_path / "feedpipe-cache-old" / ".lock").touch()
     (tmp_path / "another").mkdir()
     first, second = row_files.TemporaryFolder(), row_files.TemporaryFolder()
     assert {path.name for path in tmp_path.iterdir()} == {"another", first.path.name, second.path.name}

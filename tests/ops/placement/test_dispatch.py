@@ -40,7 +40,7 @@ def test_one_process_produces(tmp_path: Path):
 
 def test_without_it_each_worker_reads_all():
     with pytest.warns(PlanWarning, match=r"100% of the input is read again.*put `dispatch\(\)` after it"):
-        list(fp.Loader(fp.from_iterable(numbers), workers=2))
+        list(fp.Loader(fp.from_iterable(numbers), workers=2, shards=2))
 
 
 def test_resume_with_other_workers():
@@ -103,7 +103,7 @@ def test_a_producer_that_always_dies_is_an_error():
 
 
 def test_explain(capsys: pytest.CaptureFixture[str]):
-    fp.from_iterable(numbers).dispatch().batch(2).explain(workers=2)
+    fp.from_iterable(numbers).dispatch().batch(2).explain(workers=2, shards=2)
     text = capsys.readouterr().out
     assert "runs in one process for all workers of a rank" in text
     assert "it is read once, for all workers, by one process" in text

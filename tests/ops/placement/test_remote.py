@@ -127,7 +127,7 @@ def test_a_row_that_ends_its_worker_is_named():
 
 def test_the_process_that_dispatches_may_die():
     source = fp.from_iterable(lambda: iter(range(2000))).map(with_process).dispatch()
-    with fp.Loader(source.remote().batch(4), workers=2) as loader:
+    with fp.Loader(source.remote().batch(4), workers=2, shards=2) as loader:
         iterator = iter(loader)
         batches = [next(iterator)]
         os.kill(batches[0][0][1], signal.SIGKILL)
@@ -139,7 +139,7 @@ def test_the_process_that_dispatches_may_die():
 
 def test_a_run_that_is_dropped_leaves_the_next_one_alone():
     pipe = fp.from_sequence(range(400)).filter(most).remote().prefetch(2).batch(3)
-    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe, shards=2) as here:
+    with fp.Loader(pipe, workers=2, shards=2) as loader, fp.Loader(pipe, shards=2) as here:
         expected = list(here)
         for count in (1, 5, 2):
             iterator = iter(loader)
@@ -156,7 +156,7 @@ def test_skipped_rows_are_counted_once():
         return x
 
     pipe = NUMBERS.map(fails, on_error="skip").filter(most).remote().map(fails, on_error="skip").batch(3)
-    with fp.Loader(pipe, workers=2) as loader, fp.Loader(pipe, shards=2) as here:
+    with fp.Loader(pipe, workers=2, shards=2) as loader, fp.Loader(pipe, shards=2) as here:
         assert same(list(loader), list(here))
 
 

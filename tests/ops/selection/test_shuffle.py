@@ -112,17 +112,17 @@ def test_windows_that_hold_much_memory_are_told_with_the_line(small_memory):
         return pipe.map(lambda i: np.zeros(100))
 
     source = fp.from_sequence(range(100)).filter(lambda i: True)
-    loader = fp.Loader(arrays(source).shuffle(window=20))
+    loader = fp.Loader(arrays(source).shuffle(window=160))
     with pytest.warns(PlanWarning) as warnings:
         rows = [len(list(loader)) for _ in range(2)]
     assert rows == [100, 100]
     (warning,) = warnings
     assert str(warning.message) == (
-        "`shuffle(window=20)` holds about 125 KiB in 8 windows of a rank; this is more than a quarter of the 391 KiB "
+        "`shuffle(window=160)` holds about 125 KiB on each rank; this is more than a quarter of the 391 KiB "
         "that a rank may use; give a smaller window or fewer shards, or shuffle before the operator that makes rows "
         "large"
     )
     assert warning.filename == __file__
     list(fp.Loader(arrays(source.shuffle(window=20))))
-    list(fp.Loader(arrays(source).shuffle(window=20), shards=1))
+    list(fp.Loader(arrays(source).shuffle(window=20)))
     list(fp.Loader(arrays(source.take(5)).shuffle(window=10_000)))  # the window is not filled

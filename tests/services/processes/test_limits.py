@@ -13,6 +13,8 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, LimitError, WorkerError
 
+from ...support.core import system
+
 START_METHODS = ["forkserver", "fork"]
 
 
@@ -161,7 +163,10 @@ class TestInit:
 
 class TestMemory:
     def test_without_shared_memory(self, monkeypatch, caplog):
-        monkeypatch.delattr(os, "memfd_create")
+        def nothing(size: int) -> int:
+            raise OSError("no shared memory here")
+
+        monkeypatch.setattr(system, "create_shared_memory", nothing)
         with fp.Loader(big(numbers()), fp.MultiProcess(2)) as loader:
             for _ in range(2):
                 assert [int(row.sum()) for row in loader] == [3000 * row for row in range(40)]
