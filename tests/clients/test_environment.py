@@ -16,7 +16,6 @@ CLIENTS = [
     "ray",
     "torch",
     "torchdata",
-    "torchtitan",
     "transformers",
     "trl",
     "webdataset",
