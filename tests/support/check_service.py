@@ -207,7 +207,7 @@ def _length(loader: Loader[object]) -> int | str:
 
 PIPES = [
     Sample(from_sequence(range(12)).shuffle().batch(5)),
-    Sample(from_sequence(range(12)).filter(every).shuffle(window=4).batch(5), shuffled=True),
+    Sample(from_sequence(range(12)).filter(every).shuffle(window=4).batch(5)),
 ]
 """Pipes of three elements each."""
 

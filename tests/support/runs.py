@@ -35,13 +35,11 @@ class Sample:
 
     Attributes:
         pipe: no two of its rows are equal.
-        shuffled: whether it shuffles; the default number of shards depends on that.
         ranks: the number of ranks to run it on, besides a single one.
         shards: the number of shards to run it with; None for the default.
     """
 
     pipe: Pipe[object]
-    shuffled: bool = False
     ranks: int = 1
     shards: int | None = None
 
@@ -76,14 +74,12 @@ def _indexed() -> list[Sample]:
 
 def _streamed() -> list[Sample]:
     return [
-        Sample(from_sequence(range(40)).filter(most).shuffle(window=6).batch(3), shuffled=True, ranks=3),
-        Sample(from_sequence(range(24)).flat_map(few).shuffle(window=5).batch(4, drop_last=True), shuffled=True),
+        Sample(from_sequence(range(40)).filter(most).shuffle(window=6).batch(3), ranks=3),
+        Sample(from_sequence(range(24)).flat_map(few).shuffle(window=5).batch(4, drop_last=True)),
         Sample(from_iterable(numbers).filter(odd).batch(2), shards=4),
-        Sample(from_iterable(numbers).dispatch().shuffle(window=4).prefetch(2).batch(4), shuffled=True),
+        Sample(from_iterable(numbers).dispatch().shuffle(window=4).prefetch(2).batch(4)),
         Sample(from_sequence(range(30)).filter(most).enumerate().take(17).batch(3).prefetch(1)),
-        Sample(
-            from_sequence(range(20)).shuffle().shard_by_rank().batch(3).unbatch().map(drawn, rng=True), shuffled=True
-        ),
+        Sample(from_sequence(range(20)).shuffle().shard_by_rank().batch(3).unbatch().map(drawn, rng=True)),
     ]
 
 
@@ -94,8 +90,8 @@ def _of_files(folder: Path) -> list[Sample]:
         (folder / f"{k}.txt").write_text("".join(f"line {n} of file {k}\n" for n in range(count)), encoding="utf-8")
     texts, tables = folder / "*.txt", folder / "*.csv"
     return [
-        Sample(list_files(texts).shuffle().shard_by_rank().open_files().parse_lines().batch(2), shuffled=True),
-        Sample(list_files(tables).open_files().parse_csv().shuffle(window=4).batch(3), shuffled=True),
+        Sample(list_files(texts).shuffle().shard_by_rank().open_files().parse_lines().batch(2)),
+        Sample(list_files(tables).open_files().parse_csv().shuffle(window=4).batch(3)),
         Sample(read_csv(tables).batch(4)),
         Sample(list_files(texts).open_files().parse_lines().load().shuffle().batch(2)),
     ]
@@ -105,7 +101,7 @@ def uneven() -> list[Sample]:
     """Pipes of known length that two ranks cannot divide evenly."""
     return [
         Sample(from_sequence(range(13)).shuffle()),
-        Sample(from_sequence(range(26)).shuffle(window=4).batch(2), shuffled=True),
+        Sample(from_sequence(range(26)).shuffle(window=4).batch(2)),
     ]
 
 
@@ -123,11 +119,11 @@ def failing(folder: Path) -> list[Sample]:
         Sample(rows.map(picky).batch(2)),
         Sample(rows.filter(pickier).batch(2)),
         Sample(from_iterable(numbers).map(picky).batch(3), shards=4),
-        Sample(from_iterable(broken).dispatch().shuffle(window=2).batch(2), shuffled=True),
-        Sample(rows.flat_map(lambda row: [picky(row)] * 2).shuffle(window=4).batch(2), shuffled=True),
+        Sample(from_iterable(broken).dispatch().shuffle(window=2).batch(2)),
+        Sample(rows.flat_map(lambda row: [picky(row)] * 2).shuffle(window=4).batch(2)),
         Sample(ragged.batch(2).collate()),
         Sample(read_jsonl(folder / "bad.jsonl", schema={"a": "int64", "b": "string"}).batch(2)),
-        Sample(from_sequence(paths).open_files().parse_lines().shuffle(window=4), shuffled=True),
+        Sample(from_sequence(paths).open_files().parse_lines().shuffle(window=4)),
     ]
 
 
@@ -194,26 +190,20 @@ class Case:
 
     def loader(self) -> Loader[object]:
         """A loader with the service."""
-        return self._make(self.service, self.sample.shards)
+        return self.on(self.service)
 
     def here(self) -> Loader[object]:
         """A loader in this process, which gives the same elements."""
         return self.on(InProcess())
 
     def on(self, service: ReadingService) -> Loader[object]:
-        """A loader with another service that gives the same elements; sets `shards` if defaults would differ."""
-        sample, workers = self.sample, self.service.workers
-        one_order = sample.shuffled and max(workers, service.workers) <= 8
-        default = None if one_order else self.ranks * max(8 if sample.shuffled else 1, workers)
-        return self._make(service, sample.shards or default)
-
-    def _make(self, service: ReadingService, shards: int | None) -> Loader[object]:
+        """A loader with another service that gives the same elements."""
         return Loader(
             self.sample.pipe,
             service,
             rank=self.rank,
             world_size=self.ranks,
-            shards=shards,
+            shards=self.sample.shards,
             even=self.even,
             steps=self.steps,
         )
