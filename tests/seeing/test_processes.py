@@ -34,6 +34,8 @@ PIPES = {
     "dispatch": fp.from_iterable(list(range(400))).filter(even).dispatch().map(nothing).batch(5),
 }
 """Each gives 40 batches of 5 rows."""
+SHARDS = {"remote": 2, "dispatch": 2}
+"""Workers cannot make one shard of these in turn."""
 
 
 def tables_of(report: Report) -> list[Table]:
@@ -43,7 +45,7 @@ def tables_of(report: Report) -> list[Table]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PIPES)
 def test_slots_of_worker_processes_sum_to_their_time(name: str) -> None:
-    with fp.Loader(PIPES[name], workers=2) as loader:
+    with fp.Loader(PIPES[name], workers=2, shards=SHARDS.get(name)) as loader:
         for epoch in (1, 2):
             assert sum(1 for _ in loader) == 40
             report = loader.report()
