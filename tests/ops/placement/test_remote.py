@@ -41,22 +41,17 @@ def test_law():
 
 
 SAMPLES = {
-    "indexed": Sample(
-        NUMBERS.shuffle().map(drawn, rng=True).remote().filter(lambda row: row[0] % 5 > 0).batch(3), shuffled=True
-    ),
-    "streamed": Sample(
-        fp.from_sequence(range(14)).flat_map(few).remote().flat_map(twice).shuffle(window=5).batch(4), shuffled=True
-    ),
-    "groups": Sample(NUMBERS.filter(most).shuffle(window=6).batch(3).remote().map(list), shuffled=True, ranks=2),
-    "rounds": Sample(NUMBERS.take(9).remote().map(drawn, rng=True).repeat(2).shuffle(window=4), shuffled=True),
+    "indexed": Sample(NUMBERS.shuffle().map(drawn, rng=True).remote().filter(lambda row: row[0] % 5 > 0).batch(3)),
+    "streamed": Sample(fp.from_sequence(range(14)).flat_map(few).remote().flat_map(twice).shuffle(window=5).batch(4)),
+    "groups": Sample(NUMBERS.filter(most).shuffle(window=6).batch(3).remote().map(list), ranks=2),
+    "rounds": Sample(NUMBERS.take(9).remote().map(drawn, rng=True).repeat(2).shuffle(window=4)),
     "dispatched": Sample(fp.from_iterable(numbers).dispatch().filter(odd).remote().batch(2).prefetch(2), shards=3),
     "positions": Sample(NUMBERS.filter(most).remote().enumerate().take(17).batch(3).prefetch(1), shards=2),
-    "shards": Sample(NUMBERS.shuffle().shard_by_rank().batch(3).remote().unbatch().map(drawn, rng=True), shuffled=True),
+    "shards": Sample(NUMBERS.shuffle().shard_by_rank().batch(3).remote().unbatch().map(drawn, rng=True)),
     "branches": Sample(NUMBERS.take(9).remote().concat(fp.from_sequence(range(50, 59)).map(str)).batch(2), shards=2),
     "zipped": Sample(NUMBERS.map(drawn, rng=True).remote().zip(NUMBERS.remote().map(str)).batch(2), shards=2),
     "arrays": Sample(
         fp.from_arrays({"x": np.arange(20), "y": np.ones((20, 2))}).remote().shuffle(window=4).batch(4).collate(),
-        shuffled=True,
     ),
     "tensors": Sample(fp.from_arrays({"x": np.arange(30)}).batch(4).collate().remote().map(lambda x: {**x, "k": 1})),
 }
