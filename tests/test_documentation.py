@@ -54,7 +54,7 @@ def modules() -> list[str]:
 
 
 DOCUMENTS = sorted(path for path in (ROOT / "README.md", *ROOT.glob("docs/**/*.md")) if path.exists())
-MOST_BYTES = 220_000
+MOST_BYTES = 220 * 1024
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in DOCUMENTS])

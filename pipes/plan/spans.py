@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from ..core.cursor import START, Cursor
 from ..core.graph import Node, node_code
 from ..core.operator import CursorOfInput, Order, Trait
 from ..engine.stage import Stage
-from ..errors import raise_interrupt
+from ..errors import Origin, raise_interrupt
 from ..ops.batch import Batch
 from .sharding import UnitsShard, cursor_below
 from .shards import RowsSpan, SpanRows, StreamedShard
@@ -97,6 +98,17 @@ class ShardSpans:
             return rows(None if begins else inner, inner.row, given.with_rows({}))
 
         return self.top.blocks(at or START, context.with_rows({self.source: source_rows}))
+
+    def with_origins(self, start: SpanStart, context: Context) -> SpanStart:
+        """The start with the origins of the rows that wait, which another worker has made."""
+
+        def origin(at: Cursor) -> Origin | None:
+            with closing(context.replay()) as replay:
+                block = next(self.top.blocks(at, replay), None)
+            return block.origins[0] if block and block.origins else None
+
+        waiting = [replace(b, origins=[origin(b.at.advance(row)) for row in range(len(b))]) for b in start.waiting]
+        return start._replace(waiting=waiting)
 
     def whole_groups(self, blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:
         """The rows of complete groups, and those after them."""

@@ -309,9 +309,12 @@ def run_spans(
         span = Span(spans, rows, at, own, last=last)
         shard: _Shard | None = None
         try:
-            if at is None:
+            if at is None and mode.tracer is None:  # which follows each row to the element that it becomes
                 span.hold()
-            first = span.begin(wait_for_start(number) if at is None else spans.begin(at)[1])
+            start = wait_for_start(number) if at is None else spans.begin(at)[1]
+            if mode.tracer is not None:
+                start = spans.with_origins(start, own)
+            first = span.begin(start)
             if is_known := span.next_start is not None:
                 yield NextSpan(number + 1, span.next_start)
             if first is not None:

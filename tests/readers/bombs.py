@@ -20,7 +20,7 @@ import google_crc32c
 import numpy as np
 import PIL.Image
 import pyarrow as pa
-from pyarrow import feather, orc, parquet
+from pyarrow import feather, parquet
 
 import feedpipe as fp
 
@@ -228,14 +228,6 @@ def _parquet(folder: Path, number: int, claimed: int) -> Rows:
     return lambda: fp.read_parquet(path)
 
 
-def _parquet_zeros(folder: Path, codec: str) -> Rows:
-    """A page of one value of 1 GiB of zeros."""
-    path = folder / "a.parquet"
-    table = pa.table({"x": pa.array([bytes(2**30)], pa.large_binary())})
-    parquet.write_table(table, path, compression=codec, use_dictionary=False, write_statistics=False)
-    return lambda: fp.read_parquet(path)
-
-
 def _parquet_runs(folder: Path) -> Rows:
     """A hundred million equal values in one row group, which take some bytes."""
     path = folder / "a.parquet"
@@ -264,20 +256,6 @@ def _arrow_rows(folder: Path) -> Rows:
     data = path.read_bytes()
     path.write_bytes(data.replace(struct.pack("<q", 12_345_678), struct.pack("<q", 2**40)))
     return lambda: fp.read_arrow(path).slice(0, 10)
-
-
-def _arrow_zeros(folder: Path) -> Rows:
-    path = folder / "a.arrow"
-    table = pa.table({"x": pa.array([bytes(2**30)], pa.large_binary())})
-    feather.write_feather(table, path, compression="zstd")
-    return lambda: fp.read_arrow(path)
-
-
-def _orc(folder: Path) -> Rows:
-    path = folder / "a.orc"
-    table = pa.table({"x": pa.array([bytes(2**30)], pa.binary())})
-    orc.write_table(table, path, compression="zlib")
-    return lambda: fp.read_orc(path)
 
 
 def _image(form: str, folder: Path) -> Rows:
@@ -365,14 +343,10 @@ BOMBS: dict[str, Callable[[Path], Rows]] = {
         _avro_data(b'{"type":"array","items":' * 300 + b'"int"' + b"}" * 300, "null", 1, b"\2" * 300 + b"\0" * 300),
     ),
     "parquet of many rows": partial(_parquet, number=1000, claimed=2**40),
-    "parquet of zeros, zstd": partial(_parquet_zeros, codec="zstd"),
-    "parquet of zeros, gzip": partial(_parquet_zeros, codec="gzip"),
     "parquet of equal values": _parquet_runs,
     **{f"arrow {codec}": partial(_arrow, codec=codec) for codec in ("lz4", "zstd")},
     "arrow stream": partial(_arrow, codec="zstd", stream=True),
     "arrow of many rows": _arrow_rows,
-    "arrow of zeros": _arrow_zeros,
-    "orc of zeros": _orc,
     **{form: partial(_image, form) for form in ("png", "jpg")},
     "png of long text": _png_text,
     "mds of many samples": partial(_mds, data=struct.pack("<I", 2**28) + bytes(2**10)),
