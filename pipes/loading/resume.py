@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from ..core.cursor import Json
 from ..core.taken import Taken
 from ..plan.edits import Edit, EditError, Passing
+from ..plan.fingerprint import differences
 from ..plan.plan import Plan
 from ..plan.rests import Edge, Redivision, Rest
 from .job_state import StreamedJob, merged, position_of
@@ -57,7 +58,8 @@ class Resume:
 
 def has_changed(saved: SavedState, signature: Signature) -> bool:
     """Whether a state is of another pipe and the same seed."""
-    return saved.pipe != signature.entries["pipe"] and saved.seed == signature.entries["seed"]
+    is_of_seed = saved.seed == signature.entries["seed"]
+    return is_of_seed and bool(differences(saved.pipe, str(signature.entries["pipe"])))
 
 
 def edited(
