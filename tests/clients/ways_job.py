@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
 
-ROWS = 40
+ROWS = 48  # as many for each of 16 shards: DDP waits for ever for a rank that has fewer batches
 BATCH = 2
 STEPS = ROWS // BATCH // 2  # of each process
 
