@@ -41,7 +41,6 @@ GALLERY = [
     "time_series",
     "equal_work",
     "full_shuffle",
-    "replicas",
     "parquet_table",
     "postgresql",
     "spot_instance",
