@@ -307,7 +307,9 @@ def numbered(of_ranks: Sequence[Sequence[Rest]], shards: int) -> dict[int, Rest]
 def dealt(rests: Sequence[Rest], ranks: int) -> list[list[Rest]]:
     """The rests of each rank, nearly even; only those at the border of two ranks are cut."""
     lists: list[list[Rest]] = [[] for _ in range(ranks)]
-    running = sorted((rest for rest in rests if rest.runs), key=_place)
+    by_shard = sorted((rest for rest in rests if rest.runs), key=_place)
+    # Shards with low numbers have their turns first, so neighbours have given as many elements.
+    running = [rest for rank in range(ranks) for rest in by_shard[rank::ranks]]
     total = sum((rest.top.weight for rest in running), Fraction(0))
     begin = Fraction(0)  # in shares of a rank
     for rest in running:
