@@ -73,7 +73,7 @@ def in_200_lines(pages: Mapping[str, str]) -> str:
     """Return what a coding agent needs, in one page: patterns, training, mistakes and names; it is llms.txt, too."""
     names = ("start/choose", "start/train", "reference/errors", "reference/operators/index")
     text = "".join(pages[f"{name}.md"].replace("\n#", "\n##").replace("# ", "\n## ", 1) + "\n" for name in names)
-    text = re.sub(r"<[^>]+>|```\{toctree\}.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r"</?[a-z][^>\n]*>|```\{toctree\}.*?```", "", text, flags=re.DOTALL)
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return "# feedpipe in 200 lines\n" + re.sub(r"\n{3,}", "\n\n", text)
 
