@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,7 +15,7 @@ from ..core.lazy import pa
 from ..errors import ArgumentError, DataError
 from ..files.tfrecord_examples import write_records
 from ..files.tfrecord_records import PACKAGE, index_line
-from ..formats.columns import Schema, check_names, check_schema
+from ..formats.columns import Schema, check_schema
 from ..pipe import Pipe
 from ._dataset_writer import Limits, OutputFile, write_dataset
 from ._run import ChunkedRun, SavedRun
@@ -128,7 +128,6 @@ def write_parquet(
     progress: bool = True,
     overwrite: bool = False,
     index: bool = False,
-    partition_by: str | Sequence[str] | None = None,
 ) -> str:
     """Write the rows of a pipe into Parquet files `part-00000.parquet` and so on; return the path of their manifest.
 
@@ -164,15 +163,10 @@ def write_parquet(
         progress: on a terminal, shows rows, files and bytes.
         overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
             pipe gets from `list_files`.
-        index: makes an index of the files beside them, `_files.index`, for `manifest=` of the reader; see `index`. With
-            `partition_by` it is for a reader with `recursive=True`.
-        partition_by: the name of a column, or of several, whose values become folders, as in `year=2024/city=007`, and
-            are not in the files. They may be text, integers, booleans and dates. The rows of a folder keep their order.
-            Rows of up to 256 MiB wait in memory until a row group of their folder is complete; at most 64 files are
-            open. When as much is written as these can hold, all are closed, so that a run can go on from there.
+        index: makes an index of the files beside them, `_files.index`, for `manifest=` of the reader; see `index`.
 
     Raises:
-        ArgumentError: the folder holds another run, or other files; `partition_by` names no columns for folders.
+        ArgumentError: the folder holds another run, or other files.
         DataError: a row is no dict, has other columns than the first, or a value of another type; the error names row
             and column. Or the pipe gives no row, and there is no `schema`.
         SourceError: a file cannot be written.
@@ -187,9 +181,7 @@ def write_parquet(
     """
     check_int("row_group_rows", row_group_rows, least=1)
     check_choice("compression", compression, _CODECS)
-    folders = check_names("partition_by", [partition_by] if isinstance(partition_by, str) else partition_by) or ()
-    limits = Limits.of(rows_per_file, file_size)
-    sink = ParquetSink(limits, check_schema(schema), row_group_rows, folders, compression=compression)
+    sink = ParquetSink(Limits.of(rows_per_file, file_size), check_schema(schema), row_group_rows, compression)
     run = ChunkedRun(pipe, CHUNK_ROWS, workers)
     return write_dataset(run, sink, folder, filesystem, progress=progress, overwrite=overwrite, index=index)
 
