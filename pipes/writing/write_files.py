@@ -47,23 +47,11 @@ def write_arrow(
     there. Memory: one record batch.
 
     Args:
-        pipe: gives the rows.
-        folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
-            true.
-        rows_per_file: rows of each file but the last.
-        file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
-            record batch that exceeds the size. By default 256 MiB.
+        pipe, folder, schema, filesystem, workers, progress, overwrite, index: as in `write_parquet`.
+        rows_per_file, file_size: as there; a file ends with the record batch that exceeds the size.
         batch_rows: the maximum number of rows of a record batch. A record batch takes at most 64 MiB of memory.
         compression: "zstd", "lz4" or None, of each column. Files that are not compressed are read in place, out of
             mapped memory.
-        schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
-            first rows.
-        filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
-        workers: the number of processes that run the pipe; this process writes.
-        progress: on a terminal, shows rows, files and bytes.
-        overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
-            pipe gets from `list_files`.
-        index: makes an index of the files beside them, `_files.index`, for `manifest=` of the reader; see `index`.
 
     Raises:
         ArgumentError: the folder holds another run, or other files.
@@ -271,23 +259,12 @@ def write_tfrecord(
     file is written.
 
     Args:
-        pipe: gives the rows.
-        folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
-            true.
-        rows_per_file: rows of each file but the last.
-        file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
-            record that exceeds the size. By default 256 MiB.
+        pipe, folder, schema, filesystem, workers, progress, overwrite: as in `write_parquet`.
+        rows_per_file, file_size: as there; a file ends with the record that exceeds the size.
         compression: "gzip" compresses each file, whose name then ends with `.tfrecord.gz`. A compressed file serves one
             worker at a time.
         index: writes an index beside each file, `part-00000.index` and so on, with the first byte and the size of each
             record; `read_tfrecord(indexed=True)` reads rows by position with it. Files must not be compressed.
-        schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
-            first rows.
-        filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
-        workers: the number of processes that run the pipe; this process writes.
-        progress: on a terminal, shows rows, files and bytes.
-        overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
-            pipe gets from `list_files`.
 
     Raises:
         ArgumentError: the folder holds another run, or other files; or the package for checksums is not installed;
