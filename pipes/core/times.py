@@ -796,9 +796,9 @@ def times_of_run(number: int, last: RunTimes | None) -> RunTimes | None:
     return last if last is not None and last.number == number else RunTimes(number)
 
 
-def thread_of_worker(run: RunTimes | None, number: int, base: State = "send") -> Times | None:
+def thread_of_worker(run: RunTimes | None, number: int) -> Times | None:
     """The times of the thread, or of the process, that is worker `number`; none if nothing is counted."""
-    return None if run is None else run.thread(worker_name(number), base)
+    return None if run is None else run.thread(worker_name(number), "send")
 
 
 def worker_name(number: int) -> str:

@@ -290,7 +290,7 @@ class _Shape:
             if self._takes_no_bytes(schema["items" if kind == "array" else "values"]) and kind == "array":
                 raise ValueError("has a list of items that take no bytes, so that it may claim any number of them")
             return False
-        name = schema.get("name") if isinstance(schema, dict) else None
+        name: str = schema.get("name", "") if isinstance(schema, dict) else ""
         if kind in ("record", "error"):
             self._empty[name] = None
             fields = [self._takes_no_bytes(part["type"]) for part in schema["fields"]]
@@ -300,7 +300,7 @@ class _Shape:
             self.is_recursive |= self._empty[kind] is None
         else:
             empty = kind == "null" or (kind == "fixed" and schema["size"] == 0)
-        if name is not None:
+        if name:
             self._empty[name] = empty
         return empty
 
