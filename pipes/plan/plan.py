@@ -279,16 +279,14 @@ class Plan:
         sharding = self._sharding_of(redivision)
         start = rest.starts[ROOT]
         if self.indexed:
-            root = sharding.once(
-                (ROOT,), lambda: sharding.begun(start, sharding.rest(self.root, -1, rest.starts, self._numbers))
-            )
+            root = sharding.once((ROOT,), lambda: sharding.begun(start, sharding.rest(self.root, rest, self._numbers)))
             return bind(root, sharding.names, cast("dict[Node, Stage]", sharding.stages))
         of_rank = redivision.first // redivision.ranks
         if rest.tail_of:
             node = self._tail_node(rest.tail_of, sharding, sharding.names)
             op = RestOfShard(start, redivision.first, of_rank)
         else:
-            node = sharding.rest(self._main_of(redivision.first), rest.shard, rest.starts, self._numbers)
+            node = sharding.rest(self._main_of(redivision.first), rest, self._numbers)
             together = {number: one.shard for number, one in redivision.rests.items() if one.runs}
             op = RestOfShard(start, redivision.first, of_rank, together, self.tail_name)
         root = Node(op, (node,))
@@ -541,12 +539,13 @@ class Plan:
         parts = tuple(
             Node(
                 RestOfShard(rest.top, sharding.shards, None, at_hand=rows),
-                (sharding.rest(source, rest.shard, rest.starts, self._numbers),),
+                (sharding.rest(source, rest, self._numbers),),
             )
             for rest, rows in zip(waiting, at_hand or [None] * len(waiting), strict=True)
         )
         names.update(sharding.names)
-        op = self._op_of_tail(sharding.shards).after(max(Cursor.of(rest.top.cursor).position for rest in waiting))
+        before = max((rest.given or 0) + Cursor.of(rest.top.cursor).position for rest in waiting)
+        op = self._op_of_tail(sharding.shards).after(before)
         return self._with_tail(op, (parts[0] if len(parts) == 1 else Node(Concat(), parts),), names)
 
     @property

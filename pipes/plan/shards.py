@@ -364,7 +364,7 @@ class RestOfShard(Operator):
         if self.together is None:
             return replace(context, shard=shard, leftovers={})
         of_rank = self.of_rank or context.process.rank_shards
-        process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards, rank_shards=of_rank)
+        process = replace(context.process, shards=(self.start.origin,), rank_shards=of_rank)
         if self.together:
             own = {self.together[number] for number in context.process.shards if number in self.together}
             process = replace(process, shards=tuple(own), rank_rests=tuple({*self.together.values()}))
