@@ -231,7 +231,8 @@ class LoadFiles(_AllRows):
 
     def remark(self, stage: StageView) -> str | None:
         loaded = self._loaded(stage)
-        holds = f"holds {loaded.bounds[-1]} rows, {bytes_text(loaded.files.bytes)}, in {loaded.files.folder}"
+        folder = Path(self.path, loaded.files.folder.name)
+        holds = f"holds {loaded.bounds[-1]} rows, {bytes_text(loaded.files.bytes)}, in {folder}"
         return "; ".join(filter(None, [holds, super().remark(stage)]))
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
