@@ -18,7 +18,7 @@ from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.rests import Redivision
 
-VERSION = 3
+VERSION = 4
 ALL_RANKS = -1
 """The `rank` of a state that serves all ranks."""
 NO_GOAL = -1
