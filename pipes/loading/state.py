@@ -261,7 +261,7 @@ class _ShardTexts:
         assert isinstance(cursor, list)
         token = cursor[0]
         last = self._tokens.get(shard)
-        if last is None or last[0] is not token:  # elements of one block share it
+        if last is None or last[0] != token:  # those of one block are equal
             last = self._tokens[shard] = token, f'"{shard}": [{json.dumps(token)}, '
         return f"{last[1]}{cursor[1]}, {cursor[2]}]"
 
