@@ -442,9 +442,8 @@ class StreamedJob:
             joined.cursors.update(position.cursors)
             joined.ended.update(position.ended)
         has_tails = any(shard >= self._shards for shard in (*joined.cursors, *joined.ended))
-        # A window has a part of the rows of a rank, so it is another one if a rank has more shards, or fewer.
-        keeps_windows = plan.world_size == len(self._states) or not plan.has_divided_windows
-        if self._is_redivided or has_tails or plan.shards != self._shards or not keeps_windows:
+        keeps_rows = plan.world_size == len(self._states) or not plan.depends_on_ranks
+        if self._is_redivided or has_tails or plan.shards != self._shards or not keeps_rows:
             return None
         for rank in range(plan.world_size):
             running = [shard for shard in range(rank, self._shards, plan.world_size) if shard not in joined.ended]

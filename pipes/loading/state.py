@@ -18,7 +18,7 @@ from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.rests import Redivision
 
-VERSION = 3
+VERSION = 4
 ALL_RANKS = -1
 """The `rank` of a state that serves all ranks."""
 NO_GOAL = -1
@@ -261,7 +261,7 @@ class _ShardTexts:
         assert isinstance(cursor, list)
         token = cursor[0]
         last = self._tokens.get(shard)
-        if last is None or last[0] is not token:  # elements of one block share it
+        if last is None or last[0] != token:  # those of one block are equal
             last = self._tokens[shard] = token, f'"{shard}": [{json.dumps(token)}, '
         return f"{last[1]}{cursor[1]}, {cursor[2]}]"
 

@@ -21,7 +21,6 @@ from ..engine.run import position_count
 from ..engine.stage import Stage, bind
 from ..errors import PlanError
 from ..ops.concat import Concat
-from ..ops.shuffle import divides_window
 from .divide import Numbers
 from .division import SharedRead
 from .lengths import Lengths, varies
@@ -118,7 +117,7 @@ class Plan:
         self.has_remote = find_remote(root) is not None
         self.shards = 0 if self.indexed else _count(root, world_size, shards)
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
-        self._sharding = Sharding(self.shards, self._stages, self.names)
+        self._sharding = Sharding(self.shards, world_size, self._stages, self.names)
         self._tail = None if self.indexed else self._find_tail()
         self._tail_edge: Edge = ROOT if self._tail is None else (numbers(root)[self._tail], 0)
         self._main = root
@@ -134,9 +133,11 @@ class Plan:
         return not self.indexed and varies(self.root, self._stages)
 
     @property
-    def has_divided_windows(self) -> bool:
-        """Whether the shards of a rank divide the rows of a window among them."""
-        return not self.indexed and any(divides_window(node.op) for node in walk(self.root))
+    def depends_on_ranks(self) -> bool:
+        """Whether the rows of a shard depend on the number of ranks: those of a rank divide its windows and units."""
+        return not self.indexed and any(
+            node.op.order is Order.REORDERS and not node.indexed for node in walk(self.root) if node.inputs
+        )
 
     @property
     def rank_shards(self) -> range:
@@ -301,7 +302,7 @@ class Plan:
                 names |= {node: name for node, n in self._numbers.items() if (name := redivision.names.get(n))}
                 stages = {}
                 bind(self.root, names, stages)
-            self._redivision = redivision, Sharding(redivision.first, stages, names)
+            self._redivision = redivision, Sharding(redivision.first, redivision.ranks, stages, names)
         return self._redivision[1]
 
     def length(self, rank: int, start: int = 0, data_pass: int = 0, redivision: Redivision | None = None) -> int | None:

@@ -46,6 +46,7 @@ class Sharding:
 
     Attributes:
         shards: the number of shards.
+        ranks: the number of ranks that divide them.
         stages: the stages of the graph without shards; they know its lengths.
         names: the names of operators; nodes of the shards' graphs are added.
         shared_reads: the nodes whose output all shards read; `subgraph` adds them.
@@ -53,6 +54,7 @@ class Sharding:
     """
 
     shards: int
+    ranks: int
     stages: Mapping[Node, Stage]
     names: dict[Node, str]
     shared_reads: dict[Node, SharedRead] = field(default_factory=dict)
@@ -192,7 +194,7 @@ class Sharding:
         reordered = reorders(units)
         any_order = shuffled_later and not reordered
         near = NEAR_FOR_ROWS if self.stages[node].length is not None else NEAR
-        return UnitsShard(self.shards, shard, any_order, any_order or reordered, near)
+        return UnitsShard(self.shards, self.ranks, shard, any_order, any_order or reordered, near)
 
     def _expanded(self, node: Node, units: Node, shard: int, *, shuffled_later: bool) -> Node:
         op = self.units_shard(node, units, shard, shuffled_later=shuffled_later)
@@ -257,7 +259,7 @@ class UnitsShard(Operator):
     Attributes:
         any_order: units come in a random order, which a shuffle after it allows.
         varies: the division differs between passes over the data.
-        near: as for `divide`.
+        ranks, near: as for `divide`.
     """
 
     kind: ClassVar[str] = "deal_units"
@@ -265,6 +267,7 @@ class UnitsShard(Operator):
     moves_skipped: ClassVar[bool] = True
 
     shards: int
+    ranks: int
     shard: int
     any_order: bool
     varies: bool
@@ -273,12 +276,18 @@ class UnitsShard(Operator):
     def division(self, rows: Stage, context: Context) -> Division:
         """The division of the units in the pass and the round of `context`."""
         run = (context.seed, context.epoch, context.rounds) if self.varies else ()
-        key = ("division", self.shards, self.any_order, self.varies, self.near, run)
+        key = ("division", self.shards, self.ranks, self.any_order, self.varies, self.near, run)
         # The stage of the rows keeps it, so that all shards share it.
         return rows.memo(
             key,
             lambda: division_of(
-                rows, self.shards, context, any_order=self.any_order, near=self.near, in_order=not self.varies
+                rows,
+                self.shards,
+                self.ranks,
+                context,
+                any_order=self.any_order,
+                near=self.near,
+                in_order=not self.varies,
             ),
         )
 
