@@ -94,6 +94,22 @@ def test_a_pass_goes_on_with_a_policy_that_is_new(ranks: int, later: int):
     assert count(taken + more + rest) == count(list(rows))
 
 
+@pytest.mark.parametrize("pipe", [fp.from_sequence(range(600)).shuffle(), fp.from_sequence(range(600)).shard_by_rank()])
+def test_an_indexed_shard_that_is_cut_makes_each_row_once(pipe: Chain):
+    made: list[int] = []
+
+    def draw(row: int, rng: Any) -> tuple[int, float]:
+        made.append(row)
+        return row, rng.random()
+
+    drawn = pipe.map(draw, rng=True, on_error="skip")
+    taken, states = Job(drawn, 2, seed=1).take([7, 9])
+    made.clear()
+    rest = Job(drawn, 3, states, seed=1).rest()
+    assert len(made) == len(rest) == 584
+    assert sorted(taken + rest) == sorted(Job(drawn, 2, seed=1).rest())
+
+
 def streamed(rows: int = 600) -> Chain:
     return fp.from_sequence(range(rows)).filter(lambda row: row % 3 != 1).shuffle(window=10)
 
