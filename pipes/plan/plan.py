@@ -181,10 +181,12 @@ class Plan:
     def spans(self) -> ShardSpans | str | None:
         """The spans of the only shard of this rank, or the reason why one worker makes all of it.
 
-        None if a rank has several shards or none, or if workers run only a part of the graph.
+        None if a rank has several shards or none.
         """
-        if len(self.rank_shards) != 1 or self.has_remote:
+        if len(self.rank_shards) != 1:
             return None
+        if self.has_remote:
+            return "`remote()` reads the rows of a shard in their order"
         if self._spans is None:
             self._spans = spans_of(self.rank, self.shard_stage(self.rank))
         return self._spans
