@@ -50,7 +50,11 @@ def infer_types(
             # Arrow infers binary for text that is not UTF-8, and such a record is malformed.
             records = [record for part in parts for record in part.cut(dialect.record_ends(part.data)[:-1])]
             parts = [record for record in records if _is_text(record.data)]
-            table = table_reader(dialect, names, selected, explicit)(b"".join(part.data for part in parts)) if parts else None
+            table = (
+                table_reader(dialect, names, selected, explicit)(b"".join(part.data for part in parts))
+                if parts
+                else None
+            )
     has_rows = table is not None and table.num_rows > 0
     for field in table.schema if table is not None and has_rows else ():
         types[field.name] = field.type
