@@ -99,6 +99,7 @@ class Plan:
     Attributes:
         root: the graph; its listings and types are fixed.
         shards: the number of virtual shards of all ranks; 0 if the pipe is indexed.
+        has_positions: whether the pipe is indexed; `indexed` says whether ranks divide it by position.
         has_remote: whether workers run only the part of the graph before a `remote`.
         unsharded: the graph as one run, which knows lengths.
     """
@@ -111,9 +112,9 @@ class Plan:
         self.names = names(root)
         self._stages: dict[Node, Stage] = {}
         self.unsharded = bind(root, self.names, self._stages)
+        self.has_positions = root.indexed and not root.has_user_boundary
         # Ranks that skip different numbers of elements do not stand at one place of an indexed pipe.
-        same_place = world_size == 1 or not self.unsharded.loses_elements
-        self.indexed = root.indexed and not root.has_user_boundary and same_place
+        self.indexed = self.has_positions and not self.unsharded.loses_elements
         self.has_remote = find_remote(root) is not None
         self.shards = 0 if self.indexed else _count(root, world_size, shards)
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
@@ -310,7 +311,7 @@ class Plan:
 
         `redivision` is that of an indexed pipe, if the pipe has changed in the pass.
         """
-        if self.unsharded.may_skip and (not self.indexed or self.unsharded.loses_elements):
+        if self.unsharded.may_skip and not self.indexed:
             return None
         if self.indexed:
             return len(range(start + rank, position_count(self.indexed_pass(redivision)), self.world_size))
@@ -576,7 +577,8 @@ class Plan:
 def _count(root: Node, world_size: int, shards: int | None) -> int:
     """The number of virtual shards: with a shuffle enough for some workers, without one those that keep the order."""
     if shards is None:
-        return world_size * (SHUFFLED_SHARDS if reorders(root) else 1)
+        # A single rank can read the rows of an indexed pipe in their order, however it shuffles them.
+        return world_size * (SHUFFLED_SHARDS if reorders(root) and not (root.indexed and world_size == 1) else 1)
     if shards % world_size:
         raise PlanError(
             f"`shards` must be a multiple of the {world_size} ranks, because all ranks have the same number of shards, "
