@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,6 @@ from ..storage.tasks import in_threads, in_turn
 from .footers import CountedFormat
 from .open_files import FileVersions, at_call_site, check_file, file_key
 from .units import Format, InputFiles, Malformed, OfFormat, Units
-
-if TYPE_CHECKING:
-    pass
 
 Numbers = npt.NDArray[np.int64]
 
