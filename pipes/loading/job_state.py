@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..core.cursor import Json
+from ..core.cursor import START, Cursor, Json
 from ..core.taken import Taken
+from ..engine.run import position_count
 from ..engine.skips import share_of_lost
 from ..errors import ArgumentError, LoaderError, StateError
 from ..plan.plan import Plan
@@ -258,6 +259,29 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
+def run_alike(states: Sequence[SavedState], plan: Plan) -> Sequence[SavedState]:
+    """The states, as if the policies for rows that fail had been those of `plan`.
+
+    They are no part of a pipe, but an indexed one runs by position only if none of its elements may be skipped. Places
+    that only one kind of run has stay as they are.
+    """
+    first = states[0]
+    if first.indexed == plan.indexed or not plan.has_positions:
+        return states
+    if first.indexed:
+        one = merged(states)
+        if not isinstance(one.position, IndexedPosition) or one.position.beyond or one.position.redivision is not None:
+            return states
+        at = START.advance(min(one.position.consumed, position_count(plan.unsharded))).plain
+        steps = one.step * one.world_size
+        return [replace(one, rank=0, world_size=1, shards=1, step=steps, position=StreamedPosition({0: at}, {}))]
+    position = first.position
+    if first.shards != 1 or not isinstance(position, StreamedPosition) or position.redivision is not None:
+        return states
+    taken = Cursor.of(position.cursors[0]).position if 0 in position.cursors else position_count(plan.unsharded)
+    return [replace(first, rank=ALL_RANKS, shards=0, position=IndexedPosition(taken))]
+
+
 def shards_of_job(states: Sequence[SavedState], plan: Plan) -> int:
     """The number of virtual shards that the loader of `plan` must have to go on from these states.
 
@@ -442,9 +466,8 @@ class StreamedJob:
             joined.cursors.update(position.cursors)
             joined.ended.update(position.ended)
         has_tails = any(shard >= self._shards for shard in (*joined.cursors, *joined.ended))
-        # A window has a part of the rows of a rank, so it is another one if a rank has more shards, or fewer.
-        keeps_windows = plan.world_size == len(self._states) or not plan.has_divided_windows
-        if self._is_redivided or has_tails or plan.shards != self._shards or not keeps_windows:
+        keeps_rows = plan.world_size == len(self._states) or not plan.depends_on_ranks
+        if self._is_redivided or has_tails or plan.shards != self._shards or not keeps_rows:
             return None
         for rank in range(plan.world_size):
             running = [shard for shard in range(rank, self._shards, plan.world_size) if shard not in joined.ended]

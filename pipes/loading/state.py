@@ -18,7 +18,7 @@ from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.rests import Redivision
 
-VERSION = 3
+VERSION = 4
 ALL_RANKS = -1
 """The `rank` of a state that serves all ranks."""
 NO_GOAL = -1
@@ -261,7 +261,7 @@ class _ShardTexts:
         assert isinstance(cursor, list)
         token = cursor[0]
         last = self._tokens.get(shard)
-        if last is None or last[0] is not token:  # elements of one block share it
+        if last is None or last[0] != token:  # those of one block are equal
             last = self._tokens[shard] = token, f'"{shard}": [{json.dumps(token)}, '
         return f"{last[1]}{cursor[1]}, {cursor[2]}]"
 
@@ -512,10 +512,10 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
         is_of_same_job = not plan.indexed and not saved.indexed and saved.world_size == plan.world_size
         return checked_shards(saved, plan) if is_of_same_job else plan.shards
     if plan.indexed != saved.indexed:
-        if plan.root.indexed and plan.unsharded.loses_elements and (saved.world_size == 1) != (plan.world_size == 1):
+        if plan.has_positions:
             raise StateError(
-                "rows of this pipe may be skipped, so one rank runs it by position, and several run it as a stream; "
-                "its states go from one rank to several, or back, only at the end of an epoch"
+                "a policy such as `on_error` leaves out elements of only one of the state's pipe and this one, so no "
+                "position of several ranks means the same in both; keep the policy until the end of the epoch"
             )
         raise StateError("only one of the state's pipe and this one is indexed, so no position means the same in both")
     if plan.indexed:

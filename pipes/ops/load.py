@@ -64,7 +64,7 @@ def load(
     **In files**, with `path`, `shuffle()`, `pipe[i]`, `split` and `batch(balance=)` work on data of any size, such as
     Parquet, JSON lines, CSV and tar. The first process that needs the rows writes them, and the others of the machine
     wait for it. All map the files, so that a row is in memory once for all ranks and workers. If the process is killed,
-    the next one goes on after the last complete file, of 128 MiB. A later run finds the rows; the folder has files for
+    the next one goes on after the last complete file, of 32 MiB. A later run finds the rows; the folder has files for
     each pipe, by the fingerprint that `cache` describes. Rows keep their types, which are those that `cache` holds.
     Rows that a policy skips are not loaded. With several workers, a stream has the order of
     `Loader(pipe, workers=workers)`. In a job of several machines, call `len(pipe)` on each before the process group
@@ -231,7 +231,8 @@ class LoadFiles(_AllRows):
 
     def remark(self, stage: StageView) -> str | None:
         loaded = self._loaded(stage)
-        holds = f"holds {loaded.bounds[-1]} rows, {bytes_text(loaded.files.bytes)}, in {loaded.files.folder}"
+        folder = Path(self.path, loaded.files.folder.name)
+        holds = f"holds {loaded.bounds[-1]} rows, {bytes_text(loaded.files.bytes)}, in {folder}"
         return "; ".join(filter(None, [holds, super().remark(stage)]))
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:

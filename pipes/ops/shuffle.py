@@ -19,7 +19,8 @@ from ..core.graph import Node, walk
 from ..core.operator import Amount, Input, Operator, Order, StageView
 from ..core.process import bytes_text, large_windows, memory_budget
 from ..core.rows import BlockRows, Indices, have_one_signature, take_joined
-from ..engine.seeds import Permutation
+from ..engine.seeds import MAX_DRAWN_LENGTH, Permutation
+from ..engine.stage import MAX_MEMO_BYTES
 from ..errors import Origin, PlanError
 from ._shared import Rearranged
 
@@ -143,7 +144,9 @@ class Shuffle(Rearranged):
         assert length is not None, "an indexed pipe knows its length"
         context = context if self.each_epoch else context.every_epoch()
         run = (context.seed, context.epoch, context.rounds, context.shard)
-        return stage.memo(run, lambda: Permutation(context.key(stage.name, seed=self.seed), length))
+        # A shuffle behind `repeat` asks for rows of all rounds in turn: those are drawn that the stage can remember.
+        drawn = min(MAX_DRAWN_LENGTH, MAX_MEMO_BYTES // 8 // (1 + sum(context.rounds)))
+        return stage.memo(run, lambda: Permutation(context.key(stage.name, seed=self.seed), length, drawn))
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         number, source = at.numbered()

@@ -19,11 +19,12 @@ MAX_SLOTS = 2**20
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 MAX_WEIGHT_BITS = 40
 """Weights are scaled so that their sum has no more bits: its products with two small numbers fit in 64."""
-SHARDS_SIDE_BY_SIDE = 8
-"""A rank has eight shards by default. Neighbours on the line go to one rank, so the errors of their cuts cancel."""
+UNEVEN_IN_RANK = 10
+"""Shards of one rank may have a tenth more than the mean where that leaves units whole: a unit that is cut is read by
+several workers, and the rank has the same rows either way."""
 
 
-def divide(weights: Numbers, shards: int, *, any_order: bool, near: int) -> Pieces:
+def divide(weights: Numbers, shards: int, ranks: int, *, any_order: bool, near: int) -> Pieces:
     """Divide units among shards: the weights nearly even, and few units read by several shards.
 
     In any order, the units lie on a line that is cut at equal weights. In the order of the source, each unit goes to
@@ -32,21 +33,23 @@ def divide(weights: Numbers, shards: int, *, any_order: bool, near: int) -> Piec
 
     Args:
         weights: of the units by place.
+        shards: the number of shards.
+        ranks: rank r has each `ranks`-th shard from r on. In any order, ranks have even parts of the line.
         any_order: a shard may read its units in another order than that of their places.
         near: a cut nearer than 1 / `near` of a share to the border of a unit goes to the border.
     """
     count = len(weights)
+    ranks = ranks if any_order else shards
     if not count or (weights == weights[0]).all():
-        return _equal(count, shards, near)
+        return _equal(count, shards, ranks, near)
     if (excess := int(weights.sum()).bit_length() - MAX_WEIGHT_BITS) > 0:
         weights = weights >> excess
     mean = max(1, int(weights.sum()) // shards)
     slots = np.clip(-(-weights * SLOTS_PER_SHARE // mean), 1, MAX_SLOTS)
     if not any_order and int(weights.max()) <= mean:
         return _in_turn(weights, slots, shards, near)
-    borders = np.arange(shards + 1) * int(weights.sum()) // shards
-    spans, *parts = _divide_at(weights, slots, borders, mean // near)
-    owners = _owners(shards)[spans]
+    spans, *parts = _divide_at(weights, slots, _borders(weights, shards, ranks), mean // near)
+    owners = _owners(shards, ranks)[spans]
     del spans, slots  # there may be a million units
     return _table(shards, 0, owners, *parts, by_place=not any_order)
 
@@ -131,13 +134,13 @@ def step_of(slots: int) -> int:
     return step
 
 
-def _equal(count: int, shards: int, near: int) -> Pieces:
+def _equal(count: int, shards: int, ranks: int, near: int) -> Pieces:
     """Divide units of one weight: whole rounds of them, then equal parts of the rest."""
     rounds, left = divmod(count, shards)
     weights = np.full(left, shards)  # so that a share of all is `count`, and of what is left `left`
     slots = np.full(left, min(shards, -(-SLOTS_PER_SHARE * shards // max(1, count))))
     spans, places, *parts = _divide_at(weights, slots, np.arange(shards + 1) * left, count // near)
-    return _table(shards, rounds, _owners(shards)[spans], places + rounds * shards, *parts, by_place=False)
+    return _table(shards, rounds, _owners(shards, ranks)[spans], places + rounds * shards, *parts, by_place=False)
 
 
 def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces:
@@ -168,11 +171,31 @@ def _in_turn(weights: Numbers, slots: Numbers, shards: int, near: int) -> Pieces
     )
 
 
-def _owners(shards: int) -> Numbers:
-    """The shard of each span of a line."""
-    side = SHARDS_SIDE_BY_SIDE if shards % SHARDS_SIDE_BY_SIDE == 0 else 1
+def _owners(shards: int, ranks: int) -> Numbers:
+    """The shard of each span of a line. Neighbours go to one rank, so the errors of their cuts cancel."""
+    of_rank = shards // ranks
     spans = np.arange(shards)
-    return spans % side * (shards // side) + spans // side
+    return spans % of_rank * ranks + spans // of_rank
+
+
+def _borders(weights: Numbers, shards: int, ranks: int) -> Numbers:
+    """Where a line is cut: evenly among ranks, and within a rank at the borders of units where shards have room."""
+    ends = np.cumsum(weights)
+    borders = np.arange(shards + 1) * int(ends[-1]) // shards
+    of_ranks = borders[:-1].reshape(ranks, -1)
+    at, stops = of_ranks[:, 0], borders[shards // ranks :: shards // ranks]
+    mean = int(ends[-1]) // shards
+    most = mean + mean // UNEVEN_IN_RANK
+    for place in range(1, shards // ranks):
+        others = shards // ranks - place
+        even = at + (stops - at) // (others + 1)
+        unit = np.searchsorted(ends, even)
+        cuts = np.array([ends[unit] - weights[unit], ends[unit]])
+        fits = (cuts > at) & (cuts - at <= most) & (stops - cuts <= others * most)
+        distance = np.where(fits, np.abs(cuts - even), int(ends[-1]))
+        at = np.where(fits.any(0), cuts[distance.argmin(0), range(ranks)], even)
+        of_ranks[:, place] = at
+    return borders
 
 
 def _divide_at(

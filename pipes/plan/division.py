@@ -91,12 +91,12 @@ class SharedRead(NamedTuple):
 
 
 def division_of(
-    rows: Stage, shards: int, context: Context, *, any_order: bool, near: int, in_order: bool = False
+    rows: Stage, shards: int, ranks: int, context: Context, *, any_order: bool, near: int, in_order: bool = False
 ) -> Division:
     """The division of the units that `rows` are made of, in the pass and the round of `context`."""
     weights = units_of(rows).weights(context.unsharded())
     kind = Division if weights is None or weights.granule == 1 else GranuleDivision
-    return kind(rows, weights, shards, context, any_order=any_order, near=near, in_order=in_order)
+    return kind(rows, weights, shards, ranks, context, any_order=any_order, near=near, in_order=in_order)
 
 
 class Division:
@@ -114,6 +114,7 @@ class Division:
         rows: Stage,
         weights: Weights | None,
         shards: int,
+        ranks: int,
         context: Context,
         *,
         any_order: bool,
@@ -136,7 +137,7 @@ class Division:
             values = weights.values[by_place]
             self.weights = fill_unknown(values)
             self.rows = values if weights.are_rows else None
-        self.pieces = divide(self.weights, shards, any_order=any_order, near=near)
+        self.pieces = divide(self.weights, shards, ranks, any_order=any_order, near=near)
         # An operator such as `interleave` makes rows of several units at a time.
         self.has_spans = in_order and not any(node.op.needs_positions for node, _ in self._steps)
         self._shared: dict[int, Stage] = {}
@@ -378,6 +379,7 @@ class GranuleDivision(Division):
         rows: Stage,
         weights: Weights | None,
         shards: int,
+        ranks: int,
         context: Context,
         *,
         any_order: bool,
@@ -385,7 +387,7 @@ class GranuleDivision(Division):
         in_order: bool,
     ) -> None:
         assert weights is not None and weights.each is not None, "granules have weights, and so have their units"
-        super().__init__(rows, weights, shards, context, any_order=any_order, near=near, in_order=in_order)
+        super().__init__(rows, weights, shards, ranks, context, any_order=any_order, near=near, in_order=in_order)
         self._weights_of = weights.each
         self._granule = weights.granule
         self._count = self._units.length or 0

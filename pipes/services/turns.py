@@ -140,7 +140,6 @@ def shard_context(
             mode.dispatched,
             mode.threads,
             rank_shards=len(plan.rank_shards),
-            all_shards=plan.shards,
             remote=mode.remote,
         ),
         tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),

@@ -280,13 +280,13 @@ def test_a_warning_says_what_to_give_and_that_reads_nothing_again(tmp_path):
     pipe = fp.read_parquet(tmp_path).shuffle(window=100)
     size = sum(file.stat().st_size for file in tmp_path.iterdir())
     with pytest.warns(
-        PlanWarning, match=r"80% of the input, .* MiB, is read again .*; give the loader `shards=2`"
+        PlanWarning, match=r"80% of the input, .* MiB, is read again .*; give the loader `shards=8`"
     ) as seen:
         list(fp.Loader(pipe, rank=0, world_size=2))
     assert f"{0.8 * size / 2**20:.3g} MiB" in str(seen[0].message)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        list(fp.Loader(pipe, rank=0, world_size=2, shards=2))
+        list(fp.Loader(pipe, rank=0, world_size=2, shards=8))
 
 
 def test_what_is_read_several_times_is_named(tmp_path):

@@ -185,7 +185,7 @@ def test_explain_says_what_there_is_and_whether_it_is_needed(capsys: pytest.Capt
     fp.list_files("table/*.arrow").open_files().parse_arrow().map(dict).load("rows").explain()
     printed = capsys.readouterr().out
     assert "its files may give rows by position: with `indexed=True`, `load` is not needed" in printed
-    assert "holds 5 rows, " in printed and ".load('rows')" in printed
+    assert "holds 5 rows, " in printed and ", in rows/" in printed and ".load('rows')" in printed
     assert "its input has positions of its own, so `load` only keeps what is before from running again" in printed
 
 

@@ -49,6 +49,18 @@ def test_epochs_rounds_seeds_and_names_differ():
     assert len({tuple(run) for run in runs}) == len(runs)
 
 
+def test_no_more_orders_of_rounds_are_drawn_than_are_remembered(monkeypatch):
+    monkeypatch.setattr("feedpipe.ops.shuffle.MAX_MEMO_BYTES", 3 * 100 * 8)
+    drawn = []
+    monkeypatch.setattr(
+        "feedpipe.ops.shuffle.Permutation",
+        lambda key, length, most: drawn.append(length <= most) or Permutation(key, length, most),
+    )
+    rows = list(fp.from_sequence(range(100)).shuffle().repeat(10).shuffle())
+    assert sorted(rows) == sorted(list(range(100)) * 10)
+    assert drawn.count(True) == 3 and len(drawn) == 11  # the last shuffle has 1,000 rows
+
+
 def test_its_own_seed_is_independent_of_the_loader():
     pipe = fp.from_sequence(range(50)).shuffle(seed=3)
     assert list(fp.Loader(pipe, seed=1)) == list(fp.Loader(pipe, seed=2))
