@@ -456,7 +456,9 @@ class Times:
 
     def table(self) -> Table:
         """What it has counted so far; any thread may ask."""
-        for _ in range(MAX_LOOKS):
+        looks = 0
+        while True:
+            looks += 1
             since, entered, made = place = self._since, self.entered, self.made  # all that changes changes one of these
             until = clock() if self._ended is None else self._ended
             running = {slot: slot.ns for slot in tuple(self._slots.values())}
@@ -464,7 +466,7 @@ class Times:
             if self._ended is None:
                 running[self._slot] += (entered or until) - since - made + self._made_since
             spans = [TimeSpan(slot.state, slot.of, begin, ns) for slot, begin, ns in tuple(self._spans)]
-            if place == (self._since, self.entered, self.made):
+            if looks == MAX_LOOKS or place == (self._since, self.entered, self.made):
                 break  # else the thread has gone on meanwhile
         if self._ended is None:
             slot = self._engine if entered else self._slot
