@@ -128,6 +128,8 @@ def _no_numbers() -> Numbers:
 class Mds(IndexedFormat):
     """The arguments of `parse_mds`, and if it is indexed, what the heads of all files say."""
 
+    if_indexed: ClassVar[str] = "if no file is compressed"
+
     path_column: str | None = None
     indexed: bool = field(default=False, kw_only=True)
     descriptions: Sequence[bytes] = field(default=(), kw_only=True)
