@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
