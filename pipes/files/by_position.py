@@ -46,7 +46,14 @@ _MAX_OPEN_FILES = 64
 
 
 class IndexedFormat(Format):
-    """A format whose files tell where each row is."""
+    """A format whose files tell where each row is.
+
+    Attributes:
+        if_indexed: what files need for that, as a part of a sentence.
+    """
+
+    if_indexed: ClassVar[str]
+    indexed: bool
 
     @abstractmethod
     def with_table(self, files: InputFiles) -> tuple[Self, RowTable]:

@@ -140,6 +140,7 @@ class TfRecord(SampledTable, RecordFormat, IndexedFormat):
     """The arguments of `parse_tfrecord`."""
 
     type_repair: ClassVar[str] = "`features=` gives it a type"
+    if_indexed: ClassVar[str] = "with an index beside each file"
 
     features: Features | None = None
     indexed: bool = False

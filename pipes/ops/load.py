@@ -28,6 +28,7 @@ from ..core.rows import Array, BlockRows, Indices, Rows, concat, gather, have_on
 from ..core.shared_rows import SharedRows
 from ..engine.stage import Stage
 from ..errors import ArgumentError, DataError, LimitError, Origin, PlanError, SourceError
+from ..files.by_position import IndexedFormat
 from ..files.open_files import at_call_site
 from ..files.units import OfFormat
 from ..formats.row_buffers import Buffers, StoredRows
@@ -130,13 +131,13 @@ class _AllRows(SameRows, Source):
     def remark(self, stage: StageView) -> str | None:
         before = cast("Stage", stage.input)
         if before.indexed:
-            return "its input has positions of its own, so `load` only keeps what is before from running again"
+            return "it is not needed for positions, which its input has; it keeps what is before from running again"
         while before.one_for_one and not isinstance(before.op, OfFormat):
             before = before.input
         form = getattr(before.op, "format", None)
-        if getattr(form, "indexed", True):
+        if not isinstance(form, IndexedFormat) or form.indexed:
             return None
-        return "its files may give rows by position: with `indexed=True`, `load` is not needed"
+        return f"its files have positions of their own: with `indexed=True`, {form.if_indexed}, `load` is not needed"
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
         block = next(stage.input.blocks(START.advance(index), context.epoch_independent().replay()), None)
