@@ -96,7 +96,7 @@ def _read_well_formed(
         raise ArgumentError(f"`schema` gives a type that text cannot have: {error}") from None
     as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
     read_bytes = table_reader(dialect, names, selected, as_bytes)
-    parsed = parse_records(dialect, chunk, read_bytes, lambda chunk, problem: DataError())
+    parsed = parse_records(dialect, names, chunk, read_bytes, lambda chunk, problem: DataError())
     parts = [part.chunk for part in parsed if part.error is None]
     return (read(b"".join(part.data for part in parts)) if parts else None), parts
 
