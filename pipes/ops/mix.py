@@ -1023,6 +1023,8 @@ class MixtureRun:
                     continue
                 self._rows_left[source] = rows
                 ends[number] = turn + rows
+                if self._moved_on(source):
+                    at = Cursor(self._token(), 0, self._row)
             stop = min(self._position + self._block_size.rows(), window.stop)
             stop = min(stop, last_edge) if self._position < last_edge else stop
             stop = window.first_missing(self._position + 1, stop, ends)
@@ -1030,6 +1032,18 @@ class MixtureRun:
             at = output[0].end
             self._block_size.produced(output[0].rows)
             yield output.pop()
+
+    def _moved_on(self, source: int) -> bool:
+        """Note where the block of an input begins that was read last; return whether that is not where it had ended.
+
+        A cursor of the mixture skips rows from there, and between two blocks an input of the input may have ended.
+        """
+        begins = self._readers[source].begins
+        if begins == Cursor.of(self._cursors[source]):
+            return False
+        self._cursors = [*self._cursors]
+        self._cursors[source] = begins.plain
+        return True
 
     def _check_idle(self, sources: Ints) -> None:
         """Check that inputs that have no turn from here on have ended before."""
@@ -1184,10 +1198,12 @@ class _MixedInput:
 
     Attributes:
         is_empty: true if it was read from the start and gave no rows.
+        begins: where the block begins that was read last.
     """
 
     def __init__(self, blocks: Iterator[Block], at: Cursor, clock: Clock) -> None:
         self.is_empty = at == START
+        self.begins = at
         self._blocks = blocks
         self._clock = clock
         self._block: Block | None = None  # that was read last, if rows of it are left
@@ -1199,6 +1215,7 @@ class _MixedInput:
         if self._block is None:
             return 0
         self.is_empty = False
+        self.begins = self._block.at
         return len(self._block)
 
     @property

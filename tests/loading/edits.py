@@ -76,25 +76,33 @@ class Source:
 
 @dataclass(frozen=True)
 class Chain:
-    """Sources, the way in which they are joined, and what is done with the rows then."""
+    """Sources, how they are joined (the last two perhaps before the others), and what is done with the rows then."""
 
     sources: tuple[Source, ...]
     join: str = "mix"
+    inner: str | None = None
     weights: Any = None
     is_random: bool = False
     steps: tuple[Step, ...] = ()
 
     def pipe(self) -> Pipe:
         first, *others = (source.made(random.Random(0)) for source in self.sources)
+        if self.inner is not None and len(others) > 1:
+            others[-2:] = [getattr(others[-2], self.inner)(others[-1])]
         if not others and self.join != "mix":
             pipe = first
         elif self.join == "mix":
-            pipe = first.mix(*others, weights=self.weights, random=self.is_random)
+            pipe = first.mix(*others, weights=self.weights_of(1 + len(others)), random=self.is_random)
         else:
-            pipe = first.concat(*others) if self.join == "concat" else first.round_robin(*others)
+            pipe = getattr(first, self.join)(*others)
         for name, *arguments in self.steps:
             pipe = getattr(pipe, name)(*arguments)
         return pipe
+
+    def weights_of(self, inputs: int) -> Any:
+        if isinstance(self.weights, dict):
+            return {row: weights[:inputs] for row, weights in self.weights.items()}
+        return self.weights[:inputs] if self.weights and any(self.weights[:inputs]) else None
 
 
 @dataclass
@@ -121,7 +129,10 @@ class Edits:
             sources[0] = replace(sources[0], kind=chance.choice(STREAMED))
         join = chance.choice(["mix", "mix", "round_robin", "concat"]) if count > 1 else "none"
         steps = self.steps(is_batched=chance.random() < 0.9)
-        return Chain(tuple(sources), join, self.weights(count), chance.random() < 0.3, steps)
+        return Chain(tuple(sources), join, self.inner(), self.weights(count), chance.random() < 0.3, steps)
+
+    def inner(self) -> str | None:
+        return self.chance.choice([None, "mix", "round_robin", "concat"])
 
     def source(self, name: str) -> Source:
         kinds = INDEXED if self.is_indexed else STREAMED + INDEXED
@@ -192,7 +203,7 @@ class Edits:
 
     def _join(self, chain: Chain) -> Chain:
         join = self.chance.choice(["mix", "round_robin", "concat"]) if len(chain.sources) > 1 else chain.join
-        return replace(chain, join=join)
+        return replace(chain, join=join, inner=self.inner())
 
 
 def rows_of(element: Any) -> list[Row]:

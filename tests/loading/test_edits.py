@@ -34,6 +34,7 @@ ORDER = (*GROUPS, "weights", "random", "add", "order", "join")
 KNOWN_REASONS = (
     "giving out the rows that its shards have left over",
     "shards were cut after",
+    "divided among the shards after",
     "nobody knows how many rows",
     "nobody knows the rows of it",
 )
