@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +50,25 @@ def _loaded(form: str, folder: str) -> fp.Pipe[Any]:
 
 
 def measure(form: str, way: str, folder: str) -> dict[str, Any]:
-    """Seconds of a pass, for each row, after a first one; of `load`, those until all rows are written."""
+    """Wall and CPU seconds of a pass, for each row, after a first one; of `load`, those until all rows are written."""
     load_files.FILE_BYTES = 2**22  # many files, as of data that does not fit into memory
     if way == "load":
         len(fp.from_sequence([1]).load(f"{folder}/warm", progress=False))  # imports
-        for _ in _read(form, folder).batch(256):
-            pass
+        _passed(_read(form, folder))
         shutil.rmtree(f"{folder}/loaded {form}", ignore_errors=True)
-        start = time.perf_counter()
-        count = len(_loaded(form, folder))
-        return {"seconds_each": (time.perf_counter() - start) / count}
+        return _timed(lambda: len(_loaded(form, folder)))
     pipe = _loaded(form, folder).shuffle() if way == "full" else _read(form, folder)
     if way == "window":
         pipe = pipe.shuffle(window=50_000)
-    batches = pipe.batch(256)
-    for _ in range(2):
-        start, count = time.perf_counter(), 0
-        for batch in batches:
-            count += len(batch.columns["text"])
-    return {"seconds_each": (time.perf_counter() - start) / count}
+    _passed(pipe)
+    return _timed(lambda: _passed(pipe))
+
+
+def _passed(pipe: fp.Pipe[Any]) -> int:
+    return sum(len(batch.columns["text"]) for batch in pipe.batch(256))
+
+
+def _timed(passed: Callable[[], int]) -> dict[str, Any]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    count = passed()
+    return {"seconds_each": (time.perf_counter() - wall) / count, "cpu_each": (time.process_time() - cpu) / count}
