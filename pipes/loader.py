@@ -28,7 +28,7 @@ from .loading.replay import Info
 from .loading.replicas import Replicas
 from .loading.resume import EDITS, Edits, Resume, edited, has_changed
 from .loading.schedule import Even, Schedule
-from .loading.state import Progress, SavedState, State, compare
+from .loading.state import Progress, State, compare
 from .ops.mix import Mix, fixed_weights
 from .pipe import Pipe, check_pipe, warn_in_torch_worker
 from .plan.edits import EditError
@@ -417,7 +417,7 @@ class Loader(Generic[T_co]):
         """
         check_choice("edits", edits, EDITS)
         self._check_open()
-        states: Sequence[SavedState] = read_states(state)
+        states = read_states(state)
         schedule = self._epochs.restore(states[0].pipe, lambda: self._schedule)
         reason, resumed = None, None
         if strict and has_changed(states[0], schedule.signature):
