@@ -209,9 +209,7 @@ class Rows(Sequence[Row]):
                 arrays.append(to_arrow(column))
             except pa.ArrowNotImplementedError as error:
                 kind = getattr(column, "dtype", "")
-                message = (
-                    f"column {name!r} has dtype {kind}, for which Arrow has no type; divide it into columns of numbers"
-                )
+                message = f"column {name!r} has dtype {kind}, for which Arrow has no type; make columns of floats of it"
                 raise DataError(message) from error
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 

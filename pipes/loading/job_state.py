@@ -259,7 +259,7 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
-def run_alike(states: list[SavedState], plan: Plan) -> list[SavedState]:
+def run_alike(states: Sequence[SavedState], plan: Plan) -> Sequence[SavedState]:
     """The states, as if the policies for rows that fail had been those of `plan`.
 
     They are no part of a pipe, but an indexed one runs by position only if none of its elements may be skipped. Places

@@ -210,7 +210,9 @@ class ParquetSink(TableSink):
         first = pa.Table.from_arrays(first.columns, schema=schema)
         try:
             writer = pq.ParquetWriter(cast("Any", file), schema, **choose_storage(first, self.compression).options())
-        except pa.ArrowException as error:
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
             raise DataError(f"Parquet cannot store these columns: {error}") from error
         with writer:
             yield lambda group: writer.write_table(

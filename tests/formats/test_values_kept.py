@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, time
+from datetime import UTC, datetime, time
+from decimal import Decimal
 
 import numpy as np
+import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 import feedpipe as fp
 from feedpipe.errors import FeedpipeError
@@ -35,3 +39,21 @@ def test_masked_columns_have_nulls():
 def test_numbers_of_64_bits_and_complex_ones():
     for values in (np.array([2**63, 2**64 - 1], np.uint64), np.array([1 + 2j, 3])):
         assert fp.from_arrays({"x": values}).batch(2).collate()[0]["x"].tolist() == values.tolist()
+
+
+def test_what_a_file_cannot_hold_is_named(tmp_path):
+    with pytest.raises(FeedpipeError, match="column 'x' has dtype complex128, for which Arrow has no type"):
+        fp.write_parquet(fp.from_arrays({"x": np.array([1 + 2j])}), tmp_path / "a", progress=False)
+    tens = pa.table({"x": pa.array([Decimal("1.2E+3")], pa.decimal128(10, -2))})
+    with pytest.raises(FeedpipeError, match="Parquet cannot store these columns: Scale must be"):
+        fp.write_parquet(fp.from_table(tens), tmp_path / "b", progress=False)
+
+
+def test_a_healthy_file_that_pyarrow_cannot_read_is_not_called_damaged_alone(tmp_path):
+    wide = pl.DataFrame({"x": pl.Series([2**100], dtype=pl.Int128)})
+    wide.write_parquet(tmp_path / "a.parquet")
+    wide.write_ipc(tmp_path / "a.arrow")
+    orc.write_table(pa.table({"x": pa.array([datetime(9999, 1, 1)], pa.timestamp("us"))}), tmp_path / "a.orc")
+    for name, read in (("parquet", fp.read_parquet), ("arrow", fp.read_arrow), ("orc", fp.read_orc)):
+        with pytest.raises(FeedpipeError, match=f"a.{name}.* holds what pyarrow .* cannot read, or is damaged"):
+            list(read(tmp_path / f"a.{name}"))

@@ -38,7 +38,7 @@ from .fork_server import (
     run,
     wait_or_kill,
 )
-from .surroundings import Kind, Surroundings, close, import_path, thread_variables, written
+from .surroundings import FRESH_RECURSION_LIMIT, Kind, Surroundings, close, import_path, thread_variables, written
 
 if TYPE_CHECKING:
     from .protocol import DispatchRequest
@@ -327,7 +327,8 @@ class ServerHandle:
         self._kind = kind
         self.is_retired = False  # it starts no more workers
         self._threads = threads, io_threads
-        self._surroundings = Surroundings.now(threads, io_threads)
+        # All but the limit is passed on to a process that starts.
+        self._surroundings = Surroundings.now(threads, io_threads)._replace(recursion_limit=FRESH_RECURSION_LIMIT)
         with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
             command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
             self._process = start_interpreter(command, [theirs.fileno()], threads, io_threads)

@@ -18,6 +18,8 @@ _READ_AT_START = (
     *("TORCH_", "PYTORCH_", "CUDA_"),
 )
 """Variables with these prefixes are read when an interpreter or a library starts, so a running server has read them."""
+FRESH_RECURSION_LIMIT = 1000
+"""The recursion limit with which Python starts."""
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import feedpipe as fp
 from feedpipe.errors import DataError, FeedpipeError, SourceError
 
 from ...support.examples import examples
@@ -97,3 +99,19 @@ def test_damaged_bytes_give_an_error_or_rows(tmp_path: Path, form: Any, compress
     for batch in rows:
         batch.validate(full=True)
         batch.to_pylist()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.WorkerWarning")
+def test_a_mapped_file_that_is_cut_in_use_ends_no_loader_with_workers(tmp_path):
+    path = tmp_path / "a.arrow"
+    table = pa.table({"x": range(400_000)})
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table, 4000)
+    pipe = fp.list_files(path).open_files().parse_arrow(indexed=True).shuffle().batch(256)
+    with fp.Loader(pipe, workers=1) as loader:
+        batches = iter(loader)
+        next(batches)
+        os.truncate(path, 1000)
+        with pytest.raises(SourceError, match=r"a\.arrow is not the file that was listed"):
+            list(batches)

@@ -145,6 +145,18 @@ def test_workers_have_the_surroundings_of_their_loader_from_the_same_server(chan
     close([*loaders, *more])
 
 
+def test_the_first_workers_of_a_server_have_the_recursion_limit(script):
+    source = """
+        import sys
+        import feedpipe as fp
+
+        sys.setrecursionlimit(1500)
+        with fp.Loader(fp.from_sequence([1]).map(lambda row: sys.getrecursionlimit()), workers=1) as loader:
+            print(list(loader))
+    """
+    assert script.run(source) == "[1500]\n"
+
+
 def test_a_relative_path_leads_to_modules_of_the_folder_of_the_loader(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "path", ["modules", *sys.path])
 
