@@ -1015,7 +1015,7 @@ class MixtureRun:
             yield output.pop()
 
     def _read_up_to(self, stop: int, window: TurnWindow, sources: Ints, ends: Ints) -> int:
-        """Read the rows of the turns before `stop`. Return the first turn whose input has ended or failed, else `stop`."""
+        """Read the rows of the turns before `stop`, or before the turn of an input that has ended or failed."""
         missing = self._position
         while (missing := window.first_missing(missing + 1, stop, ends)) < stop:
             number, turn = window.turn(missing)
