@@ -372,7 +372,7 @@ def raised_by_signal_handler(error: BaseException) -> bool:
     It is still installed. A handler that a function has installed and removed again, as a decorator with a time limit
     for each call does, belongs to that function.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if error.__traceback__ is None or threading.current_thread() is not threading.main_thread():
         return False
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = {_code_of(handler) for handler in handlers if callable(handler)} - {None}

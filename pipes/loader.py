@@ -22,7 +22,7 @@ from .engine.skips import NONE_LOST
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, StateWarning, warn
 from .loading.epoch import Epoch, EpochIterator, InfoIterator, check_kept
 from .loading.epochs import Epochs, Starter
-from .loading.job_state import gather, group_of_job, read_states, restore_job, shards_of_job
+from .loading.job_state import gather, group_of_job, read_states, restore_job, run_alike, shards_of_job
 from .loading.ranks import RankSource
 from .loading.replay import Info
 from .loading.replicas import Replicas
@@ -426,6 +426,7 @@ class Loader(Generic[T_co]):
             except EditError as error:
                 reason = str(error)
         compare(states[0], schedule.signature, strict=strict, advises=self._is_users, reason=reason)
+        states = run_alike(states, schedule.plan)
         schedule = self._epochs.resume(schedule, shards_of_job(states, schedule.plan))
         progress = schedule.after_end(restore_job(states, schedule))
         # Nothing has changed up to here: a state that is refused ends no epoch.

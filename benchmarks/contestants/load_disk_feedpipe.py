@@ -53,6 +53,8 @@ def measure(form: str, way: str, folder: str) -> dict[str, Any]:
     load_files.FILE_BYTES = 2**22  # many files, as of data that does not fit into memory
     if way == "load":
         len(fp.from_sequence([1]).load(f"{folder}/warm", progress=False))  # imports
+        for _ in _read(form, folder).batch(256):
+            pass
         shutil.rmtree(f"{folder}/loaded {form}", ignore_errors=True)
         start = time.perf_counter()
         count = len(_loaded(form, folder))

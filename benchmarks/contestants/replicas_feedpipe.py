@@ -6,6 +6,7 @@ import multiprocessing
 import tempfile
 import time
 import zlib
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,20 @@ def unpacked(row: bytes) -> Any:
 
 def measure(shared: bool, batches: int) -> dict[str, Any]:
     """CPU and wall seconds of one pass after a short one."""
-    context = multiprocessing.get_context("spawn")
+    from torch import distributed  # noqa: F401, imported once for all ranks
+
+    context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         arguments = [(rank, f"file://{folder}/store", shared, batches, answers) for rank in range(RANKS)]
         processes = [context.Process(target=run_rank, args=each) for each in arguments]
         for process in processes:
             process.start()
-        found = dict(answers.get() for _ in range(RANKS))
         for process in processes:
             process.join()
+    if any(process.exitcode for process in processes):
+        raise RuntimeError("a rank has failed")
+    found = dict(answers.get() for _ in range(RANKS))
     cpu = [found[rank][0] for rank in range(RANKS)]
     other = max(cpu[1:])
     wall = max(found[rank][1] for rank in range(RANKS))
@@ -40,7 +45,7 @@ def measure(shared: bool, batches: int) -> dict[str, Any]:
 def run_rank(rank: int, store: str, shared: bool, batches: int, answers: Any) -> None:
     from torch import distributed
 
-    distributed.init_process_group("gloo", store, rank=rank, world_size=RANKS)
+    distributed.init_process_group("gloo", store, timedelta(minutes=2), rank=rank, world_size=RANKS)
     image = zlib.compress(np.random.default_rng(0).integers(0, 60, SHAPE, np.uint8).tobytes(), 1)
     pipe = fp.from_sequence([image] * (ROWS * batches)).shuffle().map(unpacked).batch(ROWS).collate()
     group = distributed.new_group([*range(RANKS)]) if shared else None

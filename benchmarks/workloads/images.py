@@ -62,7 +62,7 @@ WORKLOAD = Workload(
     judge=_judge,
     baseline=f"500x375: {LIMIT}",
     metric="seconds_each",
-    rounds=3,
+    rounds=5,
     check=_check,
     prepare=lambda folder, _: made(folder, "images_tasks:make", {}),
 )

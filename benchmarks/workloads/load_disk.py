@@ -57,6 +57,6 @@ WORKLOAD = Workload(
     judge=_judge,
     baseline=_name("Parquet", "read"),
     metric="seconds_each",
-    rounds=5,
+    rounds=3,
     prepare=_prepare,
 )

@@ -34,6 +34,6 @@ WORKLOAD = Workload(
     baseline=EACH,
     metric="cpu_all",
     rounds=3,
-    arguments={"batches": 100},
+    arguments={"batches": 50},
     quick={"batches": 20},
 )

@@ -41,6 +41,7 @@ GALLERY = [
     "time_series",
     "equal_work",
     "full_shuffle",
+    "replicas",
     "parquet_table",
     "postgresql",
     "spot_instance",

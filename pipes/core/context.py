@@ -46,7 +46,6 @@ class ProcessContext:
             all of it.
         threads: False if everything must run in the calling thread.
         rank_shards: the number of shards of each rank, when the pass over the data began.
-        all_shards: the number of shards of all ranks.
         running: the generators of this thread.
         rank_rests: the shards of which this rank has rests, if the number of ranks has changed in the pass.
         given: gives the rows of some stages from a cursor on, in place of their operators.
@@ -58,7 +57,6 @@ class ProcessContext:
     threads: bool = True
     rank_shards: int = 1
     remote: Callable[[object, Cursor, Context], Iterator[Block]] | None = None
-    all_shards: int = 1
     running: Running = field(default_factory=Running)
     rank_rests: tuple[int, ...] | None = None
     given: Mapping[object, Callable[[Cursor, Context], Iterator[Block]]] = field(default_factory=dict)

@@ -65,8 +65,6 @@ class Trait(enum.Enum):
     """It expands units, and must see each as a whole, also if another operator before it expands it."""
     FOLLOWS = "follows"
     """What `resolve` fixes follows at no cost from what the inputs have fixed, so each rank finds it by itself."""
-    COUNTS_ROWS = "counts rows"
-    """A row depends on its number among the rows of all shards; in a pass, another number of them cannot go on."""
 
 
 READS_FOR_ALL_EPOCHS = frozenset((Trait.EACH_PROCESS, Trait.READS_ONCE))
@@ -208,7 +206,7 @@ class Operator:
         Rows beyond the end of an input do not matter.
         """
         length = cls.run_length(past)
-        return None if length is None else [taken.runs(length)]
+        return None if length is None else [taken.runs(lambda row: row * length)]
 
     def ahead(self) -> Ahead | None:
         """How far `begin` runs ahead of `rows`; None if it does not."""
@@ -229,6 +227,13 @@ class Operator:
 
     def in_shard(self, shards: int) -> Operator:
         """This operator as one of `shards` shards runs it, if it depends on the number of rows of the pass."""
+        return self
+
+    def from_row(self, row: int) -> Operator | None:
+        """This operator of a shard from a row on, for a pass in which the pipe has changed there.
+
+        None if it cannot go on: it counts something else than rows.
+        """
         return self
 
     def reshuffles(self) -> bool:
@@ -259,6 +264,8 @@ class Past(NamedTuple):
         inputs: the number of its inputs.
         name: the key of its randomness.
         context: seed, epoch and shard of the rows; the shard is None if it was indexed.
+        shards: the number of shards; 1 if it was indexed.
+        given: the rows of the shard that were given before the pipe changed in the pass, if it counts these.
         lengths: of its inputs, if it was indexed; None if nobody knows one.
     """
 
@@ -266,6 +273,8 @@ class Past(NamedTuple):
     inputs: int
     name: str
     context: Context
+    shards: int = 1
+    given: int = 0
     lengths: Sequence[int] | None = None
 
     def number(self, name: str) -> int | None:

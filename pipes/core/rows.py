@@ -17,7 +17,7 @@ from typing import Any, SupportsIndex, TypeAlias, TypeGuard, Union, cast, overlo
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentTypeError, DataError
 from .arrow import arrow_array, number_dtype, numpy_array
 from .lazy import pa
 from .skips import Skipped
@@ -203,7 +203,16 @@ class Rows(Sequence[Row]):
     @property
     def arrow(self) -> pa.RecordBatch:
         """The columns as an Arrow record batch; arrays of more than one dimension become fixed-shape tensors."""
-        arrays = [to_arrow(column) for column in self.columns.values()]
+        arrays: list[ArrowArray] = []
+        for name, column in self.columns.items():
+            try:
+                arrays.append(to_arrow(column))
+            except pa.ArrowNotImplementedError as error:
+                kind = getattr(column, "dtype", "")
+                message = (
+                    f"column {name!r} has dtype {kind}, for which Arrow has no type; divide it into columns of numbers"
+                )
+                raise DataError(message) from error
         return pa.RecordBatch.from_arrays(arrays, names=list(self.columns))
 
     @staticmethod

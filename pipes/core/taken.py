@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
@@ -75,10 +75,10 @@ class Taken(NamedTuple):
         so_far = self.after(later.first)
         return Taken.of(so_far.first, [*so_far.beyond, *(r for part in later.beyond for r in self.rows_left(part))])
 
-    def runs(self, size: int) -> Taken:
-        """The same, if each row is a run of `size` rows."""
-        ranges = (range(row * size, (row + 1) * size) for rows in self.beyond for row in rows)
-        return Taken.of(self.first * size, ranges)
+    def runs(self, begin: Callable[[int], int]) -> Taken:
+        """The same, if each row is a run of rows that begins at a row, and ends where the next one begins."""
+        ranges = (range(begin(row), begin(row + 1)) for rows in self.beyond for row in rows)
+        return Taken.of(begin(self.first), ranges)
 
     def between(self, start: int, stop: int) -> Taken:
         """Those of the rows from `start` to `stop`, counted from `start`."""

@@ -13,7 +13,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from operator import add
+from operator import add, sub
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from .block import Block, close, nbytes
@@ -114,6 +114,27 @@ class TimeSpan(NamedTuple):
     ns: int
 
 
+class SystemTimes(NamedTuple):
+    """What the system says of a thread and of its control group. All of it are sums, as in `SlotTimes`.
+
+    Attributes:
+        observed_ns: the part of the thread's time that it is about; 0 if the system does not tell.
+        cpu_ns, delayed_ns: for how long the thread had a CPU, and for how long it waited for one.
+        periods, throttled: the periods of the control group, and those of them in which that had used up its share of
+            the CPUs and was stopped.
+        looks, looks_ns: how often the thread asked, and how long that took: microseconds, unless other threads hold the
+            GIL, which each of these calls gives up for a moment.
+    """
+
+    observed_ns: int = 0
+    cpu_ns: int = 0
+    delayed_ns: int = 0
+    periods: int = 0
+    throttled: int = 0
+    looks: int = 0
+    looks_ns: int = 0
+
+
 class Table(NamedTuple):
     """What a thread has counted, or several of one name together.
 
@@ -126,15 +147,10 @@ class Table(NamedTuple):
         threads: how many there are.
         blocks, rows: what it has made; of the consumer, in its own thread.
         measured_blocks, measured_rows: those of them that were measured.
-        cpu_ns, delayed_ns: for how long it had a CPU, and for how long it waited for one.
-        observed_ns: in this part of its time; 0 if the system does not tell.
+        system: what the system says.
         slots: by state and by what the state is about: the name of an operator or a thread, or "".
         events: by event and the name of an operator.
         spans: the last that ran for long.
-        periods, throttled: in `observed_ns`, the periods of its control group, and those of them in which that had used
-            up its share of the CPUs and was stopped.
-        looks, looks_ns: how often it asked the system for these, and how long that took: microseconds, unless other
-            threads hold the GIL, which each of these calls gives up for a moment.
     """
 
     thread: str
@@ -148,16 +164,10 @@ class Table(NamedTuple):
     rows: int
     measured_blocks: int
     measured_rows: int
-    cpu_ns: int
-    delayed_ns: int
-    observed_ns: int
+    system: SystemTimes
     slots: dict[tuple[State, str], SlotTimes]
     events: dict[tuple[Event, str], int]
     spans: list[TimeSpan]
-    periods: int = 0
-    throttled: int = 0
-    looks: int = 0
-    looks_ns: int = 0
 
     def plus(self, other: Table) -> Table:
         """The table of both, which are of one name."""
@@ -166,25 +176,23 @@ class Table(NamedTuple):
         slots = {**self.slots}
         for key, slot in other.slots.items():
             slots[key] = SlotTimes(*map(add, slots.get(key, _NO_TIMES), slot))
-        sums = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
-        return self._replace(
-            process=last.process,
-            began=min(self.began, other.began),
-            until=last.until,
-            clock=last.clock,
-            threads=self.threads + other.threads if together else max(self.threads, other.threads),
-            slots=slots,
-            events={key: self.events.get(key, 0) + other.events.get(key, 0) for key in {**self.events, **other.events}},
-            spans=[*self.spans, *other.spans][-SPANS:],
-            **sums,
+        return Table(
+            self.thread,
+            last.process,
+            min(self.began, other.began),
+            last.until,
+            last.clock,
+            self.wall_ns + other.wall_ns,
+            self.threads + other.threads if together else max(self.threads, other.threads),
+            self.blocks + other.blocks,
+            self.rows + other.rows,
+            self.measured_blocks + other.measured_blocks,
+            self.measured_rows + other.measured_rows,
+            SystemTimes(*map(add, self.system, other.system)),
+            slots,
+            {key: self.events.get(key, 0) + other.events.get(key, 0) for key in {**self.events, **other.events}},
+            [*self.spans, *other.spans][-SPANS:],
         )
-
-
-_SUMS = (
-    "wall_ns", "blocks", "rows", "measured_blocks", "measured_rows", "cpu_ns", "delayed_ns", "observed_ns", "periods",
-    "throttled", "looks", "looks_ns",
-)  # fmt: skip
-"""The fields of a table that are sums."""
 
 
 def joined(tables: Iterable[Table]) -> list[Table]:
@@ -200,33 +208,13 @@ def joined(tables: Iterable[Table]) -> list[Table]:
 
 
 class Slot:
-    """What a thread does at some moments."""
-
-    __slots__ = (
-        "blocks",
-        "cpu_ns",
-        "measured_ns",
-        "nbytes",
-        "ns",
-        "of",
-        "rows",
-        "start_ns",
-        "state",
-        "stored_ns",
-        "weighed_rows",
-    )
+    """What a thread does at some moments; `SlotTimes` explains the sums."""
 
     def __init__(self, state: State, of: str) -> None:
         self.state: State = state
         self.of = of
         self.ns = self.start_ns = self.cpu_ns = self.measured_ns = 0
         self.rows = self.blocks = self.weighed_rows = self.nbytes = 0
-        self.stored_ns = 0  # in measured blocks, its waits for storage
-
-    @property
-    def took(self) -> int:
-        """In measured blocks, its time with its waits for storage."""
-        return self.measured_ns + self.stored_ns
 
     def count(self, made: Any) -> None:
         """Note rows, or a block of them, that an operator has made."""
@@ -283,42 +271,6 @@ class Times:
         blocks, rows: what it has made.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_base",
-        "_cpu_since",
-        "_ended",
-        "_engine",
-        "_first_look",
-        "_last_look",
-        "_look_at",
-        "_looks",
-        "_looks_ns",
-        "_made_measured",
-        "_made_since",
-        "_operators",
-        "_outside",
-        "_run",
-        "_since",
-        "_slot",
-        "_slots",
-        "_spans",
-        "_starts_with_block",
-        "_switches",
-        "began",
-        "blocks",
-        "entered",
-        "events",
-        "is_measuring",
-        "left",
-        "made",
-        "measure_at",
-        "measured_blocks",
-        "measured_rows",
-        "name",
-        "rows",
-    )
-
     def __init__(
         self, name: str, run: RunTimes, base: State, *, starts_with_block: bool = True, credit: int | None = None
     ) -> None:
@@ -337,8 +289,7 @@ class Times:
         self._switches = self._cpu_since = 0
         self.made = self._made_since = self._made_measured = self.left = self.entered = 0
         self.measure_at = -BUDGET * (FIRST_CREDIT_NS if credit is None else credit)
-        self._first_look = self._last_look = _NO_LOOK
-        self._looks = self._looks_ns = 0
+        self._first_look = self._last_look = SystemTimes()
         self._ended: int | None = None
         self.began = self._since = self._look_at = clock()
 
@@ -425,11 +376,9 @@ class Times:
 
     def _look(self, now: int) -> None:
         self._look_at = now + LOOK_NS
-        self._last_look = look = _look(now)
-        self._looks += 1
-        self._looks_ns += clock() - now
-        if not self._first_look.at:
-            self._first_look = look
+        self._last_look = _look(now, self._last_look)
+        if not self._first_look.looks:
+            self._first_look = self._last_look
 
     def begin(self) -> None:
         """What was before is the start, and counts for itself."""
@@ -442,8 +391,7 @@ class Times:
         for slot in list(self._slots.values()):
             slot.start_ns += slot.ns
             slot.ns = 0
-        self._first_look = self._last_look = _NO_LOOK
-        self._looks = self._looks_ns = 0
+        self._first_look = self._last_look = SystemTimes()
         self._look_at = now + FIRST_LOOK_NS
 
     def measure(self, operator: str, make: Callable[..., T], *arguments: object) -> T:
@@ -486,13 +434,10 @@ class Times:
             yield
             return
         before = self.switch(self.slot(state, self._slot.of if of is None else of))
-        since = self._since
         try:
             yield
         finally:
             self.switch(before)
-            if state == "storage":
-                before.stored_ns += self._since - since
 
     def count(self, event: Event, operator: str, number: int) -> None:
         with _counting:  # threads that make calls for this one count here too
@@ -509,41 +454,25 @@ class Times:
             self._made_since = self.made
             self._since = self._ended = now
 
-    @property
-    def _place(self) -> tuple[int, int, int]:
-        """It changes with all that `table` reads."""
-        return self._since, self.entered, self.made
-
-    def _read(self) -> tuple[tuple[int, int, int], int, dict[Slot, int], list[tuple[Slot, int, int]]]:
-        """The place, the time, what each slot has by then, and the spans."""
-        since, entered, made = place = self._place
-        until = clock() if self._ended is None else self._ended
-        running = {slot: slot.ns for slot in tuple(self._slots.values())}
-        running[self._engine] += made - self._made_measured + (until - entered if entered else 0)
-        if self._ended is None:
-            running[self._slot] += (entered or until) - since - made + self._made_since
-        return place, until, running, list(self._spans)
-
     def table(self) -> Table:
         """What it has counted so far; any thread may ask."""
-        place, until, running, passed = self._read()
-        for _ in range(MAX_LOOKS):
-            if place == self._place:
+        looks = 0
+        while True:
+            looks += 1
+            since, entered, made = place = self._since, self.entered, self.made  # all that changes changes one of these
+            until = clock() if self._ended is None else self._ended
+            running = {slot: slot.ns for slot in tuple(self._slots.values())}
+            running[self._engine] += made - self._made_measured + (until - entered if entered else 0)
+            if self._ended is None:
+                running[self._slot] += (entered or until) - since - made + self._made_since
+            spans = [TimeSpan(slot.state, slot.of, begin, ns) for slot, begin, ns in tuple(self._spans)]
+            if looks == MAX_LOOKS or place == (self._since, self.entered, self.made):
                 break  # else the thread has gone on meanwhile
-            place, until, running, passed = self._read()
-        since, entered, _ = place
-        spans = [TimeSpan(slot.state, slot.of, begin, ns) for slot, begin, ns in passed]
-        slots: dict[tuple[State, str], SlotTimes] = {
-            (slot.state, slot.of): slot.times(max(0, ns))
-            for slot, ns in running.items()
-            if ns > 0 or slot.start_ns or slot.blocks
-        }
         if self._ended is None:
             slot = self._engine if entered else self._slot
             begin = entered or max(since, self.left)
             if until - begin >= LONG_NS:
                 spans.append(TimeSpan(slot.state, slot.of, begin, until - begin))
-        first, last = self._first_look, self._last_look
         return Table(
             self.name,
             os.getpid(),
@@ -556,42 +485,29 @@ class Times:
             self.rows,
             self.measured_blocks,
             self.measured_rows,
-            last.cpu_ns - first.cpu_ns,
-            last.delayed_ns - first.delayed_ns,
-            last.at - first.at if first.at else 0,
-            slots,
+            SystemTimes(*map(sub, self._last_look, self._first_look)),
+            {
+                (slot.state, slot.of): slot.times(max(0, ns))
+                for slot, ns in running.items()
+                if ns > 0 or slot.start_ns or slot.blocks
+            },
             dict(self.events),
             spans,
-            last.periods - first.periods,
-            last.throttled - first.throttled,
-            self._looks,
-            self._looks_ns,
         )
 
 
-class _Look(NamedTuple):
-    """What the system says of this thread: for how long it had a CPU, and waited for one; and of its control group."""
-
-    at: int = 0
-    cpu_ns: int = 0
-    delayed_ns: int = 0
-    periods: int = 0
-    throttled: int = 0
-
-
-_NO_LOOK = _Look()
-
-
-def _look(now: int) -> _Look:
+def _look(now: int, before: SystemTimes) -> SystemTimes:
+    """What the system says of this thread and its control group, each since it began; `before` is the last answer."""
     try:
         file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)  # `open` costs three times as much
         try:
             cpu, delayed, _ = os.read(file, 64).split()
         finally:
             os.close(file)
-        return _Look(now, int(cpu), int(delayed), *cpu_periods())
+        periods = cpu_periods()
     except (OSError, ValueError):
-        return _NO_LOOK
+        return SystemTimes()
+    return SystemTimes(now, int(cpu), int(delayed), *periods, before.looks + 1, before.looks_ns + clock() - now)
 
 
 @contextmanager
@@ -635,8 +551,6 @@ class Clock:
         times: of the thread that produces, if it is seen.
         thread: the same, if another clock tells it when it produces.
     """
-
-    __slots__ = ("_away", "_left", "thread", "times")
 
     def __init__(self, times: Times | None = None, thread: Times | None = None) -> None:
         self.times = times
@@ -884,9 +798,9 @@ def times_of_run(number: int, last: RunTimes | None) -> RunTimes | None:
     return last if last is not None and last.number == number else RunTimes(number)
 
 
-def thread_of_worker(run: RunTimes | None, number: int, base: State = "send") -> Times | None:
+def thread_of_worker(run: RunTimes | None, number: int) -> Times | None:
     """The times of the thread, or of the process, that is worker `number`; none if nothing is counted."""
-    return None if run is None else run.thread(worker_name(number), base)
+    return None if run is None else run.thread(worker_name(number), "send")
 
 
 def worker_name(number: int) -> str:

@@ -93,6 +93,7 @@ class ArrowIpc(CountedFormat, IndexedFormat):
 
     units: ClassVar[str] = "record_batches"
     fields: ClassVar[tuple[str, ...]] = ("file", "number", "rows", "first", "seal", "compressed")
+    if_indexed: ClassVar[str] = "if no file is a stream"
 
     indexed: bool = False
 

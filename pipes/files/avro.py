@@ -15,8 +15,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from itertools import accumulate, islice, takewhile
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypedDict, Unpack, cast
 
 from ..core.checks import Package
 from ..core.cursor import Json
@@ -40,7 +41,7 @@ PACKAGE = Package("fastavro", "fastavro", "avro", "Avro files are read")
 _MAGIC = b"Obj\x01"
 _MARKER_BYTES = 16
 _MAX_HEAD_BYTES = 2**26
-_EMPTY_BYTES = 2**6  # about what a value takes in memory that takes no bytes in a file, such as a null of a list
+_EMPTY_BYTES = 2**6  # about what a record takes in memory that takes no bytes in a file
 _NUMBER_BYTES = 20  # at most, of the two numbers that begin a block
 
 
@@ -121,7 +122,7 @@ class Avro(RecordFormat):
         (offset, before), path = place, unit.file.path
         window = StreamWindow(stream, path)
         blocks = _BlockReader(window, path, unit.stop)
-        decode = _Decoder(self, blocks.head, path)
+        decode = _Decoder(self, blocks, path)
         at = offset if offset > unit.start else blocks.first(unit.start)
         if at is None:
             return
@@ -141,10 +142,6 @@ class Avro(RecordFormat):
 def _origins(path: str, blocks: list[_Block], count: int) -> list[Origin]:
     """The origins of the first records of some blocks: the byte of the block of each."""
     return byte_origins(path, islice((block.at for block in blocks for _ in range(block.records)), count))
-
-
-_Skip: TypeAlias = Callable[[bytes, int], int]
-_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 class AvroHead(NamedTuple):
@@ -187,7 +184,7 @@ class _BlockReader:
         self.head = _read_head(window, path)
         self.ended = False
         try:
-            self._values = _EmptyValues(self.head.schema)
+            self.shape = _Shape(PACKAGE.load().parse_schema(json.loads(self.head.schema)))
         except Exception as error:  # fastavro raises many kinds
             raise DataError(f"{path}: its schema {_reason(error)}") from error
         self._window = window
@@ -256,126 +253,66 @@ class _BlockReader:
             data = _CODECS[self.head.codec](data)
         except Exception as error:  # each codec has errors of its own
             problem = _error(self._path, at, f"the block that begins here cannot be decompressed: {error}")
-        else:
-            try:
-                self._values.check(data, count)
-            except (ValueError, IndexError) as error:
-                problem = _error(self._path, at, f"the block that begins here cannot be read: {error}")
+        if self.shape.takes_no_bytes and count * _EMPTY_BYTES > MAX_ROW_BYTES:
+            reason = f"it has {count} records that take no bytes, more than the limit of a row"
+            problem = _error(self._path, at, f"the block that begins here cannot be read: {reason}")
         self._window.fill(end - at + 1)
         self.ended = (window.ended and len(window.data) == end - at) or end - _MARKER_BYTES >= self._stop
         return _Block(count, data, at, end, problem), None
 
 
-class _EmptyValues:
-    """Finds blocks with too many values that take no bytes, such as nulls, of which a few bytes may claim any number.
+class _Shape:
+    """What a schema lets the blocks of a file claim.
 
-    Only records without bytes and arrays of such values can hold many. Blocks of a schema that contains itself are
-    looked at as well: fastavro recurses in C without a limit, so deeply nested records would overflow its stack and end
-    the process. The blocks of files with other schemas are not looked at.
+    Attributes:
+        takes_no_bytes: whether records take no bytes, so that a block may claim any number of them.
+        is_recursive: whether it contains itself. fastavro recurses in C without a limit there, so that deeply nested
+            records would overflow its stack and end the process.
+
+    Raises:
+        ValueError: a list may claim any number of items in a few bytes.
     """
 
-    def __init__(self, schema: str) -> None:
-        self._skips: dict[str, _Skip] = {}
-        self._empty: dict[str, bool] = {}
-        self._count = 0
-        self._in_arrays = False
-        self._open: set[str] = set()
-        self._recursive = False
-        parse_schema: Any = PACKAGE.load().parse_schema
-        self._skip, self._are_empty = self._compile(parse_schema(json.loads(schema)))
+    def __init__(self, schema: object) -> None:
+        self.is_recursive = False
+        self._empty: dict[str, bool | None] = {}  # None: of a type that is being looked at
+        self.takes_no_bytes = self._takes_no_bytes(schema)
 
-    def check(self, data: bytes, records: int) -> None:
-        """Raise an error if a block is damaged or has too many values without bytes."""
-        self._count = 0
-        if self._are_empty:
-            self._add(records)
-        elif self._in_arrays or self._recursive:
-            try:
-                self._skip_all(self._skip, records, data, 0)
-            except RecursionError:
-                raise ValueError("its records are nested too deeply") from None
-
-    def _add(self, count: int) -> None:
-        self._count += count
-        if self._count * _EMPTY_BYTES > MAX_ROW_BYTES:
-            raise ValueError(f"it has {self._count} values that take no bytes, more than the limit of a row")
-
-    def _skip_all(self, skip: _Skip, count: int, data: bytes, at: int) -> int:
-        for _ in range(count):
-            at = skip(data, at)
-            if at > len(data):
-                raise ValueError("a value is longer than the data")
-        return at
-
-    def _compile(self, schema: Any) -> tuple[_Skip, bool]:
-        """The function that finds the end of a value, given its beginning, and whether values take no bytes."""
+    def _takes_no_bytes(self, schema: Any) -> bool:
         if isinstance(schema, list):
-            branches = [self._compile(branch)[0] for branch in schema]
-
-            def skip_union(data: bytes, at: int) -> int:
-                number, at = _read_long(data, at)
-                return branches[number](data, at)
-
-            return skip_union, False
+            for branch in schema:
+                self._takes_no_bytes(branch)
+            return False  # the number of the branch comes first
         kind = schema["type"] if isinstance(schema, dict) else schema
         if not isinstance(kind, str):
-            return self._compile(kind)
-        if kind in _SIZES or kind == "fixed":
-            size = schema["size"] if kind == "fixed" else _SIZES[kind]
-            return self._named(schema, lambda data, at: at + size, size == 0)
-        if kind in ("int", "long", "enum"):
-            return self._named(schema, lambda data, at: _read_long(data, at)[1], False)
-        if kind in ("bytes", "string"):
-            return (lambda data, at: _read_bytes(data, at)[1]), False
+            return self._takes_no_bytes(kind)
         if kind in ("array", "map"):
-            return self._compile_list(kind, schema), False
+            if self._takes_no_bytes(schema["items" if kind == "array" else "values"]) and kind == "array":
+                raise ValueError("has a list of items that take no bytes, so that it may claim any number of them")
+            return False
+        name: str = schema.get("name", "") if isinstance(schema, dict) else ""
         if kind in ("record", "error"):
-            self._open.add(schema["name"])
-            parts = [self._compile(part["type"]) for part in schema["fields"]]
-            self._open.discard(schema["name"])
-
-            def skip_record(data: bytes, at: int) -> int:
-                for skip, _ in parts:
-                    at = skip(data, at)
-                return at
-
-            return self._named(schema, skip_record, all(empty for _, empty in parts))
-        self._recursive = self._recursive or kind in self._open
-        return (lambda data, at: self._skips[kind](data, at)), self._empty.get(kind, False)
-
-    def _compile_list(self, kind: str, schema: Any) -> _Skip:
-        skip, empty = self._compile(schema["items" if kind == "array" else "values"])
-        is_empty = empty and kind == "array"
-        self._in_arrays = self._in_arrays or is_empty
-
-        def skip_item(data: bytes, at: int) -> int:
-            return skip(data, _read_bytes(data, at)[1] if kind == "map" else at)
-
-        def skip_list(data: bytes, at: int) -> int:
-            while True:
-                count, at = _read_long(data, at)
-                if count < 0:  # the size of the items follows
-                    count, (_, at) = -count, _read_long(data, at)
-                if count == 0:
-                    return at
-                if is_empty:
-                    self._add(count)
-                else:
-                    at = self._skip_all(skip_item, count, data, at)
-
-        return skip_list
-
-    def _named(self, schema: Any, skip: _Skip, empty: bool) -> tuple[_Skip, bool]:
-        if isinstance(schema, dict) and "name" in schema:
-            self._skips[schema["name"]], self._empty[schema["name"]] = skip, empty
-        return skip, empty
+            self._empty[name] = None
+            fields = [self._takes_no_bytes(part["type"]) for part in schema["fields"]]
+            empty = all(fields)
+        elif kind in self._empty:
+            empty = bool(self._empty[kind])
+            self.is_recursive |= self._empty[kind] is None
+        else:
+            empty = kind == "null" or (kind == "fixed" and schema["size"] == 0)
+        if name:
+            self._empty[name] = empty
+        return empty
 
 
 class _Decoder:
     """Decodes the records of blocks of one file."""
 
-    def __init__(self, form: Avro, head: AvroHead, path: str) -> None:
-        self._read = PACKAGE.load().reader
+    def __init__(self, form: Avro, blocks: _BlockReader, path: str) -> None:
+        head = blocks.head
+        PACKAGE.check()
+        # In Python, recursion has a limit.
+        self._read = import_module("fastavro._read_py" if blocks.shape.is_recursive else "fastavro").reader
         self._path = path
         self._further = {} if form.path_column is None else {form.path_column: redacted(path)}
         # fastavro is given a file without compression.
@@ -511,6 +448,8 @@ def _write_bytes(value: bytes) -> bytes:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "cannot be read: it is nested too deeply"
     return "cannot be read: " + " ".join(f"{type(error).__name__}: {error}".split())
 
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -33,9 +33,6 @@ from .footers import CountedFormat
 from .open_files import FileVersions, at_call_site, check_file, file_key
 from .units import Format, InputFiles, Malformed, OfFormat, Units
 
-if TYPE_CHECKING:
-    pass
-
 Numbers = npt.NDArray[np.int64]
 
 UnitsAt: TypeAlias = Callable[[Indices], list[Any]]
@@ -49,7 +46,14 @@ _MAX_OPEN_FILES = 64
 
 
 class IndexedFormat(Format):
-    """A format whose files tell where each row is."""
+    """A format whose files tell where each row is.
+
+    Attributes:
+        if_indexed: what files need for that, as a part of a sentence.
+    """
+
+    if_indexed: ClassVar[str]
+    indexed: bool
 
     @abstractmethod
     def with_table(self, files: InputFiles) -> tuple[Self, RowTable]:

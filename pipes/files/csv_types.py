@@ -46,10 +46,18 @@ def infer_types(
     parts: list[Chunk] = []
     if chunk is not None:
         table, parts = _read_well_formed(dialect, names, selected, explicit, chunk._replace(last=False))
+        if table is not None and any(pa.types.is_binary(f.type) and f.name not in schema for f in table.schema):
+            # Arrow infers binary for text that is not UTF-8, and such a record is malformed.
+            records = [record for part in parts for record in part.cut(dialect.record_ends(part.data)[:-1])]
+            parts = [record for record in records if _is_text(record.data)]
+            table = (
+                table_reader(dialect, names, selected, explicit)(b"".join(part.data for part in parts))
+                if parts
+                else None
+            )
     has_rows = table is not None and table.num_rows > 0
     for field in table.schema if table is not None and has_rows else ():
-        if field.name in schema or not pa.types.is_binary(field.type):  # Arrow infers binary for text that is not UTF-8
-            types[field.name] = field.type
+        types[field.name] = field.type
 
     def place(row: int) -> str:
         return f"{file}, line {next(islice(chain.from_iterable(map(dialect.records, parts)), row, None))[0]}"
@@ -66,6 +74,14 @@ def infer_types(
     return SampledHead(file, types, has_rows=has_rows)
 
 
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _read_well_formed(
     dialect: Dialect, names: list[str], selected: Sequence[str], types: Mapping[str, pa.DataType], chunk: Chunk
 ) -> tuple[pa.Table | None, list[Chunk]]:
@@ -80,7 +96,7 @@ def _read_well_formed(
         raise ArgumentError(f"`schema` gives a type that text cannot have: {error}") from None
     as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
     read_bytes = table_reader(dialect, names, selected, as_bytes)
-    parsed = parse_records(dialect, chunk, read_bytes, lambda chunk, problem: DataError())
+    parsed = parse_records(dialect, names, chunk, read_bytes, lambda chunk, problem: DataError())
     parts = [part.chunk for part in parsed if part.error is None]
     return (read(b"".join(part.data for part in parts)) if parts else None), parts
 

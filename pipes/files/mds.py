@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -127,6 +127,8 @@ def _no_numbers() -> Numbers:
 @dataclass(frozen=True, eq=False)
 class Mds(IndexedFormat):
     """The arguments of `parse_mds`, and if it is indexed, what the heads of all files say."""
+
+    if_indexed: ClassVar[str] = "if no file is compressed"
 
     path_column: str | None = None
     indexed: bool = field(default=False, kw_only=True)

@@ -63,8 +63,7 @@ class ParquetFooter:
             self.schema: pa.Schema = self._file.schema_arrow.remove_metadata()
             check_encoding_of_names(self.schema.types)
         except arrow_errors() as error:
-            message = " ".join(str(error).split())
-            raise DataError(f"{name} is damaged: its footer cannot be read: {message}") from error
+            raise read_error(error, f"{name}, its footer,") from error
 
     @property
     def length(self) -> int:

@@ -37,13 +37,10 @@ from .tfrecord_examples import (
     BYTES,
     FLOATS,
     INTS,
-    Entries,
     Feature,
-    UnusualError,
-    collect_values,
     kinds_of,
     parse_example,
-    parse_one_by_one,
+    read_features,
     to_arrow,
 )
 from .tfrecord_records import (
@@ -143,6 +140,7 @@ class TfRecord(SampledTable, RecordFormat, IndexedFormat):
     """The arguments of `parse_tfrecord`."""
 
     type_repair: ClassVar[str] = "`features=` gives it a type"
+    if_indexed: ClassVar[str] = "with an index beside each file"
 
     features: Features | None = None
     indexed: bool = False
@@ -208,14 +206,7 @@ class TfRecord(SampledTable, RecordFormat, IndexedFormat):
         """
         fixed = self.require_fixed_schema("")
         names = fixed.file_types
-        try:
-            entries = Entries(data, starts, ends)
-            features = {name: entries.feature(name) for name in names}
-            unknown = entries.unknown_name()
-        except UnusualError:
-            parsed = parse_one_by_one(data, starts, ends)
-            features = {name: collect_values(parsed, name) for name in names}
-            unknown = next((name for record in parsed for name in record if name not in names), None)
+        features, unknown = read_features(data, starts, ends, names)
         if unknown is not None and self.features is None:
             raise ValueError(
                 f"it has a feature {unknown!r}, and the first records of {fixed.origin} have none; `features=` "

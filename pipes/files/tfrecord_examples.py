@@ -3,14 +3,14 @@
 The message is `Example {Features features = 1}`, `Features {map<string, Feature> feature = 1}`, and `Feature` is one of
 `BytesList bytes_list = 1`, `FloatList float_list = 2`, `Int64List int64_list = 3`, each with `repeated value = 1`.
 
-Writers encode a message in one way, and such messages are read many at a time. Protobuf allows other ways, which
-`parse_example` reads one message at a time.
+Writers encode a message in one way, and such messages are read many at a time. Protobuf allows other ways: messages
+that `parse_example` has read, one at a time, are encoded again as usual.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -244,33 +244,36 @@ def _counts_within(lasts: Places, sizes: Places) -> Places:
     return np.diff(before, prepend=0)
 
 
-def parse_one_by_one(data: bytes, starts: Places, ends: Places) -> list[dict[str, Feature]]:
-    """The features of each record, however it is encoded.
+def read_features(
+    data: bytes, starts: Places, ends: Places, names: Iterable[str]
+) -> tuple[dict[str, FeatureValues], str | None]:
+    """The features with these names of many records, however they are encoded, and the name of one that is another.
 
     Raises:
-        ValueError: a record is no Example.
+        ValueError: a record is no Example, or a feature has values of several kinds.
     """
-    return [parse_example(data[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-
-
-def collect_values(records: Sequence[Mapping[str, Feature]], name: str) -> FeatureValues:
-    """The values of a feature of records that were parsed one by one.
-
-    Raises:
-        ValueError: they are of several kinds.
-    """
-    features = [record.get(name) for record in records]
     try:
-        kind, _ = kinds_of(feature for feature in features if feature is not None)
-    except ValueError as error:
-        raise ValueError(f"feature {name!r} {error}") from None
-    counts = np.array([-1 if f is None or f.kind == EMPTY else len(f.values) for f in features], np.int64)
-    values: Any = [value for feature in features if feature is not None for value in feature.values]
-    if kind == BYTES:
-        values = arrow_array(values, pa.large_binary())
-    elif kind != EMPTY:
-        values = np.array(values, np.float32 if kind == FLOATS else np.int64)
-    return FeatureValues(kind, counts, values)
+        return _usual_features(data, starts, ends, names)
+    except UnusualError:
+        records = [parse_example(data[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    for name in names:
+        try:
+            kinds_of(record[name] for record in records if name in record)
+        except ValueError as error:
+            raise ValueError(f"feature {name!r} {error}") from None
+    usual = [
+        write_example({name.encode(): write_feature(*feature) for name, feature in record.items()})
+        for record in records
+    ]
+    ends = np.cumsum([len(record) for record in usual])
+    return _usual_features(b"".join(usual), np.append(0, ends[:-1]), ends, names)
+
+
+def _usual_features(
+    data: bytes, starts: Places, ends: Places, names: Iterable[str]
+) -> tuple[dict[str, FeatureValues], str | None]:
+    entries = Entries(data, starts, ends)
+    return {name: entries.feature(name) for name in names}, entries.unknown_name()
 
 
 def _cast(name: str, feature: FeatureValues, kind: pa.DataType) -> Any:
@@ -509,6 +512,8 @@ def write_feature(kind: int, values: Sequence[Any]) -> bytes:
     Raises:
         struct.error, OverflowError: a value does not fit the kind.
     """
+    if kind == EMPTY:
+        return b""
     if kind == BYTES:
         return write_field(kind, b"".join([write_field(1, value) for value in values]))
     if kind == FLOATS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -180,10 +180,10 @@ class ColumnWindow:
         values.flags.writeable = False
         return values
 
-    def pieces(self, owners: Positions, starts: Positions, stops: Positions) -> Iterator[memoryview]:
+    def pieces(self, owners: Positions, starts: Positions, stops: Positions) -> list[memoryview]:
         """For each pair of places in the chunk that owns it, the memory between them, without a copy."""
         view, shifts = memoryview(cast("Any", self._array)), self._shifts[owners]
-        return (view[a:b] for a, b in zip((shifts + starts).tolist(), (shifts + stops).tolist(), strict=True))
+        return [view[a:b] for a, b in zip((shifts + starts).tolist(), (shifts + stops).tolist(), strict=True)]
 
 
 def column_window(chunks: Sequence[ArrowArray]) -> ColumnWindow | None:

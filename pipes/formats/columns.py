@@ -329,6 +329,8 @@ def read_error(error: Exception, name: str) -> FeedpipeError:
     message = " ".join(str(error).split())
     if "crypt" in message:
         return DataError(f"{name} is encrypted, and cannot be read without a key: {message}; decrypt the file first")
+    if isinstance(error, NotImplementedError):  # damage can look like that, too
+        return DataError(f"{name} holds what pyarrow {pa.__version__} cannot read, or is damaged: {message}")
     return DataError(f"{name} is damaged, or has changed while it was read: {message}")
 
 

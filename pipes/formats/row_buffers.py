@@ -46,16 +46,19 @@ class Buffers:
     """The memory of rows that are being written. They must not change before.
 
     Attributes:
-        parts: contiguous arrays of bytes.
+        parts: each in pieces, which follow each other.
     """
 
     def __init__(self) -> None:
-        self.parts: list[Memory] = []
+        self.parts: list[list[Memory]] = []
 
     def add(self, array: Array) -> int:
         """Add the values of an array, and return the number of the part."""
         flat = np.ascontiguousarray(array).reshape(-1)
-        self.parts.append(flat.view(np.uint8) if flat.nbytes else np.zeros(0, np.uint8))
+        return self._add([flat.view(np.uint8) if flat.nbytes else np.zeros(0, np.uint8)])
+
+    def _add(self, pieces: list[Memory]) -> int:
+        self.parts.append(pieces)
         return len(self.parts) - 1
 
     def rows(self, rows: BlockRows) -> Node:
@@ -85,11 +88,10 @@ class Buffers:
         return {"is": "table", "names": names, "columns": columns, "arrow": stream, "length": len(rows)}
 
     def _stream(self, batch: pa.RecordBatch) -> int:
-        counter = pa.MockOutputStream()  # a stream that grows is copied again and again
-        _write_stream(counter, batch)
-        buffer = pa.allocate_buffer(counter.size())
-        _write_stream(pa.FixedSizeBufferWriter(buffer), batch)
-        return self.add(np.frombuffer(memoryview(buffer), np.uint8))
+        sink = _Pieces()
+        with pa.ipc.new_stream(pa.PythonFile(cast("Any", sink), "w"), batch.schema) as writer:
+            writer.write_batch(batch)
+        return self._add(sink.pieces)
 
     def _array(self, array: Array) -> Node:
         return {"is": "array", "dtype": array.dtype.str, "shape": array.shape, "part": self.add(array)}
@@ -160,9 +162,20 @@ class Buffers:
         return self.add(np.fromiter(map(len, values), np.int64, len(values)))
 
 
-def _write_stream(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+class _Pieces:
+    """A file that takes the memory of columns without a copy."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.pieces: list[Memory] = []
+
+    def write(self, data: Any) -> int:
+        self.pieces.append(np.frombuffer(data, np.uint8))
+        return len(data)
+
+    def flush(self) -> None:
+        return
 
 
 def _kind(value: Any, path: str) -> object:

@@ -505,8 +505,7 @@ def _profiler_range() -> Callable[[Callable[[], Step | None]], Step | None] | No
 def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:
     """The progress after `count` further elements, or after as many as lengths alone can tell.
 
-    Those are none if rows may be skipped or the pipe is a stream: its cursors have the marks of what was opened, so the
-    elements must be read.
+    Those are none if the pipe is a stream: its cursors have the marks of what was opened, so the elements must be read.
 
     Raises:
         LoaderError: the epoch has fewer elements.
@@ -515,7 +514,7 @@ def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:
     if last is not None and progress.step + count > last:
         raise too_many(count, last - progress.step)
     plan = schedule.plan
-    if not schedule.ordered or not plan.indexed or progress.beyond or plan.unsharded.loses_elements:
+    if not schedule.ordered or not plan.indexed or progress.beyond:
         return progress
     if schedule.steps is not None:
         return schedule.next_pass(_moved(progress, count))

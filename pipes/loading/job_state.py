@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..core.cursor import Json
+from ..core.cursor import START, Cursor, Json
 from ..core.taken import Taken
+from ..engine.run import position_count
 from ..engine.skips import share_of_lost
 from ..errors import ArgumentError, LoaderError, StateError
 from ..plan.plan import Plan
@@ -256,6 +257,29 @@ def _not_one_job(
 def _ranks(ranks: Sequence[int]) -> str:
     shown = ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def run_alike(states: list[SavedState], plan: Plan) -> list[SavedState]:
+    """The states, as if the policies for rows that fail had been those of `plan`.
+
+    They are no part of a pipe, but an indexed one runs by position only if none of its elements may be skipped. Places
+    that only one kind of run has stay as they are.
+    """
+    first = states[0]
+    if first.indexed == plan.indexed or not plan.has_positions:
+        return states
+    if first.indexed:
+        one = merged(states)
+        if not isinstance(one.position, IndexedPosition) or one.position.beyond or one.position.redivision is not None:
+            return states
+        at = START.advance(min(one.position.consumed, position_count(plan.unsharded))).plain
+        steps = one.step * one.world_size
+        return [replace(one, rank=0, world_size=1, shards=1, step=steps, position=StreamedPosition({0: at}, {}))]
+    position = first.position
+    if first.shards != 1 or not isinstance(position, StreamedPosition) or position.redivision is not None:
+        return states
+    taken = Cursor.of(position.cursors[0]).position if 0 in position.cursors else position_count(plan.unsharded)
+    return [replace(first, rank=ALL_RANKS, shards=0, position=IndexedPosition(taken))]
 
 
 def shards_of_job(states: Sequence[SavedState], plan: Plan) -> int:

@@ -129,9 +129,7 @@ def _replay_context(plan: Plan, cursor: ElementCursor, shard: int, tracing: Trac
         epoch=cast("int", cursor["epoch"]),
         shard=plan.draws_of(shard),
         pacing=Pacing(OneRow),
-        process=ProcessContext(
-            (shard,), threads=False, rank_shards=max(1, len(plan.rank_shards)), all_shards=plan.shards
-        ),
+        process=ProcessContext((shard,), threads=False, rank_shards=max(1, len(plan.rank_shards))),
         tracing=tracing,
     )
 

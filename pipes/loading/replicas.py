@@ -13,7 +13,7 @@ import pickle
 import secrets
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -297,6 +297,7 @@ class _MemorySender:
             for channel in self._channels:
                 channel.send(tuple(message), body)
         except GoneError:
+            _close(self._channels)  # the others wait for a message
             raise RankError("a rank of `replicas` has ended, so all of them stop") from None
         self._sent += 1
         _COUNTER.pack_into(self._counter, self._at, self._sent)
@@ -311,6 +312,8 @@ class _MemorySender:
         return tuple(zip(offsets, sizes, strict=True))
 
     def _free(self) -> None:
+        if not self._channels:
+            raise GoneError
         for channel in self._channels:
             while (message := channel.receive(wait=False)) is not None:
                 for offset in cast("tuple[int, ...]", message.head):
@@ -323,9 +326,9 @@ class _MemorySender:
         self._ending()
 
 
-def _close(channels: Sequence[Channel]) -> None:
-    for channel in channels:
-        channel.close()
+def _close(channels: list[Channel]) -> None:
+    while channels:
+        channels.pop().close()
 
 
 class _MemoryReceiver:

@@ -512,10 +512,10 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
         is_of_same_job = not plan.indexed and not saved.indexed and saved.world_size == plan.world_size
         return checked_shards(saved, plan) if is_of_same_job else plan.shards
     if plan.indexed != saved.indexed:
-        if plan.root.indexed and plan.unsharded.loses_elements and (saved.world_size == 1) != (plan.world_size == 1):
+        if plan.has_positions:
             raise StateError(
-                "rows of this pipe may be skipped, so one rank runs it by position, and several run it as a stream; "
-                "its states go from one rank to several, or back, only at the end of an epoch"
+                "a policy such as `on_error` leaves out elements of only one of the state's pipe and this one, so no "
+                "position of several ranks means the same in both; keep the policy until the end of the epoch"
             )
         raise StateError("only one of the state's pipe and this one is indexed, so no position means the same in both")
     if plan.indexed:

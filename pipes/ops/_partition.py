@@ -10,9 +10,13 @@ import numpy.typing as npt
 
 Costs: TypeAlias = npt.NDArray[np.float64]
 Ints: TypeAlias = npt.NDArray[np.int64]
+Places: TypeAlias = tuple[Ints, Ints, Ints]
+"""A number of each group: the group, its place in the part, the part."""
 
 EXCHANGES = 16
-"""The rounds of exchanges at most: with them, a number takes no more than 2 microseconds."""
+"""The rounds of exchanges at most: with them, a number takes about 2 microseconds."""
+RELIEFS = 8
+"""The numbers that the part with the largest sum exchanges with any other, after most of these rounds."""
 CLOSE = 0.01
 """Sums that differ by no more than this part of their mean are balanced."""
 CANDIDATES = 8
@@ -47,7 +51,8 @@ def _in_parts(costs: Costs, parts: int) -> Ints:
     so the result is the same on every machine.
 
     Source: Graham, "Bounds on multiprocessing timing anomalies" (1969), in rounds, so that parts have equally many
-    numbers; Finn and Horowitz, "A linear time approximation algorithm for multiprocessor scheduling" (1979).
+    numbers; Finn and Horowitz, "A linear time approximation algorithm for multiprocessor scheduling" (1979). A number
+    that is nearly as large as a sum needs the smallest ones beside it, which lie in many parts: `_relieve` finds them.
 
     Returns:
         The columns of each part, in the order of the first of them.
@@ -77,6 +82,8 @@ def exchange(members: Ints, held: Costs, sums: Costs) -> None:
     close = sums.sum(1) / parts * CLOSE
     active = np.arange(groups)
     for number in range(EXCHANGES):
+        if number == EXCHANGES * 3 // 4:
+            _relieve(members, held, sums)
         active = active[sums[active].max(1) - sums[active].min(1) > close[active]]
         if not len(active):
             return
@@ -96,11 +103,36 @@ def exchange(members: Ints, held: Costs, sums: Costs) -> None:
         group, choice = active[better], best[better, pair]
         here = group, turns[choice // len(turns)], large[better, pair]
         there = group, turns[choice % len(turns)], small[better, pair]
-        moved = held[here] - held[there]
-        sums[here[0], here[2]] -= moved
-        sums[there[0], there[2]] += moved
-        for values in (members, held):
-            values[here], values[there] = values[there], values[here]
+        _swap(members, held, sums, here, there)
+
+
+def _relieve(members: Ints, held: Costs, sums: Costs) -> None:
+    """Make the largest sum of a group as small as exchanges with any other part can make it."""
+    groups, size, parts = members.shape
+    stride = -(-size // CANDIDATES)
+    close = sums.sum(1) / parts * CLOSE
+    active = np.arange(groups)
+    for number in range(RELIEFS):
+        active = active[sums[active].max(1) - sums[active].min(1) > close[active]]
+        heavy, turns = sums[active].argmax(1), np.arange(number % stride, size, stride)
+        largest = sums[active, heavy]
+        given = held[active[:, None], turns, heavy[:, None]]
+        moved = given[:, :, None, None] - held[active][:, None]
+        larger = np.maximum(largest[:, None, None, None] - moved, sums[active][:, None, None] + moved)
+        larger = larger.reshape(len(active), len(turns) * size * parts)
+        best = larger.argmin(1)
+        better = np.flatnonzero(np.take_along_axis(larger, best[:, None], 1)[:, 0] < largest)
+        turn, place, part = np.unravel_index(best[better], (len(turns), size, parts))
+        active = active[better]
+        _swap(members, held, sums, (active, turns[turn], heavy[better]), (active, place, part))
+
+
+def _swap(members: Ints, held: Costs, sums: Costs, here: Places, there: Places) -> None:
+    moved = held[here] - held[there]
+    sums[here[0], here[2]] -= moved
+    sums[there[0], there[2]] += moved
+    for values in (members, held):
+        values[here], values[there] = values[there], values[here]
 
 
 def parts_below(costs: Costs, parts: int, limit: float, most: int | None) -> Ints | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -80,20 +80,14 @@ def schedule_code(schedule: Mapping[int, Sequence[float]], names: Sequence[str])
     return "{" + ", ".join(codes if len(codes) <= 4 else [*codes[:2], "...", codes[-1]]) + "}"
 
 
-class RowNumbers(NamedTuple):
-    """The rows that a run makes, by their number among all rows of a mixture.
+def stages_in_shard(stages: Mapping[int, V], shards: int) -> dict[int, V]:
+    """The stages of a schedule by the rows of one of `shards` shards."""
+    return {-(-row // shards): value for row, value in stages.items()}
 
-    Attributes:
-        first: the number of its first row.
-        step: that of its second row is so many more, and so on.
-    """
 
-    first: int = 0
-    step: int = 1
-
-    def after(self, rows: int) -> RowNumbers:
-        """The numbers of the rows after the first `rows` of them."""
-        return RowNumbers(self.first + rows * self.step, self.step)
+def stages_from(stages: Mapping[int, V], first: int) -> dict[int, V]:
+    """The stages of a schedule from a row on, which becomes row 0."""
+    return {max(0, row - first): value for row, value in stages.items()}
 
 
 class WeightSchedule:
@@ -111,16 +105,16 @@ class WeightSchedule:
         """The inputs that have a weight in some stage."""
         return np.flatnonzero(self._weights.any(axis=0))
 
-    def turns(self, sources: Ints, numbers: RowNumbers) -> ScheduledTurns:
-        """The turns of these inputs in rows of these numbers."""
-        return ScheduledTurns(*self.stages(sources, numbers, MAX_TOTAL))
+    def turns(self, sources: Ints, first: int) -> ScheduledTurns:
+        """The turns of these inputs from row `first` on."""
+        return ScheduledTurns(*self.stages(sources, first, MAX_TOTAL))
 
-    def stages(self, sources: Ints, numbers: RowNumbers, most: int) -> tuple[Ints, Ints]:
-        """The first turn of each stage in rows of these numbers, and the weights of these inputs: about `most` in all.
+    def stages(self, sources: Ints, first: int, most: int) -> tuple[Ints, Ints]:
+        """The first turn of each stage from row `first` on, and the weights of these inputs: about `most` in all.
 
         If none of them has weight in a stage, each has 1.
         """
-        starts = np.maximum(0, -((numbers.first - self.rows) // numbers.step))  # rounded up
+        starts = np.maximum(0, self.rows - first)
         last = np.append(starts[1:] > starts[:-1], True)  # of the stages that begin with one turn
         whole = self._weights[last][:, sources]
         whole[~whole.any(axis=1)] = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,13 @@ from ..core.block import Block, group_origins, has_skipped, join_blocks, join_or
 from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
-from ..core.cursor import Cursor
+from ..core.cursor import Cursor, Json
 from ..core.operator import Amount, Grouping, Input, Order, Past, StageView, TokenOfInput, amount_of_inputs
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.skips import Skipped, Skips
+from ..core.taken import Taken
 from ..errors import ArgumentError, DataError, Origin
-from ._schedule import NEVER, check_stages, edges_in_words
+from ._schedule import NEVER, check_stages, edges_in_words, stages_from, stages_in_shard
 from .balance import Balance
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def batch(
     if isinstance(size, Mapping):
         if balance is not None:
             raise ArgumentError("`balance` needs batches of one size; give `size` a number")
-        return pipe.then(BatchRamp(size, drop_last))
+        return pipe.then(Batch(size, drop_last))
     if balance is not None:
         pipe = pipe.then(Balance(size, drop_last, balance=balance, among=among))
     return pipe.then(Batch(size, drop_last, is_balanced=balance is not None))
@@ -138,13 +139,43 @@ class Batch(TokenOfInput, Grouping):
         return amount_of_inputs(self, stage, at, context, self.bounds.between(at.row, at.position))
 
     def in_shard(self, shards: int) -> Batch:
-        if not isinstance(self.size, Mapping):
-            return self
-        return replace(self, size={-(-row // shards): size for row, size in self.size.items()})
+        return replace(self, size=stages_in_shard(self.size, shards)) if isinstance(self.size, Mapping) else self
+
+    def from_row(self, row: int) -> Batch:
+        return replace(self, size=stages_from(self.size, row)) if isinstance(self.size, Mapping) else self
+
+    def identity(self) -> Json:
+        return {"size": {str(row): size for row, size in self.size.items()}} if isinstance(self.size, Mapping) else None
 
     @classmethod
     def run_length(cls, past: Past) -> int | None:
         return past.number("size")
+
+    @classmethod
+    def inputs_at(cls, past: Past, at: Cursor) -> Sequence[Json] | None:
+        bounds = cls._past_bounds(past)
+        if bounds is None:
+            return super().inputs_at(past, at)
+        return [Cursor.of(at.token).advance(bounds.between(at.row, at.position)).plain]
+
+    @classmethod
+    def inputs_taken(cls, past: Past, taken: Taken) -> Sequence[Taken] | None:
+        bounds = cls._past_bounds(past)
+        return (
+            super().inputs_taken(past, taken)
+            if bounds is None
+            else [taken.runs(lambda batch: int(bounds.begin(batch)))]
+        )
+
+    @staticmethod
+    def _past_bounds(past: Past) -> RampBounds | None:
+        """The bounds of the batches of a ramp, if it is known and it was one."""
+        sizes = past.facts.get("size")
+        if not isinstance(sizes, dict):
+            return None
+        ramp = Batch({int(row): cast("int", size) for row, size in sizes.items()})
+        bounds = ramp.in_shard(past.shards).from_row(past.given).bounds
+        return bounds if isinstance(bounds, RampBounds) else None
 
     def dropping(self) -> Batch:
         return replace(self, drop_last=True)
@@ -219,13 +250,6 @@ class Batch(TokenOfInput, Grouping):
         else:
             end = Cursor(end.plain, 0, row + 1)
             yield Block([rows[:]], Cursor(start.plain, 0, row), end, group_origins(origins, [range(len(rows))]))
-
-
-@dataclass(frozen=True)
-class BatchRamp(Batch):
-    """It counts the rows from the beginning of a pass."""
-
-    edits: ClassVar[Literal["groups", "order"] | None] = None
 
 
 N = TypeVar("N", int, npt.NDArray[np.int64])

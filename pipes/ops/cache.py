@@ -185,7 +185,8 @@ class Cache(SameRows):
     def remark(self, stage: StageView) -> str | None:
         cached = self._cached(stage)
         files, limit = cached.files, bytes_text(check_bytes("limit", self.limit))
-        return f"holds {cached.count} rows, {bytes_text(files.bytes)} of {limit}, in {files.folder}"
+        folder = files.folder if self.path is None else Path(self.path, files.folder.name)
+        return f"holds {cached.count} rows, {bytes_text(files.bytes)} of {limit}, in {folder}"
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         yield stage.input, index, context.epoch_independent()

@@ -428,14 +428,23 @@ def _join_source(other: object, key: tuple[str, ...]) -> JoinSource:
     return JoinSource(with_takeable_types(pa.table(cast("Any", other))), key)
 
 
+_KINDS = {
+    "number": ("is_integer", "is_floating", "is_boolean", "is_decimal"),
+    "text": ("is_string", "is_large_string", "is_string_view"),
+    "bytes": ("is_binary", "is_large_binary", "is_binary_view", "is_fixed_size_binary"),
+    "date": ("is_date",),
+    "time of day": ("is_time",),
+    "duration": ("is_duration",),
+}
+
+
 def _comparable(pa: Any, kind: Any) -> str | None:
     """The kind of values of a type, within which values may be equal; None if it is unknown."""
-    types = pa.types
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        return "number"
-    if types.is_string(kind) or types.is_large_string(kind):
-        return "text"
-    return "bytes" if types.is_binary(kind) or types.is_large_binary(kind) else None
+    if pa.types.is_dictionary(kind):
+        return _comparable(pa, kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return "time without a zone" if kind.tz is None else "time"
+    return next((name for name, tests in _KINDS.items() if any(getattr(pa.types, test)(kind) for test in tests)), None)
 
 
 def _shortest(names: tuple[str, ...]) -> str | list[str]:

@@ -28,6 +28,7 @@ from ..core.rows import Array, BlockRows, Indices, Rows, concat, gather, have_on
 from ..core.shared_rows import SharedRows
 from ..engine.stage import Stage
 from ..errors import ArgumentError, DataError, LimitError, Origin, PlanError, SourceError
+from ..files.by_position import IndexedFormat
 from ..files.open_files import at_call_site
 from ..files.units import OfFormat
 from ..formats.row_buffers import Buffers, StoredRows
@@ -64,7 +65,7 @@ def load(
     **In files**, with `path`, `shuffle()`, `pipe[i]`, `split` and `batch(balance=)` work on data of any size, such as
     Parquet, JSON lines, CSV and tar. The first process that needs the rows writes them, and the others of the machine
     wait for it. All map the files, so that a row is in memory once for all ranks and workers. If the process is killed,
-    the next one goes on after the last complete file, of 128 MiB. A later run finds the rows; the folder has files for
+    the next one goes on after the last complete file, of 32 MiB. A later run finds the rows; the folder has files for
     each pipe, by the fingerprint that `cache` describes. Rows keep their types, which are those that `cache` holds.
     Rows that a policy skips are not loaded. With several workers, a stream has the order of
     `Loader(pipe, workers=workers)`. In a job of several machines, call `len(pipe)` on each before the process group
@@ -130,13 +131,13 @@ class _AllRows(SameRows, Source):
     def remark(self, stage: StageView) -> str | None:
         before = cast("Stage", stage.input)
         if before.indexed:
-            return "its input has positions of its own, so `load` only keeps what is before from running again"
+            return "it is not needed for positions, which its input has; it keeps what is before from running again"
         while before.one_for_one and not isinstance(before.op, OfFormat):
             before = before.input
         form = getattr(before.op, "format", None)
-        if getattr(form, "indexed", True):
+        if not isinstance(form, IndexedFormat) or form.indexed:
             return None
-        return "its files may give rows by position: with `indexed=True`, `load` is not needed"
+        return f"its files have positions of their own: with `indexed=True`, {form.if_indexed}, `load` is not needed"
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
         block = next(stage.input.blocks(START.advance(index), context.epoch_independent().replay()), None)
@@ -231,7 +232,8 @@ class LoadFiles(_AllRows):
 
     def remark(self, stage: StageView) -> str | None:
         loaded = self._loaded(stage)
-        holds = f"holds {loaded.bounds[-1]} rows, {bytes_text(loaded.files.bytes)}, in {loaded.files.folder}"
+        folder = Path(self.path, loaded.files.folder.name)
+        holds = f"holds {loaded.bounds[-1]} rows, {bytes_text(loaded.files.bytes)}, in {folder}"
         return "; ".join(filter(None, [holds, super().remark(stage)]))
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:

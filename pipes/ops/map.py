@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -30,6 +30,15 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
+class CallOptions(TypedDict, total=False):
+    """The options of calls of a user's function that all overloads have."""
+
+    concurrency: int
+    on_error: OnError | None
+    retry: int | Retry
+    name: str | None
+
+
 @overload
 def map(
     pipe: Pipe[T],
@@ -37,10 +46,7 @@ def map(
     function: Callable[[T, np.random.Generator], Awaitable[U]],
     *,
     rng: Literal[True],
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-    retry: int | Retry = 0,
-    name: str | None = None,
+    **options: Unpack[CallOptions],
 ) -> Pipe[U]: ...
 @overload
 def map(
@@ -49,10 +55,7 @@ def map(
     function: Callable[[T, np.random.Generator], U],
     *,
     rng: Literal[True],
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-    retry: int | Retry = 0,
-    name: str | None = None,
+    **options: Unpack[CallOptions],
 ) -> Pipe[U]: ...
 @overload
 def map(
@@ -61,10 +64,7 @@ def map(
     function: Callable[[T], Awaitable[U]],
     *,
     rng: Literal[False] = False,
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-    retry: int | Retry = 0,
-    name: str | None = None,
+    **options: Unpack[CallOptions],
 ) -> Pipe[U]: ...
 @overload
 def map(
@@ -73,10 +73,7 @@ def map(
     function: Callable[[T], U],
     *,
     rng: Literal[False, "global"] = False,
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-    retry: int | Retry = 0,
-    name: str | None = None,
+    **options: Unpack[CallOptions],
 ) -> Pipe[U]: ...
 def map(
     pipe: Pipe[T],

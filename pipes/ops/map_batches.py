@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, Unpack, cast, overload
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ..engine.ahead import Limit, in_order
 from ..engine.calls import PendingCall
 from ..errors import UnfitError
 from ._shared import data_error
-from .map import ConcurrentMap
+from .map import CallOptions, ConcurrentMap
 from .map_columns import FORMATS, Arrays, Tensors, check_format
 
 if TYPE_CHECKING:
@@ -44,10 +44,7 @@ def map_batches(
     *,
     format: Literal["rows"] = "rows",
     rng: Literal[False, "global"] = False,
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-    retry: int | Retry = 0,
-    name: str | None = None,
+    **options: Unpack[CallOptions],
 ) -> Pipe[U]: ...
 @overload
 def map_batches(
@@ -58,10 +55,7 @@ def map_batches(
     *,
     format: Literal["rows"] = "rows",
     rng: Literal[True],
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-    retry: int | Retry = 0,
-    name: str | None = None,
+    **options: Unpack[CallOptions],
 ) -> Pipe[U]: ...
 @overload
 def map_batches(
@@ -72,10 +66,7 @@ def map_batches(
     *,
     format: Literal["numpy"],
     rng: Literal[False, "global"] = False,
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-    retry: int | Retry = 0,
-    name: str | None = None,
+    **options: Unpack[CallOptions],
 ) -> Pipe[Row]: ...
 @overload
 def map_batches(
@@ -86,10 +77,7 @@ def map_batches(
     *,
     format: Literal["arrow"],
     rng: Literal[False, "global"] = False,
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-    retry: int | Retry = 0,
-    name: str | None = None,
+    **options: Unpack[CallOptions],
 ) -> Pipe[Row]: ...
 @overload
 def map_batches(
@@ -100,10 +88,7 @@ def map_batches(
     *,
     format: Literal["torch"],
     rng: Literal[False, "global"] = False,
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-    retry: int | Retry = 0,
-    name: str | None = None,
+    **options: Unpack[CallOptions],
 ) -> Pipe[Row]: ...
 @overload
 def map_batches(
@@ -114,10 +99,7 @@ def map_batches(
     *,
     format: Literal["numpy", "arrow", "torch"],
     rng: Literal[True],
-    concurrency: int = 1,
-    on_error: OnError | None = None,
-    retry: int | Retry = 0,
-    name: str | None = None,
+    **options: Unpack[CallOptions],
 ) -> Pipe[Row]: ...
 def map_batches(
     pipe: Pipe[Any],

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import logging
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -26,13 +24,22 @@ from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.lazy import pa
-from ..core.operator import ENDED, Amount, Input, Operator, Order, Past, StageView, Trait, Weights, each_row
+from ..core.operator import ENDED, Amount, Input, Operator, Order, Past, StageView, Weights, each_row
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
 from ..core.taken import Taken, evenly_spaced
 from ..core.times import Clock
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, UnfitError, raise_interrupt
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, UnfitError
 from ._measured_turns import MAX_MEASURED, MeasuredOrder, MeasuredStages
-from ._schedule import NEVER, RowNumbers, WeightSchedule, check_schedule, edges_in_words, schedule_code, weights_code
+from ._schedule import (
+    NEVER,
+    WeightSchedule,
+    check_schedule,
+    edges_in_words,
+    schedule_code,
+    stages_from,
+    stages_in_shard,
+    weights_code,
+)
 from ._shared import data_error
 from ._turns import (
     SHUFFLED_TURNS,
@@ -262,11 +269,9 @@ class Mixture(Operator, ABC):
         ended = [cursor is None and rounds[source] > 0 for source, cursor in enumerate(cursors)]
         counts = np.zeros(past.inputs, np.int64)
         if at.skip:  # within a block, so no input ends
-            shard, shards = past.context.shard or 0, past.context.process.all_shards
             stage = cast("StageView", _PastStage(past))
             sources = op.sources(stage, np.array(rounds), first, past.context.epoch)
-            numbers = RowNumbers(shard, shards).after(at.row - position)
-            fixed = op.turns(stage, sources, past.context.epoch, numbers)
+            fixed = op.turns(stage, sources, past.context.epoch, at.row - position)
             turns = op.random_turns(stage, fixed, past.context)
             counts[sources] = _turns_between(turns, fixed, position, position + at.skip, len(sources))
         return [
@@ -327,8 +332,8 @@ class Mixture(Operator, ABC):
         """
 
     @abstractmethod
-    def turns(self, stage: StageView, sources: Ints, epoch: int, numbers: RowNumbers) -> FixedTurns:
-        """The turns of these inputs in the rows of these numbers, in an order that is not random."""
+    def turns(self, stage: StageView, sources: Ints, epoch: int, first: int) -> FixedTurns:
+        """The turns of these inputs from row `first` on, in an order that is not random."""
 
     def random_turns(self, stage: StageView, turns: FixedTurns, context: Context, end: int | None = None) -> Turns:
         """The turns in their final order; there are none from `end` on."""
@@ -437,7 +442,7 @@ class Mixture(Operator, ABC):
         rows = np.array(lengths)
         start, first, rounds, offsets = end or InputEnd.beginning(len(lengths))
         while len(sources := self.sources(stage, rounds, first, epoch)):
-            turns = self.turns(stage, sources, epoch, RowNumbers(start))
+            turns = self.turns(stage, sources, epoch, start)
             left = rows[sources] - offsets[sources]
             if self.repeats_inputs:
                 self._check_not_empty(stage, lengths, sources)
@@ -509,17 +514,24 @@ class Mix(Mixture):
     input_names: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
 
     def identity(self) -> Json:
-        return {"inputs": list(self.input_names)} if self.input_names else None
+        facts: dict[str, Json] = {"inputs": list(self.input_names)} if self.input_names else {}
+        if isinstance(self.shares, Mapping):
+            facts["shares"] = {str(row): list(shares) for row, shares in self.shares.items()}
+        elif isinstance(self.shares, tuple):
+            facts["shares"] = list(self.shares)
+        return facts or None
 
     @classmethod
     def past_operator(cls, past: Past) -> Mix | None:
         if cls is not Mix or "stop" in past.facts or "by" in past.facts:
             return None
-        text = past.facts.get("shares")
-        if text is not None and not (isinstance(text, str) and text.startswith("(")):
+        shares: Any = past.facts.get("shares")
+        if isinstance(shares, str):
             return None  # a function or a digest
-        shares = None if text is None else ast.literal_eval(text)
-        return Mix(shares=shares, random=past.facts.get("random") == "True")
+        if isinstance(shares, dict):
+            shares = {int(row): values for row, values in shares.items()}
+        mix = Mix(shares=shares, random=past.facts.get("random") == "True")
+        return mix.in_shard(past.shards).from_row(past.given)
 
     def call(self) -> str:
         shares = self.shares
@@ -551,9 +563,15 @@ class Mix(Mixture):
             remarks.append(f"its weights change at {edges} of each pass, on all ranks together")
         return "; ".join(filter(None, remarks)) or None
 
-    @property
-    def trait(self) -> Trait | None:  # type: ignore[override]
-        return Trait.COUNTS_ROWS if isinstance(self.shares, Mapping) else None
+    def in_shard(self, shards: int) -> Mix:
+        if not isinstance(self.shares, Mapping):
+            return self
+        return replace(self, shares=stages_in_shard(self.shares, shards))
+
+    def from_row(self, row: int) -> Mix | None:
+        if not isinstance(self.shares, Mapping):
+            return self
+        return replace(self, shares=stages_from(self.shares, row)) if self.by is None else None
 
     def sources(self, stage: StageView, rounds: Ints, first: int, epoch: int) -> Ints:
         if isinstance(self.shares, Mapping):
@@ -565,9 +583,9 @@ class Mix(Mixture):
         chosen = np.flatnonzero(going & (weights > 0))
         return chosen if len(chosen) else np.flatnonzero(going)
 
-    def turns(self, stage: StageView, sources: Ints, epoch: int, numbers: RowNumbers) -> FixedTurns:
+    def turns(self, stage: StageView, sources: Ints, epoch: int, first: int) -> FixedTurns:
         if isinstance(self.shares, Mapping):
-            return self._schedule(stage).turns(sources, numbers)
+            return self._schedule(stage).turns(sources, first)
         weights = self._weights(stage, epoch)[sources]
         return WeightedTurns(rounded_weights(np.where(weights > 0, weights, 1)))
 
@@ -588,10 +606,10 @@ class Mix(Mixture):
             raise ValueError("has no tokens of each input")
         return tokens, first, rounds, cursors
 
-    def measured(self, stage: StageView, sources: Ints, epoch: int, numbers: RowNumbers) -> MeasuredStages:
-        """The stages of these inputs, by the tokens that they give from the one of the first number on."""
+    def measured(self, stage: StageView, sources: Ints, epoch: int, first: int) -> MeasuredStages:
+        """The stages of these inputs, by the tokens that they give from token `first` on."""
         if isinstance(self.shares, Mapping):
-            return MeasuredStages(*self._schedule(stage).stages(sources, numbers, MAX_MEASURED))
+            return MeasuredStages(*self._schedule(stage).stages(sources, first, MAX_MEASURED))
         weights = self._weights(stage, epoch)[sources]
         rounded = rounded_weights(np.where(weights > 0, weights, 1), MAX_MEASURED)
         return MeasuredStages(np.zeros(1, np.int64), rounded[None, :])
@@ -633,7 +651,7 @@ class RoundRobin(Mixture):
         order = np.roll(np.arange(len(rounds)), -first)
         return order[rounds[order] == 0] if self.leaves_out else order
 
-    def turns(self, stage: StageView, sources: Ints, epoch: int, numbers: RowNumbers) -> FixedTurns:
+    def turns(self, stage: StageView, sources: Ints, epoch: int, first: int) -> FixedTurns:
         return EqualTurns(len(sources))
 
 
@@ -918,8 +936,8 @@ class MixtureRun:
     """One run.
 
     A token is [position among the turns, input from which their order begins, the times that each input has ended,
-    cursors]. A block of an input is read when the input has a turn in the next block of the mixture and no row at hand.
-    The ends of the blocks of many inputs do not cut that of the mixture: it would have a row or two.
+    cursors]. A block of an input is read when the input has a turn and no rows are left of its last block. A block of
+    the mixture has as many rows as the blocks at hand give.
     """
 
     def __init__(self, op: Mixture, stage: StageView, at: Cursor, context: Context) -> None:
@@ -928,14 +946,13 @@ class MixtureRun:
         self._op = op
         self._stage = stage
         self._context = context.part()
-        self._numbers = RowNumbers() if context.shard is None else RowNumbers(context.shard, context.process.all_shards)
         self._row = at.row
         self._rounds = np.array(rounds)
         # A token that was given does not change: these lists are replaced.
         self._rounds_of_tokens = list(rounds)
         self._cursors = list(cursors)
         self._readers = [self._reader(source) for source in range(count)]
-        self._rows_left = np.zeros(count, np.int64)  # at hand, of each input
+        self._rows_left = np.zeros(count, np.int64)  # of the block of each input that was read last
         self._rows_given = np.zeros(count, np.int64)
         self._rows_taken = context.process.resources.get(
             ("mixture", stage.name, context.epoch), lambda: _RowsTaken(op, context.epoch, count)
@@ -947,7 +964,7 @@ class MixtureRun:
         try:
             while len(sources := op.sources(stage, self._rounds, self._first, epoch)):
                 begun = self._row - self._position  # the row at which these turns begin
-                turns = op.turns(stage, sources, epoch, self._numbers.after(begun))
+                turns = op.turns(stage, sources, epoch, begun)
                 ended = yield from self._until_an_end(sources, turns)
                 if not op.leaves_out:
                     return
@@ -1008,24 +1025,11 @@ class MixtureRun:
                 ends[number] = turn + rows
             stop = min(self._position + self._block_size.rows(), window.stop)
             stop = min(stop, last_edge) if self._position < last_edge else stop
-            stop = self._read_up_to(stop, window, sources, ends)
+            stop = window.first_missing(self._position + 1, stop, ends)
             output = [self._mixed(at, sources, window.stretch(self._position, stop))]
             at = output[0].end
             self._block_size.produced(output[0].rows)
             yield output.pop()
-
-    def _read_up_to(self, stop: int, window: TurnWindow, sources: Ints, ends: Ints) -> int:
-        """Read the rows of the turns before `stop`, or before the turn of an input that has ended or failed."""
-        missing = self._position
-        while (missing := window.first_missing(missing + 1, stop, ends)) < stop:
-            number, turn = window.turn(missing)
-            source = int(sources[number])
-            rows = self._readers[source].read_ahead()
-            if not rows:
-                break
-            self._rows_left[source] += rows
-            ends[number] = turn + rows
-        return missing
 
     def _check_idle(self, sources: Ints) -> None:
         """Check that inputs that have no turn from here on have ended before."""
@@ -1041,9 +1045,9 @@ class MixtureRun:
         self._cursors = [*self._cursors]
         for source, count in zip(inputs.tolist(), counts.tolist(), strict=True):
             reader = self._readers[source]
-            for part in reader.take(count):
-                parts.append(part.rows if self._op.columnar or isinstance(part.rows, list) else list(part.rows))
-                origins += part.origins or ()
+            part = reader.take(count)
+            parts.append(part.rows if self._op.columnar or isinstance(part.rows, list) else list(part.rows))
+            origins += part.origins or ()
             self._cursors[source] = part.end.plain
         self._rows_left[inputs] -= counts
         self._rows_given[inputs] += counts
@@ -1089,7 +1093,7 @@ class MeasuredRun(MixtureRun):
     def _until_an_end_of(self, sources: Ints) -> Generator[Block, None, int]:
         """The rows up to the turn of an input that has ended for good. Return the number of that input."""
         begun = sum(self._begun)
-        stages = self._mix.measured(self._stage, sources, self._context.epoch, self._numbers_of_tokens.after(begun))
+        stages = self._mix.measured(self._stage, sources, self._context.epoch, begun)
         at = Cursor(self._token(), 0, self._row)
         while True:
             stage = stages.at(sum(self._tokens) - begun)
@@ -1115,10 +1119,6 @@ class MeasuredRun(MixtureRun):
                     self._ended.discard(source)
                     at = Cursor(self._token(), 0, self._row)
                     break
-
-    @property
-    def _numbers_of_tokens(self) -> RowNumbers:
-        return RowNumbers(0, self._numbers.step)
 
     def _read(self, source: int) -> None:
         """Read the next block of an input, and the lengths of its rows."""
@@ -1190,49 +1190,31 @@ class _MixedInput:
         self.is_empty = at == START
         self._blocks = blocks
         self._clock = clock
-        self._at_hand: deque[Block] = deque()
-        self._taken = 0  # rows of the first block at hand
-        self._failure: Exception | None = None
+        self._block: Block | None = None  # that was read last, if rows of it are left
+        self._taken = 0
 
     def read(self) -> int:
         """Read the next block and return the number of its rows, which is 0 at the end."""
-        if self._failure is not None:
-            raise self._failure
-        block = self._clock.next(self._blocks)
-        if block is None:
+        self._block, self._taken = self._clock.next(self._blocks), 0
+        if self._block is None:
             return 0
         self.is_empty = False
-        self._at_hand.append(block)
-        return len(block)
-
-    def read_ahead(self) -> int:
-        """As `read`, while rows before wait: an error is raised by the next `read`."""
-        try:
-            return self.read()
-        except Exception as error:
-            raise_interrupt(error)
-            self._failure = error
-            return 0
+        return len(self._block)
 
     @property
     def rest(self) -> BlockRows:
-        """The rows at hand, if they are of one block."""
-        if not self._at_hand:
-            return []
-        (block,) = self._at_hand
-        return block.rows[self._taken :] if self._taken else block.rows
+        """The rows at hand."""
+        block = self._block
+        return [] if block is None else block.rows[self._taken :] if self._taken else block.rows
 
-    def take(self, count: int) -> Iterator[Block]:
-        """The next `count` rows, which are at hand."""
-        while count:
-            block, start = self._at_hand[0], self._taken
-            self._taken = min(len(block), start + count)
-            count -= self._taken - start
-            part = block.slice(start, self._taken)
-            if self._taken == len(block):
-                self._at_hand.popleft()
-                self._taken = 0
-            yield part
+    def take(self, count: int) -> Block:
+        """The next `count` rows, which are in one block."""
+        block = self._block
+        assert block is not None, "only rows at hand are taken"
+        start, self._taken = self._taken, self._taken + count
+        if self._taken == len(block):
+            self._block = None
+        return block.slice(start, self._taken)
 
 
 class _RowsTaken:

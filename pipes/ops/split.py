@@ -40,7 +40,7 @@ from ._keys import (
     read_key_digests,
 )
 from ._row_set import RowSet
-from ._shared import Rearranged, SameRows, data_error
+from ._shared import Rearranged, SameRows
 from .placement import ShardByRank
 from .shuffle import Shuffle
 
@@ -57,7 +57,7 @@ Positions = npt.NDArray[np.int64]
 _POSITIONS = 2**20
 """Positions that are looked at together."""
 _SCALE = 2**63
-_LATE = "it failed when the keys were read, and does not fail now; its key is that of another part"
+_WITHOUT_KEY = "it failed when the keys were read, so its part is not known"
 
 
 class Parts(dict[K, "Pipe[T]"], Generic[K, T]):
@@ -381,12 +381,10 @@ class RowParts(NamedTuple):
     Attributes:
         parts: the number of the part of each row.
         skipped: the rows that were skipped when the keys were read.
-        groups: the part of each group, if groups stay whole.
     """
 
     parts: npt.NDArray[Any]
     skipped: Positions
-    groups: Groups | None
 
 
 class SharedDivision:
@@ -429,17 +427,15 @@ class IndexedSplitPart(Rearranged, SplitPart):
     """Knows its rows by position. They are found once, before the first row, and sent to the workers as bits.
 
     A row that is skipped when the keys are read is in the part of its position, so each of them counts in one part.
+    It stays skipped if it does not fail later, for its key may be that of another part.
 
     Attributes:
         rows_of_part: the positions of its rows in the input.
-        without_key: those of them that were skipped when the keys were read. If such a row does not fail later, its key
-            may be that of another part.
-        groups: if there are such rows, the part of each group.
+        without_key: those of them that were skipped when the keys were read.
     """
 
     rows_of_part: RowSet | None = field(default=None, kw_only=True, repr=False, compare=False)
     without_key: Positions = field(default_factory=_no_positions, kw_only=True, repr=False, compare=False)
-    groups: Groups | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def divided_by(self) -> str:
         return "their position" if self.key is None else _described(self.key)
@@ -455,9 +451,8 @@ class IndexedSplitPart(Rearranged, SplitPart):
             return replace(self, rows_of_part=RowSet.of(self._masks_by_position(stage)))
         divided = self.shared.of(stage, lambda: self._divided(stage))
         mask = (divided.parts == self.number) ^ self.others
-        late = divided.skipped[mask[divided.skipped]]
-        groups = divided.groups if len(late) else None
-        return replace(self, rows_of_part=RowSet.of([mask]), without_key=late, groups=groups)
+        without_key = divided.skipped[mask[divided.skipped]]
+        return replace(self, rows_of_part=RowSet.of([mask]), without_key=without_key)
 
     def length(self, stage: StageView) -> int | None:
         return len(self._rows_of_part)
@@ -467,34 +462,16 @@ class IndexedSplitPart(Rearranged, SplitPart):
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         rows = super().rows(stage, indices, context)
-        if len(self.without_key):
-            places = index_array(self.places(stage, indices, context))
-            late = np.flatnonzero(np.isin(places, self.without_key))
-            if len(late):
-                return self._without_rows_of_others(stage, rows, set(late.tolist()), places, context)
-        return rows
-
-    def _without_rows_of_others(
-        self, stage: StageView, rows: BlockRows, late: set[int], places: Positions, context: Context
-    ) -> BlockRows:
-        """Skip rows whose keys were not known, and now are those of other parts: a key must not be in two parts."""
-        parts = parted(rows)
-        numbers = [number for number, place in enumerate(parts.places) if place in late]
-        digests, error = key_digests(take(parts.values, np.array(numbers, np.int64)), self.key)
-        if error is not None:
-            place = parts.places[numbers[len(digests)]]
-            raise data_error(self, stage.failed_at(error, int(places[place]), context))
-        own = self.contains(digests)
-        if self.groups is not None:  # a group that is new is in no other part
-            parts_of_groups = self.groups.parts_of(digests)
-            own = ((parts_of_groups == self.number) ^ self.others) | (parts_of_groups < 0)
-        others = {numbers[number] for number in np.flatnonzero(~own).tolist()}
-        if not others:
+        if not len(self.without_key):
             return rows
-        kept = [number for number in range(len(parts.places)) if number not in others]
+        without_key = np.isin(index_array(self.places(stage, indices, context)), self.without_key)
+        parts = parted(rows)
+        kept = [number for number, place in enumerate(parts.places) if not without_key[place]]
+        if len(kept) == len(parts.places):
+            return rows
+        mark = Skipped((SkippedRow(f".{self.call()}", _WITHOUT_KEY),))
+        skipped = {**{place: mark for place in parts.places if without_key[place]}, **parts.skipped}
         values = take(parts.values, np.array(kept, np.int64))
-        mark = Skipped((SkippedRow(f".{self.call()}", _LATE),))
-        skipped = {**parts.skipped, **{parts.places[number]: mark for number in others}}
         return Parted(values, [parts.places[number] for number in kept], skipped, parts.total).merged(values)
 
     @property
@@ -513,9 +490,9 @@ class IndexedSplitPart(Rearranged, SplitPart):
         rows = _rows(stage)
         counts = self._counts(stage, rows)
         parts = np.zeros(rows, np.min_scalar_type(len(counts)))
-        nobody, groups = _no_positions(), None
+        nobody = _no_positions()
         if self.keeps_groups:
-            parts[:], nobody, groups = self._in_groups(stage, counts)
+            parts[:], nobody = self._in_groups(stage, counts)
         elif self.stratify is not None:
             parts[self._by_class(stage, rows)] = _turns(counts)
         elif self.key is None:
@@ -524,7 +501,7 @@ class IndexedSplitPart(Rearranged, SplitPart):
             digests, nobody = self._key_digests(stage)
             for number, name in enumerate(_names(self.parts)):
                 parts[replace(self, part=name, others=False).contains(digests)] = number
-        return RowParts(parts, nobody, groups)
+        return RowParts(parts, nobody)
 
     def _key_digests(self, stage: StageView) -> tuple[Digests, Positions]:
         """The digests of the keys of all rows. A row that is skipped is a group of its own."""
@@ -532,8 +509,8 @@ class IndexedSplitPart(Rearranged, SplitPart):
         digests[skipped] = digests_of_column(skipped)
         return digests, skipped
 
-    def _in_groups(self, stage: StageView, counts: Positions) -> tuple[Positions, Positions, Groups]:
-        """The part of each row, the rows without a key, and the part of each group."""
+    def _in_groups(self, stage: StageView, counts: Positions) -> tuple[Positions, Positions]:
+        """The part of each row, and the rows without a key."""
         digests, skipped = self._key_digests(stage)
         classes = None if self.stratify is None else read_key_digests(self, stage, self.stratify)[0]
         goals = counts if isinstance(self.parts, Mapping) and self.has_counts else np.array(self.sizes)
@@ -546,7 +523,7 @@ class IndexedSplitPart(Rearranged, SplitPart):
                 at=stage.call_site,
             )
         self._warn_of_large_group(stage, digests, groups, goals / goals.sum() * len(digests))
-        return groups.parts_of(digests), skipped, groups
+        return groups.parts[np.searchsorted(groups.digests, digests)], skipped
 
     def _warn_of_large_group(self, stage: StageView, digests: Digests, groups: Groups, goals: Any) -> None:
         large = np.flatnonzero(groups.sizes > 2 * goals[groups.parts])
@@ -636,11 +613,6 @@ class Groups(NamedTuple):
     digests: Digests
     parts: Ints
     sizes: Ints
-
-    def parts_of(self, digests: Digests) -> Ints:
-        """The part of each group, by the digest of its key; -1 of a group that is not among these."""
-        places = np.minimum(np.searchsorted(self.digests, digests), len(self.digests) - 1)
-        return np.where(self.digests[places] == digests, self.parts[places], -1)
 
 
 def put_into_parts(groups: Digests, classes: Digests | None, goals: npt.NDArray[Any], seed: int) -> Groups:

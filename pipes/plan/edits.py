@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from ..core.context import Context, ProcessContext
+from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.graph import Node, branches, named, walk
 from ..core.operator import ENDED, CursorOfInput, Operator, Order, Past, TokenOfInput, Trait
@@ -82,10 +82,13 @@ class Edit:
         self._old, self._new = _Graph(*self.old_fingerprint), _Graph(*self.new_fingerprint)
         self.old, self.new = self._old.entries, self._new.entries
         self._names: list[str] = []
+        self._given = 0
         self.nodes = [node for node in walk(self.root) if node.op.trait is not Trait.TRANSPARENT]
         self._free = list(self._new.edges())
         self._old_contents = {*map(self._old.content, self._old.edges())}
-        self._match(ROOT)
+        self._counting = ""  # the call of an operator that counts the rows of the pass
+        if not self._match(ROOT):
+            self._match_inputs(self._old.child(ROOT))
         if not self.edges:
             raise EditError("the pipes have no rows in common")
         self._claimed = set(self.edges.values())
@@ -140,24 +143,23 @@ class Edit:
 
     # What the graphs have in common
 
-    def _match(self, edge: Edge) -> None:
-        """Finds the rows of an edge of the old graph in the new one, or those of the inputs of its operator."""
-        number = self._old.child(edge)
-        if (same := self._same_rows(edge)) is not None:
-            self.edges[edge] = same
-            self._free.remove(same)
-            return
-        inputs = self._old.entries[number].inputs
-        if (now := self._moved_to(number)) is not None:
-            self.edges[edge] = now
+    def _match(self, edge: Edge) -> bool:
+        """Finds the rows of an edge of the old graph in the new one."""
+        if (now := self._same_rows(edge)) is None:
+            if (now := self._moved_to(self._old.child(edge))) is None:
+                return False
             self.moved.add(edge)
-            return
-        for place in range(len(inputs)):
-            self._match((number, place))
-        if any(
-            (number, place) in self.edges or self._old.child((number, place)) in self.stepped
-            for place in range(len(inputs))
-        ):
+        self.edges[edge] = now
+        below = self._new.below(self._new.child(now))
+        self._free = [free for free in self._free if free != now and free[0] not in below]
+        return True
+
+    def _match_inputs(self, number: int) -> None:
+        """Finds the rows of the inputs of an operator, or of those of their operators: the highest ones first."""
+        inputs = [(number, place) for place in range(len(self.old[number].inputs))]
+        for edge in [edge for edge in inputs if not self._match(edge)]:
+            self._match_inputs(self._old.child(edge))
+        if any(edge in self.edges or self._old.child(edge) in self.stepped for edge in inputs):
             self.stepped.append(number)
         else:
             self.dropped = [one for one in self.dropped if one not in self._old.below(number)] + [number]
@@ -197,15 +199,49 @@ class Edit:
         reached = {edge for edge in self._claimed if edge == ROOT or edge[0] in self.above}
         if reached != self._claimed:
             raise EditError("rows of an input now come in at two places, of which one was there before")
+        given_to = self._given_to()
         for number in self.above:
             node = self.nodes[number]
-            if node.op.edits is None:
+            counts = node.op.from_row(1) is not node.op
+            if node.op.edits is None or node.op.from_row(1) is None or (counts and number not in given_to):
                 raise EditError(f"`{self.new[number].call}` must see a pass from its beginning")
+            if counts:
+                self._counting = self.new[number].call
             if self.pass_.shards and not self.runs_per_shard(node):
                 raise EditError(f"rows are divided among the shards after `{self.new[number].call}`")
         for number in self.stepped:
             if self.pass_.shards and self._was_divided(number):
                 raise EditError(f"rows were divided among the shards after `{self.old[number].call}`")
+
+    def _given_to(self) -> set[int]:
+        """The operators of the new graph to which go the rows that rests say were given: the first ones of groups."""
+        found: set[int] = set()
+        edge = ROOT
+        while edge not in self._claimed:
+            number = self._new.child(edge)
+            found = {number} if self.nodes[number].op.edits == "groups" else {*found, number}
+            if len(self.new[number].inputs) != 1:
+                break
+            edge = (number, 0)
+        return found
+
+    def _rows_given(self, edge: Edge, start: Start, rest: Rest) -> int | None:
+        """The rows that a rest of the old graph has given to the first operator of groups; None if nobody knows."""
+        given = rest.given
+        while edge not in self.edges:
+            number = self._old.child(edge)
+            if self._old.edits(number) != "groups":
+                groups = (self._old.edits(below) == "groups" for below in {*self.stepped} & self._old.below(number))
+                given = None if any(groups) else given
+                break
+            (start,) = self._starts_below(number, start, rest.starts)
+            edge = (number, 0)
+            given = 0 if edge in rest.starts else given
+        if given is not None and not start.shares:
+            return given + (Taken.of_plain(start.cursor).total if not self.pass_.shards else start.taken)
+        if self._counting:
+            raise EditError(f"nobody knows how many rows of the pass were given, which `{self._counting}` counts")
+        return None
 
     def _was_divided(self, number: int) -> bool:
         """Whether an operator of the old graph was indexed in a streamed pipe."""
@@ -284,10 +320,11 @@ class Edit:
         self._names = self._old_names(names)
         before = rest.starts.get(ROOT, Start(-1))
         start = before._replace(cursor=Taken.of_plain(before.cursor).then(taken).plain)
+        self._given = rest.given or 0
         self._down(ROOT, start, rest.starts, starts)
         if ROOT not in starts:
             starts = {ROOT: Start(base), **starts}
-        return Rest(0, starts)
+        return Rest(0, starts, given=self._rows_given(ROOT, start, rest))
 
     def streamed(self, rest: Rest, origin: int, names: Mapping[int, str]) -> Rest:
         """A rest in terms of the new graph.
@@ -302,13 +339,17 @@ class Edit:
         self._names = self._old_names(names)
         if edge != ROOT and self.edges.get(ROOT) == ROOT:
             return self.renumbered(rest)
+        self._given = rest.given or 0
         self._down(edge, rest.top, rest.starts, starts)
-        return Rest(rest.shard, starts if ROOT in starts else {ROOT: Start(origin), **starts})
+        given = self._rows_given(edge, rest.top, rest)
+        return Rest(rest.shard, starts if ROOT in starts else {ROOT: Start(origin), **starts}, given=given)
 
     def nothing_left(self, shard: int, origin: int) -> Rest:
         """The rest of a shard that has ended; rows that are new can still come."""
+        if self._counting:
+            raise EditError(f"a shard has ended, so nobody knows the rows of it that `{self._counting}` counts")
         starts = {edge: Start(shard, None, (Share(NOTHING),)) for edge in self.edges.values()}
-        return Rest(shard, {ROOT: Start(origin), **starts})
+        return Rest(shard, {ROOT: Start(origin), **starts}, given=None)
 
     def with_added(self, rest: Rest, shard: int | None) -> Rest:
         """A rest that has a shard of the inputs that are new, or nothing of them."""
@@ -377,20 +418,28 @@ class Edit:
             return
         if number in self.dropped:
             return
-        for place, below in enumerate(self._inputs(number, start, before)):
+        for place, below in enumerate(self._starts_below(number, start, before)):
+            self._down((number, place), below, before, starts)
+
+    def _starts_below(self, number: int, start: Start, before: Mapping[Edge, Start]) -> list[Start]:
+        """The start of each input of an operator of the old graph, from the beginning of the pass on."""
+        starts = self._inputs(number, start, before)
+        for place, below in enumerate(starts):
             own = before.get((number, place))
             if own is not None and self.pass_.shards:
                 first, *others = below.shares or (None,)
                 shares = () if first is None else (first.after(own.taken), *others)
-                below = own.begun(below.cursor)._replace(shares=(*own.shares, *shares))
+                starts[place] = own.begun(below.cursor)._replace(shares=(*own.shares, *shares))
             elif own is not None:
                 taken = Taken.of_plain(own.cursor).then(Taken.of_plain(below.cursor))
-                below = own._replace(cursor=taken.plain)
-            self._down((number, place), below, before, starts)
+                starts[place] = own._replace(cursor=taken.plain)
+        return starts
 
     def _inputs(self, number: int, start: Start, before: Mapping[Edge, Start]) -> list[Start]:
         """The start of each input of an operator of the old graph."""
         entry, past = self.old[number], self._past(number, start)
+        if any(edge[0] in self._old.below(number) for edge in before):
+            past = past._replace(given=self._given)
         for cls in classes_of(entry.kind):
             length = cls.run_length(past)
             if start.shares and length is None:
@@ -428,14 +477,9 @@ class Edit:
     def _past(self, number: int, start: Start) -> Past:
         """An operator of the old graph."""
         entry, shards = self.old[number], self.pass_.shards
-        process = ProcessContext(all_shards=shards)
-        context = Context(
-            seed=self.pass_.seed,
-            epoch=self.pass_.epoch,
-            shard=start.draws(shards),
-            process=process,
-        )
-        return Past(entry.facts, len(entry.inputs), self._names[number] if self._names else "", context)
+        context = Context(seed=self.pass_.seed, epoch=self.pass_.epoch, shard=start.draws(shards))
+        name = self._names[number] if self._names else ""
+        return Past(entry.facts, len(entry.inputs), name, context, max(1, shards))
 
     def _length(self, edge: Edge, before: Mapping[Edge, Start]) -> int | None:
         """The number of rows that came along an edge of an indexed old graph; None if nobody knows."""

@@ -166,7 +166,8 @@ def _workers(plan: Plan, workers: int) -> list[str]:
     if workers < 2 or (spans := plan.spans()) is None:
         return []
     if isinstance(spans, str):
-        return [f"workers: one of {workers} makes all rows of a rank, because {spans}"]
+        line = f"workers: one of {workers} makes all rows of a rank, because {spans}"
+        return [f"{line}; `shards={workers}` lets all work, in another order"]
     return [f"workers: {workers} make spans of the rows in turn, up to `{node_code(spans.top.node).lstrip('.')}`"]
 
 

@@ -99,6 +99,7 @@ class Plan:
     Attributes:
         root: the graph; its listings and types are fixed.
         shards: the number of virtual shards of all ranks; 0 if the pipe is indexed.
+        has_positions: whether the pipe is indexed; `indexed` says whether ranks divide it by position.
         has_remote: whether workers run only the part of the graph before a `remote`.
         unsharded: the graph as one run, which knows lengths.
     """
@@ -111,9 +112,9 @@ class Plan:
         self.names = names(root)
         self._stages: dict[Node, Stage] = {}
         self.unsharded = bind(root, self.names, self._stages)
+        self.has_positions = root.indexed and not root.has_user_boundary
         # Ranks that skip different numbers of elements do not stand at one place of an indexed pipe.
-        same_place = world_size == 1 or not self.unsharded.loses_elements
-        self.indexed = root.indexed and not root.has_user_boundary and same_place
+        self.indexed = self.has_positions and not self.unsharded.loses_elements
         self.has_remote = find_remote(root) is not None
         self.shards = 0 if self.indexed else _count(root, world_size, shards)
         self._lengths: tuple[int, list[int] | None] | None = None  # of all ranks, in one pass
@@ -181,10 +182,12 @@ class Plan:
     def spans(self) -> ShardSpans | str | None:
         """The spans of the only shard of this rank, or the reason why one worker makes all of it.
 
-        None if a rank has several shards or none, or if workers run only a part of the graph.
+        None if a rank has several shards or none.
         """
-        if len(self.rank_shards) != 1 or self.has_remote:
+        if len(self.rank_shards) != 1:
             return None
+        if self.has_remote:
+            return "`remote()` reads the rows of a shard in their order"
         if self._spans is None:
             self._spans = spans_of(self.rank, self.shard_stage(self.rank))
         return self._spans
@@ -278,16 +281,14 @@ class Plan:
         sharding = self._sharding_of(redivision)
         start = rest.starts[ROOT]
         if self.indexed:
-            root = sharding.once(
-                (ROOT,), lambda: sharding.begun(start, sharding.rest(self.root, -1, rest.starts, self._numbers))
-            )
+            root = sharding.once((ROOT,), lambda: sharding.begun(start, sharding.rest(self.root, rest, self._numbers)))
             return bind(root, sharding.names, cast("dict[Node, Stage]", sharding.stages))
         of_rank = redivision.first // redivision.ranks
         if rest.tail_of:
             node = self._tail_node(rest.tail_of, sharding, sharding.names)
             op = RestOfShard(start, redivision.first, of_rank)
         else:
-            node = sharding.rest(self._main_of(redivision.first), rest.shard, rest.starts, self._numbers)
+            node = sharding.rest(self._main_of(redivision.first), rest, self._numbers)
             together = {number: one.shard for number, one in redivision.rests.items() if one.runs}
             op = RestOfShard(start, redivision.first, of_rank, together, self.tail_name)
         root = Node(op, (node,))
@@ -310,7 +311,7 @@ class Plan:
 
         `redivision` is that of an indexed pipe, if the pipe has changed in the pass.
         """
-        if self.unsharded.may_skip and (not self.indexed or self.unsharded.loses_elements):
+        if self.unsharded.may_skip and not self.indexed:
             return None
         if self.indexed:
             return len(range(start + rank, position_count(self.indexed_pass(redivision)), self.world_size))
@@ -540,12 +541,13 @@ class Plan:
         parts = tuple(
             Node(
                 RestOfShard(rest.top, sharding.shards, None, at_hand=rows),
-                (sharding.rest(source, rest.shard, rest.starts, self._numbers),),
+                (sharding.rest(source, rest, self._numbers),),
             )
             for rest, rows in zip(waiting, at_hand or [None] * len(waiting), strict=True)
         )
         names.update(sharding.names)
-        op = self._op_of_tail(sharding.shards).after(max(Cursor.of(rest.top.cursor).position for rest in waiting))
+        before = max((rest.given or 0) + Cursor.of(rest.top.cursor).position for rest in waiting)
+        op = self._op_of_tail(sharding.shards).after(before)
         return self._with_tail(op, (parts[0] if len(parts) == 1 else Node(Concat(), parts),), names)
 
     @property
@@ -575,7 +577,8 @@ class Plan:
 def _count(root: Node, world_size: int, shards: int | None) -> int:
     """The number of virtual shards: with a shuffle enough for some workers, without one those that keep the order."""
     if shards is None:
-        return world_size * (SHUFFLED_SHARDS if reorders(root) else 1)
+        # A single rank can read the rows of an indexed pipe in their order, however it shuffles them.
+        return world_size * (SHUFFLED_SHARDS if reorders(root) and not (root.indexed and world_size == 1) else 1)
     if shards % world_size:
         raise PlanError(
             f"`shards` must be a multiple of the {world_size} ranks, because all ranks have the same number of shards, "

@@ -179,11 +179,14 @@ class Rest:
         starts: where it begins in the rows of some edges, the last edge first. If that is not the root, the rest has
             only rows left that wait for others to complete a group.
         tail_of: if it completes such groups, the rests whose rows wait. `shard` is then -1.
+        given: the rows that its shard had given before the pipe changed, for operators that count the rows of a pass;
+            None if nobody knows.
     """
 
     shard: int
     starts: Mapping[Edge, Start]
     tail_of: tuple[Rest, ...] = ()
+    given: int | None = 0
 
     @staticmethod
     def of_shard(shard: int, cursor: Json) -> Rest:
@@ -219,8 +222,8 @@ class Rest:
         below = {other: start for other, start in self.starts.items() if other not in (ROOT, edge)}
         start = self.starts.get(edge)
         if start is None:
-            return Rest(self.shard, {edge: Start(self.top.origin, cursor), **below})
-        return Rest(self.shard, {edge: start.begun(cursor), **below})
+            return Rest(self.shard, {edge: Start(self.top.origin, cursor), **below}, given=self.given)
+        return Rest(self.shard, {edge: start.begun(cursor), **below})  # this cursor counts all rows of the pass
 
     def part(self, share: RowShare) -> Rest:
         """A part of it."""
@@ -230,19 +233,19 @@ class Rest:
     def plain(self) -> list[Json]:
         """The rest as JSON."""
         starts: Json = [[list(edge), start.plain] for edge, start in self.starts.items()]
-        tail: list[Json] = [[rest.plain for rest in self.tail_of]] if self.tail_of else []
-        return [self.shard, starts, *tail]
+        more: list[Json] = [self.given, [rest.plain for rest in self.tail_of]]
+        return [self.shard, starts, *more[: 2 if self.tail_of else 1 if self.given != 0 else 0]]
 
     @staticmethod
     def of(plain: Json) -> Rest:
         """The rest that `plain` was made of."""
-        shard, starts, *tail = cast("list[Json]", plain)
+        shard, starts, *more = cast("list[Json]", plain)
         by_edge = {
             (edge[0], edge[1]): Start.of(start)
             for edge, start in cast("list[tuple[tuple[int, int], list[Json]]]", starts)
         }
-        waiting = cast("list[Json]", tail[0]) if tail else []
-        return Rest(cast("int", shard), by_edge, tuple(map(Rest.of, waiting)))
+        given, waiting = cast("tuple[int | None, list[Json]]", (*more, *(0, [])[len(more) :]))
+        return Rest(cast("int", shard), by_edge, tuple(map(Rest.of, waiting)), given)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ..engine.run import check_cursor
 from ..engine.skips import parted_cursor
 from ..engine.stage import Stage
 from .division import Division, PieceRun, SharedRead, division_of
-from .rests import Edge, Start
+from .rests import Rest, Start
 from .shards import (
     DrawsOf,
     NeighboursShard,
@@ -70,23 +70,26 @@ class Sharding:
         key = (node, shard, shuffled_later)
         return self.once(key, lambda: self._sharded(node, shard, shuffled_later=shuffled_later))
 
-    def rest(self, node: Node, shard: int, starts: Mapping[Edge, Start], numbers: Mapping[Node, int]) -> Node:
-        """The graph below `node` that a rest of a shard runs.
+    def rest(self, node: Node, rest: Rest, numbers: Mapping[Node, int]) -> Node:
+        """The graph below `node` that a rest runs.
 
         Args:
             node: of the graph that shards run, or of an indexed one.
-            shard: the shard of the first division.
-            starts: where the rows of edges begin; those below an edge are of the shard that is its origin.
+            rest: says where the rows of edges begin; those below an edge are of the shard that is its origin.
             numbers: of the operators in the whole graph.
         """
+        return self._rest(node, rest.shard, rest, numbers)
+
+    def _rest(self, node: Node, shard: int, rest: Rest, numbers: Mapping[Node, int]) -> Node:
+        starts = rest.starts
         if not any((numbers[below], place) in starts for below in walk(node) for place in range(len(below.inputs))):
             return node if self.shards == 0 else self.subgraph(node, shard)
         inputs: list[Node] = []
         for place, source in enumerate(node.inputs):
             start = None if node.op.trait is Trait.TRANSPARENT else starts.get((numbers[node], place))
-            below = self.rest(source, shard if start is None else start.origin, starts, numbers)
+            below = self._rest(source, shard if start is None else start.origin, rest, numbers)
             inputs.append(below if start is None else self.begun(start, below))
-        return self.rebuilt(node, tuple(inputs))
+        return self.rebuilt(node, tuple(inputs), rest.given or 0)
 
     def begun(self, start: Start, node: Node) -> Node:
         """The rows of `node` from a start on."""
@@ -150,9 +153,10 @@ class Sharding:
                 inputs.append(self.subgraph(source, shard, shuffled_later=shuffled_after(node, shuffled_later)))
         return self.rebuilt(node, tuple(inputs))
 
-    def rebuilt(self, node: Node, inputs: tuple[Node, ...]) -> Node:
-        """`node` as a shard runs it, with other inputs and under the same name."""
-        op = node.op.in_shard(self.shards)
+    def rebuilt(self, node: Node, inputs: tuple[Node, ...], given: int = 0) -> Node:
+        """`node` as a shard runs it after it has given some rows, with other inputs and under the same name."""
+        op = node.op.in_shard(max(1, self.shards))
+        op = op.from_row(given) or op
         rebuilt = with_inputs(node, inputs) if op is node.op else Node(op, inputs, node.call_site)
         self.names[rebuilt] = self.names[node]
         return rebuilt

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ..core.block import Block
 from ..core.context import Context, RowShare, RowsRequest
 from ..core.cursor import START, Cursor, Json
+from ..core.graph import Node
 from ..core.operator import Amount, Input, Operator, Order, StageView, amount_of_inputs
 from ..core.rows import BlockRows, Indices, concat, index_array, take
 from ..core.taken import Taken
@@ -28,6 +29,8 @@ NEIGHBOURS = 16
 """Rows that a shard takes in turn, if their order stays that of the source."""
 RANGES, MAX_RANGE_ROWS = 1024, 1024
 """The ranges into which a random order divides the rows, and the most rows of one of them."""
+PLACED_ROWS = 2**16
+"""The rows of an indexed shard that are divided among ranks at a time: half a MiB of positions."""
 MIN_SLICED_ROWS = 64
 """Shorter ranges are read by the positions of their rows: a slice costs more."""
 
@@ -74,8 +77,18 @@ class IndexedShard(PlacedShard):
         return first + indices * self.shards
 
 
+class PartOfShard(PlacedShard, ABC):
+    """The base: rows of an indexed shard, whose random draws are those of the shard."""
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return stage.input.rows(self.places(stage, indices, context), context)
+
+
 @dataclass(frozen=True)
-class RowsSpan(PlacedShard):
+class RowsSpan(PartOfShard):
     """Rows `start` to `stop` (exclusive) of an indexed input."""
 
     kind: ClassVar[str] = "span"
@@ -91,11 +104,20 @@ class RowsSpan(PlacedShard):
             return range(indices.start + self.start, indices.stop + self.start, indices.step)
         return indices + self.start
 
-    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        yield stage.input, self.start + index, context
 
-    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        return stage.input.rows(self.places(stage, indices, context), context)
+@dataclass(frozen=True, eq=False)
+class RowsAt(PartOfShard):
+    """The rows of an indexed input at some positions."""
+
+    kind: ClassVar[str] = "part"
+
+    positions: npt.NDArray[np.int64] = field(repr=False)
+
+    def length(self, stage: StageView) -> int:
+        return len(self.positions)
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        return self.positions[index_array(indices)]
 
 
 @dataclass(frozen=True)
@@ -343,6 +365,9 @@ class RestOfShard(Operator):
             return
         inner = self._inner(context)
         begin = start.after(at.token, at.skip)
+        if start.shares and stage.input.indexed:
+            yield from self._by_position(cast("Stage", stage.input), begin.position, row, inner)
+            return
         end = begin.position
         for block in stage.input.blocks(begin, inner):
             end = block.end.position
@@ -358,13 +383,27 @@ class RestOfShard(Operator):
         if self.tail_name in inner.leftovers and start.owns(end):
             context.leftovers[self.tail_name] = inner.leftovers[self.tail_name]
 
+    def _by_position(self, source: Stage, first: int, row: int, context: Context) -> Iterator[Block]:
+        """The rows from row `first` of an indexed input on, without those of other parts."""
+        for start in range(first, source.length or 0, PLACED_ROWS):
+            count = min(PLACED_ROWS, cast("int", source.length) - start)
+            places = start + index_array(self.start.places(start, count))
+            part = Stage(Node(RowsAt(places), (source.node,)), f"part of {source.name}", (source,))
+            for block in part.blocks(START, context):
+                own = places[block.at.position : block.end.position].tolist()
+                at, end = (START.advance(place).plain for place in (own[0], own[-1] + 1))
+                here, row = Cursor(at, 0, row), row + len(own)
+                output = [Block(block.rows, here, Cursor(end, 0, row), block.origins)]
+                del block
+                yield output.pop()
+
     def _inner(self, context: Context) -> Context:
         """The context below the edge."""
         shard = self.start.draws(self.shards)
         if self.together is None:
             return replace(context, shard=shard, leftovers={})
         of_rank = self.of_rank or context.process.rank_shards
-        process = replace(context.process, shards=(self.start.origin,), all_shards=self.shards, rank_shards=of_rank)
+        process = replace(context.process, shards=(self.start.origin,), rank_shards=of_rank)
         if self.together:
             own = {self.together[number] for number in context.process.shards if number in self.together}
             process = replace(process, shards=tuple(own), rank_rests=tuple({*self.together.values()}))

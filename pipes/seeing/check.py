@@ -96,22 +96,6 @@ class _Checked(NamedTuple):
     workers: int
 
 
-def _idle_workers(checked: _Checked) -> Iterator[Finding]:
-    return findings.idle_workers(checked.plan, checked.workers)
-
-
-def _read_again(checked: _Checked) -> Iterator[Finding]:
-    return findings.read_again(checked.plan, checked.workers)
-
-
-def _other_rows(checked: _Checked) -> Iterator[Finding]:
-    return findings.other_rows(checked.plan)
-
-
-def _fixed_weights(checked: _Checked) -> Iterator[Finding]:
-    return fixed_weights(checked.root, by_steps=False)
-
-
 def _uneven_ranks(checked: _Checked) -> Iterator[Finding]:
     """Ranks whose numbers of elements are so different that a loader refuses them; it warns of less by itself."""
     schedule = Schedule(checked.plan, None, "auto", ordered=True, communicates=True)
@@ -216,10 +200,10 @@ RULES: tuple[_Rule, ...] = (
     _uneven_ranks,
     _unpicklable,
     _no_length,
-    _read_again,
-    _idle_workers,
-    _other_rows,
-    _fixed_weights,
+    lambda checked: findings.read_again(checked.plan, checked.workers),
+    lambda checked: findings.idle_workers(checked.plan, checked.workers),
+    lambda checked: findings.other_rows(checked.plan),
+    lambda checked: fixed_weights(checked.root, by_steps=False),
     _load_after_draws,
     _memory,
     _open_files,

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.checks import check_int
 from ..core.saving import write_text
-from ..core.times import SlotTimes, StepTimes, Table, TimeSpan
+from ..core.times import SlotTimes, StepTimes, SystemTimes, Table, TimeSpan
 from ..errors import CallSite, DataError
 from .verdict import Bottleneck, KnownOperator, OperatorWork, RankTimes, RankView, Verdict, verdict_of
 
 if TYPE_CHECKING:
     from ..core.times import Event, State
 
-VERSION = 1
+VERSION = 2
 """Of the file of a report."""
 
 
@@ -337,14 +337,14 @@ def _thread(table: Table, rank: int) -> ThreadTimes:
     for (state, _), slot in table.slots.items():
         if slot.ns:
             states[state] = states.get(state, 0.0) + slot.ns / max(1, table.wall_ns)
-    observed = table.observed_ns
+    system = table.system
     return ThreadTimes(
         name=table.thread if table.threads == 1 else f"{table.thread} ({table.threads})",
         rank=rank,
         seconds=table.wall_ns / 1e9,
         states=states,
-        cpu=table.cpu_ns / observed if observed else None,
-        delayed=table.delayed_ns / observed if observed else None,
+        cpu=system.cpu_ns / system.observed_ns if system.observed_ns else None,
+        delayed=system.delayed_ns / system.observed_ns if system.observed_ns else None,
     )
 
 
@@ -422,6 +422,7 @@ def _table_of(plain: Mapping[str, Any]) -> Table:
     events: dict[tuple[Event, str], int] = {(event, of): int(number) for event, of, number in plain["events"]}
     values: dict[str, Any] = {
         **plain,
+        "system": SystemTimes(*plain["system"]),
         "slots": slots,
         "events": events,
         "spans": [TimeSpan(*span) for span in plain["spans"]],

@@ -327,27 +327,27 @@ class RankView:
         top = self.top
         names = [operator.name for operator in self.alike(top[0])] if top is not None else []
         calls = self.threads_of_calls(*names) if top is not None and top[1].calls > top[1].own else []
-        return [table for table in calls or self.limiting if table.observed_ns]
+        return [table for table in calls or self.limiting if table.system.observed_ns]
 
     @cached_property
     def delayed(self) -> float:
         """The part of their work for which threads waited for a CPU."""
         observed = self._observed
-        busy = sum(table.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
-        return min(1.0, sum(table.delayed_ns for table in observed) / busy) if busy else 0.0
+        busy = sum(table.system.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
+        return min(1.0, sum(table.system.delayed_ns for table in observed) / busy) if busy else 0.0
 
     @cached_property
     def on_cpu(self) -> float:
         """The part of their work for which threads had a CPU."""
         observed = self._observed
-        busy = sum(table.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
-        return min(1.0, sum(table.cpu_ns for table in observed) / busy) if busy else 0.0
+        busy = sum(table.system.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
+        return min(1.0, sum(table.system.cpu_ns for table in observed) / busy) if busy else 0.0
 
     @cached_property
     def throttled(self) -> float:
         """The part of its periods in which the control group had used up its share of the CPUs."""
-        tables = [table for table in self.seen.tables if table.periods]
-        return sum(table.throttled for table in tables) / max(1, sum(table.periods for table in tables))
+        tables = [table for table in self.seen.tables if table.system.periods]
+        return sum(table.system.throttled for table in tables) / max(1, sum(table.system.periods for table in tables))
 
     @property
     def lacks_cpus(self) -> bool:
@@ -410,10 +410,10 @@ def busy_ns(table: Table) -> int:
 
 def take_turns(tables: Iterable[Table]) -> bool:
     """Whether the threads of a process wait for its GIL, which one of them has, or has while it waits for a CPU."""
-    seen = [table for table in tables if table.observed_ns]
-    on_cpu = sum(table.threads * table.cpu_ns / table.observed_ns for table in seen)
-    ready = on_cpu + sum(table.threads * table.delayed_ns / table.observed_ns for table in seen)
-    look_ns = sum(table.looks_ns for table in seen) / max(1, sum(table.looks for table in seen))
+    seen = [table for table in tables if table.system.observed_ns]
+    on_cpu = sum(table.threads * table.system.cpu_ns / table.system.observed_ns for table in seen)
+    ready = on_cpu + sum(table.threads * table.system.delayed_ns / table.system.observed_ns for table in seen)
+    look_ns = sum(table.system.looks_ns for table in seen) / max(1, sum(table.system.looks for table in seen))
     return look_ns >= GIL_NS and ready >= 0.5 and on_cpu <= 1.3
 
 
@@ -599,7 +599,7 @@ def _gil(view: RankView, operator: KnownOperator, own: OperatorWork, share: floa
 
 def _gil_of_calls(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
     names = [each.name for each in view.alike(operator)]
-    pools = [table for table in view.threads_of_calls(*names) if table.observed_ns]
+    pools = [table for table in view.threads_of_calls(*names) if table.system.observed_ns]
     for table in pools:
         if table.threads < 2 or busy_ns(table) < 0.6 * table.wall_ns or not take_turns([table]):
             return None

@@ -141,7 +141,7 @@ class ThreadsRun:
         self._service = service
         self._plan = plan
         self._epoch = epoch
-        self._merge = Merge(plan, position, service.workers, can_run_spans=True)
+        self._merge = Merge(plan, position, service.workers)
         memory = element_memory(service.memory)
         self._lock = RLock()  # acquired and released in C: an interrupt may come between in `Condition.__exit__`
         self._changed = Condition(self._lock)

@@ -140,7 +140,6 @@ def shard_context(
             mode.dispatched,
             mode.threads,
             rank_shards=len(plan.rank_shards),
-            all_shards=plan.shards,
             remote=mode.remote,
         ),
         tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
@@ -376,7 +375,7 @@ class Merge:
         leftovers: rows of shards that have ended, by shard, if the service hands them over with `ShardEnd`.
     """
 
-    def __init__(self, plan: Plan, position: Position, workers: int, *, can_run_spans: bool = False) -> None:
+    def __init__(self, plan: Plan, position: Position, workers: int) -> None:
         self.leftovers: dict[int, BlockRows] = {}
         self._plan = plan
         self._workers = workers
@@ -384,7 +383,7 @@ class Merge:
         self._states = dict(position.shards)  # where the consumer stands
         self._delivered = [0] * workers
         self._in_tail = False
-        self.in_spans = can_run_spans and workers > 1 and plan.running_spans(position) is not None
+        self.in_spans = workers > 1 and plan.running_spans(position) is not None
         self._next_spans: list[tuple[int, Json]] = [(worker, None) for worker in range(workers)]
 
     def run(self, workers: Workers, *, ordered: bool = True) -> Generator[Step | ShardEnd]:

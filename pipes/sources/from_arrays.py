@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import mmap
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, Union, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.lazy import pa
 from ..core.operator import Columns, Source, StageView
 from ..core.rows import Array, BlockRows, Indices, Row, Rows, read_only, take
-from ..errors import ArgumentError, ArgumentTypeError, CallSite, DataError, Origin, SourceError
+from ..errors import ArgumentError, ArgumentTypeError, Origin, SourceError
 from ..pipe import Pipe
 from .from_sequence import check_right_source
 
@@ -41,7 +39,6 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
     Raises:
         ArgumentError: lengths differ, there is no array, or one has no axis.
         ArgumentTypeError: a value is neither an array nor a tensor, or its dtype cannot be a column.
-        DataError: the arrays have changed while a run reads them; it looks at a few values only.
 
     Example:
         >>> import feedpipe as fp, numpy as np
@@ -86,8 +83,6 @@ class FromArrays(Source):
         return Origin("from_arrays", index + 1)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        guard = stage.memo("guard", lambda: WriteGuard(self.arrays.values()))
-        guard.check(indices, stage.call_site)
         return rows_at(self.arrays, self.length(stage), indices)
 
     def identity(self) -> Json:
@@ -223,49 +218,3 @@ class MappedArray(NamedTuple):
             raise SourceError(
                 f"{self.path} cannot be mapped in this process as in the one that made the pipe: {error}"
             ) from error
-
-
-# Writes into the arrays
-
-
-SAMPLED_VALUES = 8
-"""The values of a row that are compared, in each array."""
-
-
-class WriteGuard:
-    """Keeps a few values of the last rows, and compares them before the next rows are read.
-
-    Rows are read-only, but `torch.from_numpy` makes a tensor of any array, and writes through it reach the source.
-    Copies would double the cost of small images; this costs about a microsecond for each block and array.
-    """
-
-    def __init__(self, arrays: Iterable[Array]) -> None:
-        self._arrays = [(array, _places(array)) for array in arrays]
-        self._last: tuple[int, list[bytes]] | None = None
-
-    def check(self, indices: Indices, call_site: CallSite | None) -> None:
-        """Compares the last sample with the arrays, and takes one of the rows at `indices` if these will be views.
-
-        Raises:
-            DataError: the values differ.
-        """
-        last = self._last
-        if last is not None and self._sample(last[0]) != last[1]:
-            raise DataError(
-                f"the arrays of `from_arrays` have changed while the pipe reads them: row {last[0] + 1} has other "
-                "values than before. A tensor that `torch.from_numpy` makes of a row shares the memory of the "
-                'array; make a copy with `torch.tensor(row["x"])` before you write into it, and make a new pipe '
-                "if you change the arrays yourself",
-                at=call_site,
-            )
-        views = isinstance(indices, range) and len(indices) > 0
-        self._last = (int(indices[0]), self._sample(int(indices[0]))) if views else None
-
-    def _sample(self, row: int) -> list[bytes]:
-        return [array[row : row + 1].take(places).tobytes() for array, places in self._arrays]
-
-
-def _places(array: Array) -> npt.NDArray[np.int64]:
-    """Some of the values of one row, spread over it."""
-    size = math.prod(array.shape[1:])
-    return np.unique(np.linspace(0, size - 1, SAMPLED_VALUES, dtype=np.int64)) if size else np.empty(0, np.int64)

@@ -84,7 +84,7 @@ def make_version(
                     f"for those of {[*statistics]}; leave out `statistics`, or give another index"
                 )
             statistics = before.version.statistics
-        listing = selection.absolute_listing(address, times=True)
+        listing = selection.absolute_listing(address)
         work = _Work(listing, selection.filesystem, _kind(listing, footers), statistics, before)
         work.read = read or FooterReader.contents
         if before is not None and work.is_as(before):

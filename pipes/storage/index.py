@@ -342,7 +342,7 @@ class Index:
                 return use(self._file.get(self._open_file))
         except SourceError:
             raise
-        except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        except (pa.ArrowException, OSError, ValueError, KeyError, AttributeError) as error:  # a column of another type
             reason = " ".join(str(error).split())
             raise DataError(f"{self.name} is damaged: {reason}; remove the version, or make the index again") from error
 
@@ -495,8 +495,13 @@ class Index:
         return block
 
     def _read_block(self, number: int) -> FileBlock:
-        table = self._parquet(lambda file: file.read_row_group(number, use_threads=False))
-        return FileBlock.read(table.combine_chunks().to_batches()[0], self.schemas)
+        schemas = self.schemas
+
+        def read(file: Any) -> FileBlock:
+            table = file.read_row_group(number, use_threads=False)
+            return FileBlock.read(table.combine_chunks().to_batches()[0], schemas)
+
+        return cast("FileBlock", self._parquet(read))
 
     def files_where(self, may_match: Callable[[Mapping[str, Bounds], Folders], npt.NDArray[np.bool_]]) -> Numbers:
         """The numbers of the files that may have certain rows.

@@ -247,7 +247,7 @@ class Selection:
         path = os.path.expanduser(path)
         return path if re.match(_ABSOLUTE, path) else os.path.join(os.getcwd(), path)
 
-    def absolute_listing(self, manifest: str, *, times: bool = False) -> Listing:
+    def absolute_listing(self, manifest: str) -> Listing:
         """As `listing`, for `manifest`, which keeps the paths: absolute ones.
 
         Raises:
@@ -259,7 +259,7 @@ class Selection:
                 f"`manifest` would keep the password in `paths` in {manifest}; give the password in the environment or "
                 "with `filesystem`"
             )
-        listing = self.listing(times=times)
+        listing = self.listing(times=True)
         if self.filesystem is not None:
             return listing
         call: Any = pc

@@ -118,15 +118,15 @@ class RowFiles:
             files.append(file)
         return files
 
-    def write(self, head: dict[str, Any], keys: Memory, parts: Sequence[Memory]) -> RowFile:
-        """Write a file.
+    def write(self, head: dict[str, Any], keys: Memory, parts: Sequence[Sequence[Memory]]) -> RowFile:
+        """Write a file. Each part is in pieces, which follow each other.
 
         Raises:
             NoRoomError: there is no room for it; no other one will be written.
         """
-        content = (keys, *parts)
-        sizes = [len(part) for part in content]
-        checksums = [_padded_checksum(keys), sum(map(_padded_checksum, parts)) % 2**64]
+        content = ([keys], *parts)
+        sizes = [sum(map(len, part)) for part in content]
+        checksums = [_padded_checksum([keys]), sum(map(_padded_checksum, parts)) % 2**64 if self._sums else 0]
         text = json.dumps({"head": head, "sizes": sizes, "checksums": checksums}).encode()
         text = text.ljust(-(-(len(text) + _PREFIX.size) // _ALIGNMENT) * _ALIGNMENT - _PREFIX.size)
         size = _PREFIX.size + len(text) + sum(map(_padded_size, sizes))
@@ -137,11 +137,12 @@ class RowFiles:
         temporary = self._temporary()
         try:
             with open(temporary, "xb", opener=partial(os.open, mode=0o600)) as file:
-                file.write(_PREFIX.pack(_MAGIC, len(text), _checksum(_memory(text))))
+                file.write(_PREFIX.pack(_MAGIC, len(text), _checksum([_memory(text)])))
                 file.write(text)
-                for part in content:
-                    file.write(part.data)
-                    file.write(bytes(-len(part) % _ALIGNMENT))
+                for part, length in zip(content, sizes, strict=True):
+                    for piece in part:
+                        file.write(piece.data)
+                    file.write(bytes(-length % _ALIGNMENT))
             os.rename(temporary, self.folder / name)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -191,12 +192,12 @@ class RowFiles:
             if magic != _MAGIC or length > size:
                 raise ValueError("no file of rows")
             text = file.read(length)
-            if _checksum(_memory(text)) != checksum:
+            if _checksum([_memory(text)]) != checksum:
                 raise ValueError("the head is damaged")
             content = json.loads(text)
             sizes, checksums = content["sizes"], content["checksums"]
             keys = _memory(file.read(_padded_size(sizes[0])))
-            if size != _PREFIX.size + length + sum(map(_padded_size, sizes)) or _checksum(keys) != checksums[0]:
+            if size != _PREFIX.size + length + sum(map(_padded_size, sizes)) or _checksum([keys]) != checksums[0]:
                 raise ValueError("the keys are damaged")
         self.bytes += size
         return RowFile(name, content["head"], keys[: sizes[0]])
@@ -207,7 +208,7 @@ class RowFiles:
         _, length, _ = _PREFIX.unpack(memory[: _PREFIX.size].tobytes())
         content = json.loads(memory[_PREFIX.size : _PREFIX.size + length].tobytes())
         at = _PREFIX.size + length + _padded_size(content["sizes"][0])
-        if self._sums and _checksum(memory[at:]) != content["checksums"][1]:
+        if self._sums and _checksum([memory[at:]]) != content["checksums"][1]:
             raise ValueError("the rows are damaged")
         parts: list[Memory] = []
         for size in content["sizes"][1:]:
@@ -226,16 +227,23 @@ def _memory(data: bytes) -> Memory:
     return np.frombuffer(data, np.uint8)
 
 
-def _checksum(memory: Memory) -> int:
+def _checksum(pieces: Sequence[Memory]) -> int:
     """The sum of the words. It takes 10 GB/s, and differs if a byte is damaged or a page was not written."""
-    whole = len(memory) // 8 * 8
-    rest = int.from_bytes(memory[whole:].tobytes(), "little")
-    return (int(np.add.reduce(memory[:whole].view(np.uint64), initial=np.uint64(0))) + rest + len(memory)) % 2**64
+    total = length = 0
+    for piece in pieces:
+        within = length % 8  # of a word that an earlier piece begins
+        rest = piece[-within % 8 :]
+        whole = len(rest) // 8 * 8
+        total += int.from_bytes(piece[: -within % 8].tobytes(), "little") << 8 * within
+        total += int(np.add.reduce(rest[:whole].view(np.uint64), initial=np.uint64(0)))
+        total += int.from_bytes(rest[whole:].tobytes(), "little")
+        length += len(piece)
+    return (total + length) % 2**64
 
 
-def _padded_checksum(part: Memory) -> int:
+def _padded_checksum(pieces: Sequence[Memory]) -> int:
     """The checksum of a part and the zeros after it."""
-    return _checksum(part) + -len(part) % _ALIGNMENT
+    return _checksum(pieces) + -sum(map(len, pieces)) % _ALIGNMENT
 
 
 # Folders of caches

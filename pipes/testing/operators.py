@@ -433,9 +433,7 @@ def _run(plan: Plan, seed: int, epoch: int, drawing: set[str]) -> list[object]:
             seed=seed,
             epoch=epoch,
             shard=plan.draws_of(shard),
-            process=ProcessContext(
-                tuple(plan.rank_shards), resources, rank_shards=len(plan.rank_shards), all_shards=plan.shards
-            ),
+            process=ProcessContext(tuple(plan.rank_shards), resources, rank_shards=len(plan.rank_shards)),
             drawing=drawing,
         )
         rows = _rows(stage, context)

@@ -248,8 +248,8 @@ class DatasetWriter:
             SourceError: the folder cannot be made, listed or emptied.
         """
         place = make_folder(self._folder, self._filesystem)
-        paths, folders = _entries(place, self._folder)
-        foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name.rpartition("/")[2])), None)
+        paths = _entries(place, self._folder)
+        foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name)), None)
         if foreign is not None:
             raise ArgumentError(
                 f"`folder` must be empty, or hold an earlier run, but {self._folder} holds {foreign!r}; choose "
@@ -272,7 +272,7 @@ class DatasetWriter:
                 raise ArgumentError(
                     f"{self._folder} holds {state}: `overwrite=True` removes it, or choose another folder{reason}"
                 )
-            self._remove_run(paths, folders)
+            self._remove_run(paths)
         self._place = self._place or (self.run.place(None), 0)
         self._save()
         return False
@@ -292,28 +292,21 @@ class DatasetWriter:
             if not self.files:
                 self._forget_saved()
             raise
-        # As a listing has them.
-        in_order = sorted(self.files, key=lambda file: "".join(str(file["path"]).rpartition("/")[:2]))
-        self._write_list(MANIFEST, in_order, {"run": self._identity()})
+        self._write_list(MANIFEST, self.files, {"run": self._identity()})
         self._forget_saved()
 
     def make_index(self) -> None:
         """Make an index of the files, unless there is one."""
-        has_folders = any(
-            "/" in file["path"] for file in read_manifest(self.manifest, self._filesystem).files.to_pylist()
-        )
-        make_version(Selection(self._folder, None, has_folders, self._filesystem, self._path(INDEX)), True)
+        make_version(Selection(self._folder, filesystem=self._filesystem, manifest=self._path(INDEX)), True)
 
     @contextmanager
-    def next_file(self, folder: str = "") -> Generator[OutputFile]:
-        """Open the next file, perhaps in a folder below. It is in the manifest if the block ends without an error."""
+    def next_file(self) -> Generator[OutputFile]:
+        """Open the next file. It is in the manifest if the block ends without an error."""
         if self.bytes >= self._due:
             self._save()
-        stem = f"{folder}/part-{self._opened:05d}." if folder else f"part-{self._opened:05d}."
+        stem = f"part-{self._opened:05d}."
         name = f"{stem}{self._sink.ending}"
         self._opened += 1
-        if folder:
-            make_folder(self._path(folder), self._filesystem)
         with open_output(self._path(name), self._filesystem) as stream:
             written = OutputFile(stream, self._count_rows)
             yield written
@@ -360,17 +353,13 @@ class DatasetWriter:
             return read_manifest(self.manifest, self._filesystem).details.get("run") == self._identity()
         return False
 
-    def _remove_run(self, paths: Mapping[str, str], folders: Iterable[str]) -> None:
+    def _remove_run(self, paths: Mapping[str, str]) -> None:
         if _reads_folder(self.run.root, self._folder, self._filesystem):
             raise ArgumentError(
                 f"{self._folder} holds files that the pipe reads, so it cannot be emptied; choose another folder"
             )
         # Remove these first: a folder with a manifest has all its files.
         self._remove(sorted(paths, key=lambda name: not name.startswith("_")), paths)
-        filesystem = locate(self._folder, self._filesystem).filesystem
-        for path in folders:
-            with suppress(OSError):  # an object store has no folders
-                filesystem.delete_dir(path)
 
     def _remove(self, names: Iterable[str], paths: Mapping[str, str]) -> None:
         filesystem = locate(self._folder, self._filesystem).filesystem
@@ -450,29 +439,14 @@ def make_folder(folder: str, filesystem: object) -> Location:
     return place
 
 
-def _entries(place: Location, folder: str) -> tuple[dict[str, str], list[str]]:
-    """The paths of all entries of the folder, by their names below it, and those of its folders such as `year=2024`.
+def _entries(place: Location, folder: str) -> dict[str, str]:
+    """The paths of all entries of the folder, by their names."""
+    from pyarrow.fs import FileSelector
 
-    Such a folder's files are entries; the folder itself is none.
-    """
-    from pyarrow.fs import FileSelector, FileType
-
-    paths: dict[str, str] = {}
-    folders: list[str] = []
-    waiting = [(place.path, "")]
-    while waiting:
-        path, prefix = waiting.pop()
-        try:
-            entries = place.filesystem.get_file_info(FileSelector(path))
-        except OSError as error:
-            raise SourceError(f"{folder} cannot be written to: {describe(error)}", at=call_site()) from error
-        for info in entries:
-            if info.type == FileType.Directory and "=" in info.base_name:
-                waiting.append((info.path, f"{prefix}{info.base_name}/"))
-                folders += [] if prefix else [info.path]
-            else:
-                paths[prefix + info.base_name] = info.path
-    return paths, folders
+    try:
+        return {info.base_name: info.path for info in place.filesystem.get_file_info(FileSelector(place.path))}
+    except OSError as error:
+        raise SourceError(f"{folder} cannot be written to: {describe(error)}", at=call_site()) from error
 
 
 def _reads_folder(root: Node, folder: str, filesystem: object) -> bool:

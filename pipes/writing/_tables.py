@@ -1,17 +1,14 @@
-"""The rows of a run as tables, in one folder or in many."""
+"""The rows of a run as tables."""
 
 from __future__ import annotations
 
 import sys
 from abc import abstractmethod
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, NamedTuple, TypeAlias, cast
-from urllib.parse import quote
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -19,15 +16,13 @@ from ..core.arrow import number_dtype
 from ..core.lazy import pa
 from ..core.rows import ArrowArray, Rows, check_zones, infer_array, scalars
 from ..errors import ArgumentError, DataError, call_site
-from ..formats.columns import decoded_type, format_names, suggest_name
-from ..formats.table_format import NULL
-from ._dataset_writer import DatasetWriter, Item, OutputFile, Sink
+from ..formats.columns import format_names, suggest_name
+from ._dataset_writer import Item, OutputFile, Sink
 from ._run import ChunkedRun, SavedRun
 
 CHUNK_ROWS = 256
 """The rows that become columns, or come from a worker, at a time."""
 _MAX_TABLE_BYTES = 2**26  # of memory, about
-_SPLIT_ROWS = 2**19  # divided by folder at a time; short slices of a folder cost as much as long ones
 
 
 @dataclass
@@ -58,16 +53,9 @@ class TableSink(ColumnSink["pa.Table"]):
 
     Attributes:
         max_rows: of a table.
-        folder_columns: those whose values become folders.
     """
 
     max_rows: int
-    folder_columns: Sequence[str] = ()
-
-    @property
-    def max_bytes(self) -> int:
-        """The bytes at which a table ends."""
-        return min(_MAX_TABLE_BYTES, self.limits.bytes or _MAX_TABLE_BYTES)
 
     @abstractmethod
     def open_tables(self, file: OutputFile, first: pa.Table) -> AbstractContextManager[Callable[[pa.Table], object]]:
@@ -80,23 +68,10 @@ class TableSink(ColumnSink["pa.Table"]):
         return len(item)
 
     def items(self, run: ChunkedRun) -> Iterator[pa.Table]:
-        if not self.folder_columns:
-            # A run that goes on cuts the same tables, also after a file that ended early.
-            before = run.rows % (self.limits.rows or 1)
-            return slice_tables(map(self.builder.batch, run), self.max_rows, self.max_bytes, self.limits.rows, before)
-        return slice_tables(map(self.builder.batch, run), _SPLIT_ROWS, self.max_bytes, None)
-
-    def write(self, items: Iterator[pa.Table], writer: DatasetWriter) -> None:
-        if self.folder_columns:
-            with FolderFiles(writer, self) as files:
-                for table in items:
-                    check_folder_columns(table.schema, self.folder_columns)
-                    for folder, rows in split_by_folder(table, self.folder_columns):
-                        files.add(folder, rows)
-                    writer.run.rows += len(table)
-                    files.note_place()
-                files.finish()
-        super().write(items, writer)
+        max_bytes = min(_MAX_TABLE_BYTES, self.limits.bytes or _MAX_TABLE_BYTES)
+        # A run that goes on cuts the same tables, also after a file that ended early.
+        before = run.rows % (self.limits.rows or 1)
+        return slice_tables(map(self.builder.batch, run), self.max_rows, max_bytes, self.limits.rows, before)
 
 
 Values: TypeAlias = "list[object] | ArrowArray"
@@ -351,188 +326,3 @@ def slice_tables(
                 parts, rows, size = [], 0, 0
     if parts:
         yield pa.Table.from_batches(parts)
-
-
-# The files of many folders at a time
-
-
-MAX_OPEN_FILES = 64
-MAX_BUFFERED_BYTES = 2**28
-"""The limit of rows that are not written yet, in all folders. Beyond it, the folder with most of them is written."""
-
-
-class _Buffer:
-    """The rows of a folder that are not written yet."""
-
-    def __init__(self) -> None:
-        self.tables: list[pa.Table] = []
-        self.rows = 0
-        self.bytes = 0
-
-    def add(self, table: pa.Table) -> None:
-        self.tables.append(table)
-        self.rows += len(table)
-        self.bytes += table.nbytes
-
-    def take(self, rows: int) -> pa.Table:
-        """Remove the first rows."""
-        table = pa.concat_tables(self.tables)
-        self.tables, self.rows, self.bytes = [], 0, 0
-        if rows < len(table):
-            self.add(table[rows:])
-        return table[:rows]
-
-
-class _FolderFile(NamedTuple):
-    """An open file; closing the stack completes it, and gives it its name."""
-
-    stack: ExitStack
-    output: OutputFile
-    write: Callable[[pa.Table], object]
-
-
-class FolderFiles:
-    """The files of all folders, each written in tables.
-
-    Args:
-        writer: makes the files.
-        sink: their format.
-    """
-
-    def __init__(self, writer: DatasetWriter, sink: TableSink) -> None:
-        self._writer = writer
-        self._sink = sink
-        self._buffers: dict[str, _Buffer] = {}
-        self._bytes = 0  # of all buffers
-        self._files: OrderedDict[str, _FolderFile] = OrderedDict()  # the last one was written to last
-        self._rows_written = 0  # since the place of the run was noted
-        self._bytes_before = writer.bytes
-
-    def add(self, folder: str, table: pa.Table) -> None:
-        """Add rows to a folder."""
-        buffer = self._buffers.setdefault(folder, _Buffer())
-        buffer.add(table)
-        self._bytes += table.nbytes
-        while buffer.rows >= self._room(folder) or buffer.bytes >= self._sink.max_bytes:
-            self._write_table(folder)
-        while self._bytes > MAX_BUFFERED_BYTES:
-            self._write_table(max(self._buffers, key=lambda name: self._buffers[name].bytes))
-
-    def finish(self) -> None:
-        """Write all rows and close all files."""
-        for folder in [*{**self._files, **self._buffers}]:
-            while folder in self._buffers:
-                self._write_table(folder)
-            if folder in self._files:
-                self._close(folder)
-
-    def note_place(self) -> None:
-        """Close all files and note the place of the run, once as much is written as all open files can hold."""
-        rows, size = self._sink.limits
-        full = rows is not None and self._rows_written >= MAX_OPEN_FILES * rows
-        if full or (size is not None and self._writer.bytes - self._bytes_before >= MAX_OPEN_FILES * size):
-            self.finish()
-            self._writer.note_place()
-            self._rows_written, self._bytes_before = 0, self._writer.bytes
-
-    def __enter__(self) -> FolderFiles:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with ExitStack() as stack:
-            for file in self._files.values():  # after an error, which removes them
-                stack.push(file.stack)
-            stack.pop_all().__exit__(kind, error, trace)
-
-    def _room(self, folder: str) -> int:
-        """The rows of the next table."""
-        rows = self._sink.limits.rows
-        if rows is None:
-            return self._sink.max_rows
-        file = self._files.get(folder)
-        return min(self._sink.max_rows, rows - (0 if file is None else file.output.rows))
-
-    def _write_table(self, folder: str) -> None:
-        buffer = self._buffers[folder]
-        self._bytes -= buffer.bytes
-        table = buffer.take(self._room(folder))
-        self._bytes += buffer.bytes
-        if not buffer.rows:
-            del self._buffers[folder]
-        if folder in self._files and not self._sink.fits(self._files[folder].output, table):
-            self._close(folder)
-        file = self._open(folder, table)
-        file.write(table)
-        file.output.count_rows(len(table))
-        self._rows_written += len(table)
-        if self._sink.is_full(file.output):
-            self._close(folder)
-
-    def _open(self, folder: str, first: pa.Table) -> _FolderFile:
-        if folder not in self._files:
-            if len(self._files) == MAX_OPEN_FILES:
-                self._close(next(iter(self._files)))
-            with ExitStack() as stack:
-                output = stack.enter_context(self._writer.next_file(folder))
-                write = stack.enter_context(self._sink.open(output, first))
-                self._files[folder] = _FolderFile(stack.pop_all(), output, write)
-        self._files.move_to_end(folder)
-        return self._files[folder]
-
-    def _close(self, folder: str) -> None:
-        self._files.pop(folder).stack.close()
-
-
-# Columns that become folders
-
-
-def check_folder_columns(schema: pa.Schema, keys: Sequence[str]) -> None:
-    """Check that columns can become folders.
-
-    Raises:
-        ArgumentError: one does not exist, has no plain text for its values, or no other column is left.
-    """
-    types: Any = pa.types
-    plain = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_date, types.is_null)
-    for name in keys:
-        if name not in schema.names:
-            raise ArgumentError(
-                f"`partition_by` names a column {name!r} that the rows do not have; {suggest_name(name, schema.names)}"
-            )
-        kind: Any = schema.field(name).type
-        if not any(is_plain(kind.value_type if types.is_dictionary(kind) else kind) for is_plain in plain):
-            raise ArgumentError(
-                f"`partition_by` names {name!r}, a column of type {kind}, and names of folders can be text, "
-                "integers, booleans and dates; make such a column of it"
-            )
-    if len(keys) == len(schema):
-        raise ArgumentError("`partition_by` names all columns, so files would have none; leave one out")
-
-
-def split_by_folder(table: pa.Table, keys: Sequence[str]) -> Iterator[tuple[str, pa.Table]]:
-    """The folders of a table with their rows, in the order of the table and without the columns `keys`."""
-    group = np.zeros(len(table), np.int64)
-    for name in keys:
-        column: Any = table[name].cast(decoded_type(table[name].type)).combine_chunks()
-        codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy().astype(np.int64)
-        _, group = np.unique(group * len(table) + codes, return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    firsts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    rest = table.drop_columns(list(keys)).combine_chunks()  # `take` is slow if there are many chunks
-    for rows in np.split(order, firsts[1:]):
-        values = (table[name][int(rows[0])].as_py() for name in keys)
-        folder = "/".join(
-            f"{quote(name, safe='')}={_text(value, name)}" for name, value in zip(keys, values, strict=True)
-        )
-        # A copy: a slice would keep the whole table in memory.
-        yield folder, rest.take(rows)
-
-
-def _text(value: object, name: str) -> str:
-    if value is None:
-        return NULL
-    if value == NULL:
-        raise DataError(f"column {name!r} has the text {NULL!r}, which stands for null in the names of folders")
-    return quote(str(value).lower() if isinstance(value, bool) else str(value), safe="")

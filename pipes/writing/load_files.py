@@ -16,8 +16,8 @@ from ..pipe import Pipe
 from ._run import ChunkedRun, SavedRun
 from ._tables import CHUNK_ROWS
 
-FILE_BYTES = 2**27
-"""The size of a file, about. Rows in any order are gathered file by file, which pays if a file has many of them."""
+FILE_BYTES = 2**25
+"""The size of a file, about. Larger ones take twice as long to write, because their memory is new to the process."""
 JOINED_BYTES = 2**22
 """Chunks are copied into larger parts, because their memory is that of workers, which wait for it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,7 +15,7 @@ from ..core.lazy import pa
 from ..errors import ArgumentError, DataError
 from ..files.tfrecord_examples import write_records
 from ..files.tfrecord_records import PACKAGE, index_line
-from ..formats.columns import Schema, check_names, check_schema
+from ..formats.columns import Schema, check_schema
 from ..pipe import Pipe
 from ._dataset_writer import Limits, OutputFile, write_dataset
 from ._run import ChunkedRun, SavedRun
@@ -47,23 +47,11 @@ def write_arrow(
     there. Memory: one record batch.
 
     Args:
-        pipe: gives the rows.
-        folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
-            true.
-        rows_per_file: rows of each file but the last.
-        file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
-            record batch that exceeds the size. By default 256 MiB.
+        pipe, folder, schema, filesystem, workers, progress, overwrite, index: as in `write_parquet`.
+        rows_per_file, file_size: as there; a file ends with the record batch that exceeds the size.
         batch_rows: the maximum number of rows of a record batch. A record batch takes at most 64 MiB of memory.
         compression: "zstd", "lz4" or None, of each column. Files that are not compressed are read in place, out of
             mapped memory.
-        schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
-            first rows.
-        filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
-        workers: the number of processes that run the pipe; this process writes.
-        progress: on a terminal, shows rows, files and bytes.
-        overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
-            pipe gets from `list_files`.
-        index: makes an index of the files beside them, `_files.index`, for `manifest=` of the reader; see `index`.
 
     Raises:
         ArgumentError: the folder holds another run, or other files.
@@ -128,7 +116,6 @@ def write_parquet(
     progress: bool = True,
     overwrite: bool = False,
     index: bool = False,
-    partition_by: str | Sequence[str] | None = None,
 ) -> str:
     """Write the rows of a pipe into Parquet files `part-00000.parquet` and so on; return the path of their manifest.
 
@@ -164,15 +151,10 @@ def write_parquet(
         progress: on a terminal, shows rows, files and bytes.
         overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
             pipe gets from `list_files`.
-        index: makes an index of the files beside them, `_files.index`, for `manifest=` of the reader; see `index`. With
-            `partition_by` it is for a reader with `recursive=True`.
-        partition_by: the name of a column, or of several, whose values become folders, as in `year=2024/city=007`, and
-            are not in the files. They may be text, integers, booleans and dates. The rows of a folder keep their order.
-            Rows of up to 256 MiB wait in memory until a row group of their folder is complete; at most 64 files are
-            open. When as much is written as these can hold, all are closed, so that a run can go on from there.
+        index: makes an index of the files beside them, `_files.index`, for `manifest=` of the reader; see `index`.
 
     Raises:
-        ArgumentError: the folder holds another run, or other files; `partition_by` names no columns for folders.
+        ArgumentError: the folder holds another run, or other files.
         DataError: a row is no dict, has other columns than the first, or a value of another type; the error names row
             and column. Or the pipe gives no row, and there is no `schema`.
         SourceError: a file cannot be written.
@@ -187,9 +169,7 @@ def write_parquet(
     """
     check_int("row_group_rows", row_group_rows, least=1)
     check_choice("compression", compression, _CODECS)
-    folders = check_names("partition_by", [partition_by] if isinstance(partition_by, str) else partition_by) or ()
-    limits = Limits.of(rows_per_file, file_size)
-    sink = ParquetSink(limits, check_schema(schema), row_group_rows, folders, compression=compression)
+    sink = ParquetSink(Limits.of(rows_per_file, file_size), check_schema(schema), row_group_rows, compression)
     run = ChunkedRun(pipe, CHUNK_ROWS, workers)
     return write_dataset(run, sink, folder, filesystem, progress=progress, overwrite=overwrite, index=index)
 
@@ -279,23 +259,12 @@ def write_tfrecord(
     file is written.
 
     Args:
-        pipe: gives the rows.
-        folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
-            true.
-        rows_per_file: rows of each file but the last.
-        file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
-            record that exceeds the size. By default 256 MiB.
+        pipe, folder, schema, filesystem, workers, progress, overwrite: as in `write_parquet`.
+        rows_per_file, file_size: as there; a file ends with the record that exceeds the size.
         compression: "gzip" compresses each file, whose name then ends with `.tfrecord.gz`. A compressed file serves one
             worker at a time.
         index: writes an index beside each file, `part-00000.index` and so on, with the first byte and the size of each
             record; `read_tfrecord(indexed=True)` reads rows by position with it. Files must not be compressed.
-        schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
-            first rows.
-        filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
-        workers: the number of processes that run the pipe; this process writes.
-        progress: on a terminal, shows rows, files and bytes.
-        overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
-            pipe gets from `list_files`.
 
     Raises:
         ArgumentError: the folder holds another run, or other files; or the package for checksums is not installed;

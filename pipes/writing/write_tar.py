@@ -53,18 +53,9 @@ def write_tar(
     archive without members is written.
 
     Args:
-        pipe: gives the rows.
-        folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
-            true.
-        rows_per_file: rows of each file but the last.
-        file_size: the maximum size of a file in bytes, such as "1GiB", instead of `rows_per_file`; a single row may
-            exceed it. By default 256 MiB.
+        pipe, folder, filesystem, workers, progress, overwrite: as in `write_parquet`.
+        rows_per_file, file_size: as there, but no file exceeds the size, unless by a single row.
         encoders: functions that return bytes, by extension; they come before those above.
-        filesystem: a pyarrow or fsspec file system for `folder`; without it, `folder` is a local path or a URL.
-        workers: the number of processes that run the pipe and encode; this process writes.
-        progress: on a terminal, shows rows, files and bytes.
-        overwrite: removes the files of another or a complete run in `folder`; never other files, nor files that the
-            pipe gets from `list_files`.
 
     Raises:
         ArgumentError: the folder holds another run, or other files.

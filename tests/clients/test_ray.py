@@ -363,7 +363,7 @@ class TestCounters:
             "indexed": numbers.shuffle().map(napping).batch(20),
             "prefetch": numbers.filter(lambda x: x >= 0).map(napping).prefetch(40).batch(20),
             "remote": numbers.map(napping).remote().shuffle(window=40).batch(20),
-            "dispatch": stream.map(napping).dispatch().batch(20),
+            "dispatch": stream.map(napping).dispatch().shuffle(window=40).batch(20),
         }
 
     @pytest.mark.parametrize("name", ["indexed", "prefetch", "remote", "dispatch"])

@@ -20,10 +20,9 @@ from ..support.files import (
     Entries,
     RecordReader,
     UnusualError,
-    collect_values,
     masked,
     parse_example,
-    parse_one_by_one,
+    read_features,
     to_arrow,
     write_example,
     write_feature,
@@ -70,7 +69,8 @@ def read(data: bytes, start: int = 0, stop: int = 2**63 - 1) -> tuple[list[bytes
         max_size=6,
     )
 )
-def test_many_at_once_are_as_one_by_one(rows: list[dict[str, list[Any]]]) -> None:
+def test_features_are_read_as_they_were_written(rows: list[dict[str, list[Any]]]) -> None:
+    """Also if a message among them, with a key after its value, is encoded in another way than usual."""
     contents = [
         write_example({name.encode(): write_feature(FEATURES[name][0], values) for name, values in row.items()})
         for row in rows
@@ -78,13 +78,15 @@ def test_many_at_once_are_as_one_by_one(rows: list[dict[str, list[Any]]]) -> Non
     data = b"?".join([b"", *contents, b""])
     starts = np.cumsum([1, *(len(content) + 1 for content in contents)])[: len(contents)]
     ends = starts + [len(content) for content in contents]
-    entries = Entries(data, starts, ends)
-    parsed = parse_one_by_one(data, starts, ends)
-    for name, (_, _, kind) in FEATURES.items():
-        expected = [row.get(name) for row in rows]
-        assert to_arrow(name, entries.feature(name), kind).to_pylist() == expected
-        assert to_arrow(name, collect_values(parsed, name), kind).to_pylist() == expected
-    assert entries.unknown_name() is None
+    unusual = write_field(1, write_field(1, write_field(2, write_feature(INTS, [7])) + write_field(1, b"i")))
+    starts_too, ends_too = np.int64([*starts, len(data)]), np.int64([*ends, len(data) + len(unusual)])
+    for features, unknown, more in (
+        (*read_features(data, starts, ends, FEATURES), []),
+        (*read_features(data + unusual, starts_too, ends_too, FEATURES), [{"i": [7]}]),
+    ):
+        assert unknown is None
+        for name, (_, _, kind) in FEATURES.items():
+            assert to_arrow(name, features[name], kind).to_pylist() == [row.get(name) for row in [*rows, *more]]
 
 
 def test_any_legal_encoding_is_read() -> None:

@@ -130,14 +130,16 @@ class Edits:
     def weights(self, count: int) -> Any:
         chance = self.chance
         whole = [chance.choice([0, 1, 2]) for _ in range(count)]
-        choices = [None, [chance.choice([1, 2, 3, 0.5, 7]) for _ in range(count)], whole if any(whole) else None]
-        return chance.choice(choices)
+        some = [chance.choice([1, 2, 3, 0.5, 7]) for _ in range(count)]
+        later = {0: some, chance.choice([1, 7, 40]): [*reversed(some)], chance.choice([20, 90]): [1] * count}
+        return chance.choice([None, some, whole if any(whole) else None, later])
 
     def steps(self, *, is_batched: bool) -> tuple[Step, ...]:
         chance = self.chance
         steps: list[Step] = [("map", same)] if chance.random() < 0.2 else []
         if is_batched:
-            steps.append(("batch", chance.choice([1, 2, 3, 4, 5, 7, 11])))
+            size = chance.choice([1, 2, 3, 4, 5, 7, 11])
+            steps.append(("batch", {0: size, chance.choice([9, 30]): 4} if chance.random() < 0.3 else size))
             if chance.random() < 0.3:
                 steps.append(("map", chance.choice([listed, copied])))
         if chance.random() < 0.2:

@@ -33,7 +33,15 @@ class Sources:
         self._files = 0
 
     def any(self) -> Chain:
-        makers = [self.filtered, self.expanded, self.generators, self.row_groups, self.lines, self.iterable]
+        makers = [
+            self.indexed,
+            self.filtered,
+            self.expanded,
+            self.generators,
+            self.row_groups,
+            self.lines,
+            self.iterable,
+        ]
         makers += [self.taken, self.zipped, self.enumerated, self.dispatched, self.table, self.record_batches]
         makers += [
             self.interleaved,
@@ -47,6 +55,10 @@ class Sources:
             self.concurrent,
         ]
         return self._chance.choice(makers)()
+
+    def indexed(self) -> Chain:
+        pipe = fp.from_sequence(range(self._rows()))
+        return self._chance.choice([pipe, pipe.shuffle(), pipe.repeat(2)]).map(lambda row: ("indexed", row))
 
     def filtered(self) -> Chain:
         return fp.from_sequence(range(self._rows())).filter(lambda row: row % 3 != 1)

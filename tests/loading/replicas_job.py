@@ -78,16 +78,34 @@ def error(mesh: Any) -> list[Any]:
 
 def killed(mesh: Any) -> list[Any]:
     """The reader is killed between two steps; the others take what it has read, and stop."""
+    return _steps_until_death(mesh["all"], dies=0)[1]
+
+
+def follower_killed(mesh: Any) -> list[Any]:
+    """Another rank is killed; the reader finds out, and the others stop although its loader is open."""
+    loader, found = _steps_until_death(mesh["left"], dies=3)
+    (mesh["folder"] / f"stopped-{distributed.get_rank()}").touch()
+    while not all((mesh["folder"] / f"stopped-{rank}").exists() for rank in (1, 2)):
+        os.sched_yield()
+    try:
+        for _ in loader:
+            pass
+    except fp.errors.RankError as failure:
+        found.append(str(failure).splitlines()[0])
+    return found[1:]
+
+
+def _steps_until_death(group: Any, dies: int) -> tuple[fp.Loader[Any], list[Any]]:
     steps = 0
-    loader = fp.Loader(fp.from_sequence(range(ROWS)).map(wide), rank=0, world_size=1, replicas=mesh["all"])
+    loader = fp.Loader(fp.from_sequence(range(ROWS)).map(wide), rank=0, world_size=1, replicas=group)
     try:
         for _ in loader:
             steps += 1
-            if distributed.get_rank() == 0 and steps == 25:
+            if distributed.get_rank() == dies and steps == 25:
                 os.kill(os.getpid(), signal.SIGKILL)
     except fp.errors.RankError as failure:
-        return [steps, str(failure).splitlines()[0]]
-    return [steps]
+        return loader, [steps, str(failure).splitlines()[0]]
+    return loader, [steps]
 
 
 def carried(mesh: Any) -> list[int]:
@@ -113,9 +131,10 @@ def carried(mesh: Any) -> list[int]:
 def main(folder: Path, rank: int) -> None:
     distributed.init_process_group("gloo", f"file://{folder}/store", rank=rank, world_size=4)
     mesh: Any = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    meshes = {"dp": mesh["dp"], "tp": mesh["tp"], "all": distributed.new_group([0, 1, 2, 3])}
+    meshes = {"dp": mesh["dp"], "tp": mesh["tp"], "all": distributed.new_group([0, 1, 2, 3]), "folder": folder}
+    meshes["left"] = distributed.new_group([1, 2, 3])
     found: dict[str, Any] = {}
-    for check in (elements, error, carried, killed):
+    for check in (elements, error, carried, killed, follower_killed):
         found[check.__name__] = check(meshes)
         (folder / f"{rank}.json").write_text(json.dumps(found))
     os._exit(0)  # the group has lost a rank

@@ -31,7 +31,17 @@ def quiet(function: Callable[..., None]) -> Callable[..., None]:
 GROUPS = ("batch", "rows", "dress")
 ORDER = (*GROUPS, "weights", "random", "add", "order", "join")
 
-KNOWN_REASONS = ("giving out the rows that its shards have left over", "shards were cut after")
+KNOWN_REASONS = (
+    "giving out the rows that its shards have left over",
+    "shards were cut after",
+    "nobody knows how many rows",
+    "nobody knows the rows of it",
+)
+
+
+def with_none(schedule: dict[int, list[int]]) -> dict[int, list[int]]:
+    """A schedule with another input, which gives nothing."""
+    return {row: [*weights, 0] for row, weights in schedule.items()}
 
 
 def is_odd(number: int) -> bool:
@@ -139,6 +149,18 @@ class TestGroups:
         batches += [batch for loader in after for batch in loader]
         assert sorted(row for batch in batches for row in batch) == sorted(whole)
 
+    @pytest.mark.parametrize("source", [numbers, streamed])
+    def test_a_ramp_goes_on_at_its_row(self, source: Callable[[int], fp.Pipe[Any]]) -> None:
+        ramps: list[Any] = [4, {0: 3, 20: 6, 32: 2}, {0: 1, 22: 5}, 7]
+        taken, state = state_after(source(60).batch(ramps[0]), 3)
+        batches = list(taken)
+        for ramp, steps in zip(ramps[1:], (3, 3, 100), strict=True):
+            loader = gone_on(source(60).batch(ramp), state)
+            batches += islice(loader, steps)
+            state = json.loads(json.dumps(loader.state_dict()))
+        assert [*map(len, batches)] == [4, 4, 4, 3, 3, 3, 1, 5, 5, 7, 7, 7, 7]
+        assert [row for batch in batches for row in batch] == list(source(60))
+
     @pytest.mark.parametrize("steps", [1, 2, 3, 4])
     def test_another_length_of_packs(self, steps: int) -> None:
         documents = fp.from_sequence([[10 * n + place for place in range(n % 5 + 1)] for n in range(20)])
@@ -198,6 +220,28 @@ class TestOrder:
         rows = [row for batch in taken for row in batch] + rest
         assert sorted(rows, key=repr) == sorted([*range(300), *map(str, range(300))], key=repr)
         assert [row for row in rows if type(row) is str] == [*map(str, range(300))]
+
+    @pytest.mark.parametrize("source", [numbers, streamed])
+    @pytest.mark.parametrize("gone", [False, True])
+    def test_a_schedule_goes_on_at_its_row(self, source: Callable[[int], fp.Pipe[Any]], *, gone: bool) -> None:
+        one, two, three = (source(200).map(lambda row, name=name: (name, row)) for name in "abc")
+        schedules = [{0: [1, 1, 1], 150: [1, 0, 0]}, {0: [1, 0], 60: [0, 1], 90: [1, 1]}, {0: [1, 0], 75: [0, 1]}]
+        _, state = state_after(one.mix(two, three, weights=schedules[0]).batch(10), 3)
+        rows: list[tuple[str, int]] = []
+        for schedule, steps in ((schedules[1], 4), (schedules[2], 4)):
+            pipe = one.mix(two, weights=schedule) if gone else one.mix(two, three, weights=with_none(schedule))
+            loader = gone_on(pipe.batch(10), state, "drop")
+            rows += [row for batch in islice(loader, steps) for row in batch]
+            state = json.loads(json.dumps(loader.state_dict()))
+        assert "".join(name for name, _ in rows) == "a" * 30 + "b" * 10 + "a" * 5 + "b" * 35
+
+    def test_a_schedule_by_tokens_must_see_a_pass_from_its_beginning(self) -> None:
+        one, two = streamed(60), streamed(60).map(lambda row: -row)
+        _, state = state_after(one.mix(two).batch(4), 2)
+        with pytest.raises(StateError, match=r"`mix\(.*by=.*must see a pass from its beginning"):
+            fp.Loader(one.mix(two, weights={0: [1, 2], 9: [1, 1]}, by=abs).batch(4)).load_state_dict(
+                state, edits="order"
+            )
 
     def test_an_input_is_new(self) -> None:
         taken, state = state_after(streamed(50).batch(5), 4, seed=1)

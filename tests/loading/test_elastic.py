@@ -84,6 +84,32 @@ def test_rows_that_fail_are_counted_and_recorded_once(seed: int, tmp_path: Path)
         assert len(rows) == sum(skipped.values()), repr(pipe)
 
 
+@pytest.mark.parametrize(("ranks", "later"), [(1, 1), (1, 3), (2, 2), (2, 3), (3, 1)])
+def test_a_pass_goes_on_with_a_policy_that_is_new(ranks: int, later: int):
+    rows = fp.from_sequence(range(90)).shuffle()
+    taken, states = Job(rows.map(lambda row: row), ranks, seed=1).take([7] * ranks)
+    more, states = Job(rows.map(lambda row: row, on_error="skip"), later, states[0], seed=1).take([4] * later)
+    one = later == 1  # whose place among the rows is a number again
+    rest = Job(rows.map(lambda row: row, on_error="raise" if one else "skip"), later, states, seed=1).rest()
+    assert count(taken + more + rest) == count(list(rows))
+
+
+@pytest.mark.parametrize("pipe", [fp.from_sequence(range(600)).shuffle(), fp.from_sequence(range(600)).shard_by_rank()])
+def test_an_indexed_shard_that_is_cut_makes_each_row_once(pipe: Chain):
+    made: list[int] = []
+
+    def draw(row: int, rng: Any) -> tuple[int, float]:
+        made.append(row)
+        return row, rng.random()
+
+    drawn = pipe.map(draw, rng=True, on_error="skip")
+    taken, states = Job(drawn, 2, seed=1).take([7, 9])
+    made.clear()
+    rest = Job(drawn, 3, states, seed=1).rest()
+    assert len(made) == len(rest) == 584
+    assert sorted(taken + rest) == sorted(Job(drawn, 2, seed=1).rest())
+
+
 def streamed(rows: int = 600) -> Chain:
     return fp.from_sequence(range(rows)).filter(lambda row: row % 3 != 1).shuffle(window=10)
 

@@ -25,7 +25,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     command = [sys.executable, job, str(folder)]
     ranks = [subprocess.Popen([*command, str(rank)], stderr=subprocess.PIPE, text=True) for rank in range(4)]
     errors = [rank.communicate(timeout=600)[1] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [-9, 0, 0, 0], errors  # a check kills the first one
+    assert [rank.returncode for rank in ranks] == [-9, 0, 0, -9], errors  # checks kill the first and the last one
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(4)]
 
 
@@ -50,6 +50,13 @@ def test_an_error_comes_at_the_same_step(found: Found) -> None:
 def test_the_death_of_the_reader_is_an_error_at_the_same_step(found: Found) -> None:
     message = "the rank of `replicas` that reads has ended, so all of them stop"
     assert [of_rank["killed"] for of_rank in found[1:]] == [[25, message]] * 3
+
+
+@pytest.mark.slow
+def test_the_death_of_another_rank_is_an_error_on_all(found: Found) -> None:
+    reader, other = (found[rank]["follower_killed"] for rank in (1, 2))
+    assert reader == ["a rank of `replicas` has ended, so all of them stop"] * 2
+    assert other == ["the rank of `replicas` that reads has ended, so all of them stop"] * 2
 
 
 @pytest.mark.slow

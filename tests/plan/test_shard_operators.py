@@ -93,7 +93,9 @@ def test_taken_rows_of_those_that_are_left(before: set[int], then: set[int], siz
     left = [number for number in range(100) if number not in before]
     both = before | {left[number] for number in then}
     assert numbers_of(first.then(second)) == both
-    assert numbers_of(first.runs(size)) == {number * size + place for number in before for place in range(size)}
+    assert numbers_of(first.runs(lambda row: row * size)) == {
+        number * size + place for number in before for place in range(size)
+    }
     assert numbers_of(first.between(5, 5 + length)) == {n - 5 for n in before if 5 <= n < 5 + length}
     assert Taken.of_plain(json.loads(json.dumps(first.plain))) == first
 

@@ -1,4 +1,6 @@
-"""`python -m tests.readers.hostile KIND SEED COUNT`: reads files that chance or malice has changed, in this process.
+"""`python -m tests.readers.hostile mutants KIND SEED COUNT` reads files that chance has changed, in this process.
+
+`python -m tests.readers.hostile bomb KIND` reads a file that malice has made.
 
 Before each file it prints a line, and after it another: what came, the CPU seconds, and the memory at its highest. A
 process that dies names its file by the line before.
@@ -99,25 +101,30 @@ def read(name: str, rows: Callable[[], Iterable[Any]]) -> None:
     sys.stdout.write(json.dumps([name, result, time.process_time() - start, peak()]) + "\n")
 
 
+def read_mutants(kind: str, numbers: range, folder: Path) -> None:
+    case = CASES[kind]
+    files = case.files()
+    for path, data in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    for number in numbers:
+        draws = random.Random(number)
+        path = draws.choice([case.last, case.last, *files])
+        (folder / path).write_bytes(mutated(files[path], draws))
+        read(f"{number} {path}", lambda: case.read(str(folder)))
+        (folder / path).write_bytes(files[path])
+
+
 def main() -> None:
-    kind, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        if kind in BOMBS:
-            read(kind, BOMBS[kind](folder))
-            return
-        case = CASES[kind]
-        files = case.files()
-        for path, data in files.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(data)
-        for number in range(seed, seed + count):
-            draws = random.Random(number)
-            path = draws.choice([case.last, case.last, *files])
-            (folder / path).write_bytes(mutated(files[path], draws))
-            read(f"{number} {path}", lambda: case.read(str(folder)))
-            (folder / path).write_bytes(files[path])
+    with tempfile.TemporaryDirectory() as folder:
+        match sys.argv[1:]:
+            case ["bomb", kind]:
+                read(kind, BOMBS[kind](Path(folder)))
+            case ["mutants", kind, seed, count]:
+                read_mutants(kind, range(int(seed), int(seed) + int(count)), Path(folder))
+            case arguments:
+                sys.exit(f"{arguments} are not the arguments of this command:\n\n{__doc__}")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ MUTANTS = 60 * int(os.environ.get("SOAK", "1"))
 SEED = 0
 
 
-def check(kind: str, count: int) -> None:
-    command = [sys.executable, "-m", "tests.readers.hostile", kind, str(SEED), str(count)]
+def check(kind: str, *arguments: str, count: int) -> None:
+    command = [sys.executable, "-m", "tests.readers.hostile", kind, *arguments]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = result.stdout.splitlines()
     assert result.returncode == 0, f"{lines[-1:]} ended the process: {result.stderr[-3000:]}"
@@ -36,9 +36,9 @@ def check(kind: str, count: int) -> None:
 
 @pytest.mark.parametrize("kind", CASES)
 def test_mutants(kind: str) -> None:
-    check(kind, MUTANTS)
+    check("mutants", kind, str(SEED), str(MUTANTS), count=MUTANTS)
 
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_bombs(kind: str) -> None:
-    check(kind, 1)
+    check("bomb", kind, count=1)

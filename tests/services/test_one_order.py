@@ -170,5 +170,8 @@ def test_explain_says_what_workers_do(folder, capsys):
     rows = fp.read_parquet(folder / "*.parquet")
     rows.filter(weight).batch(8).explain(workers=2)
     assert "workers: 2 make spans of the rows in turn, up to `filter(" in capsys.readouterr().out
-    rows.take(50).batch(8).explain(workers=2)
-    assert "workers: one of 2 makes all rows of a rank, because" in capsys.readouterr().out
+    for alone, reason in [(rows.take(50), "`take(50)` needs all rows"), (rows.remote(), "`remote()` reads the rows")]:
+        alone.batch(8).explain(workers=2)
+        line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("workers:"))
+        assert line.startswith(f"workers: one of 2 makes all rows of a rank, because {reason}")
+        assert line.endswith("; `shards=2` lets all work, in another order")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowError, SourceError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, RowError, SourceError
 from feedpipe.testing import check_operator
 
 
@@ -121,25 +121,3 @@ def test_tensors_that_numpy_cannot_share() -> None:
         with pytest.raises(ArgumentTypeError, match=message) as caught:
             fp.from_arrays({"x": tensor})
         assert __file__ in str(caught.value)
-
-
-@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
-@pytest.mark.parametrize("batched", [False, True])
-def test_a_tensor_that_writes_into_the_source_ends_the_run(batched: bool) -> None:
-    import torch
-
-    array = np.ones((5_000, 3), np.float32)
-    pipe: Any = fp.from_arrays({"x": array})
-    pipe = pipe.batch(16) if batched else pipe
-    with pytest.raises(DataError, match=r"(?s)have changed .* row 1 has other values .*torch\.tensor\(.*\n  at .*py:"):
-        list(pipe.map(lambda rows: torch.from_numpy(rows["x"]).sub_(0.5).sum()))
-    assert (array == 1).mean() > 0.9
-
-
-def test_a_tensor_that_only_reads_is_no_error() -> None:
-    import torch
-
-    array = np.full((300, 2), np.nan)
-    pipe = fp.from_arrays({"x": array, "none": np.zeros((300, 0))})
-    for _ in range(2):
-        assert sum(int(torch.tensor(row["x"]).zero_().sum()) for row in pipe) == 0

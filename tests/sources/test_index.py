@@ -186,23 +186,20 @@ def test_above_a_number_of_units_they_are_dealt_in_granules(here: Path, monkeypa
     assert sorted(whole) == list(fp.list_files("data", recursive=True, manifest="f.index"))
 
 
-@pytest.mark.parametrize(("name", "partition"), [("parquet", None), ("parquet", "part"), ("arrow", None)])
-def test_writers_make_an_index(here: Path, name: str, partition: str | None) -> None:
+@pytest.mark.parametrize("name", ["parquet", "arrow"])
+def test_writers_make_an_index(here: Path, name: str) -> None:
     write_rows: Any = getattr(fp, f"write_{name}")
     read_rows: Any = getattr(fp, f"read_{name}")
-    options: dict[str, Any] = {} if partition is None else {"partition_by": partition}
 
     def written(rows: int, **others: Any) -> list[int]:
-        pipe = fp.from_sequence([{"x": k, "part": k % 2} for k in range(rows)])
-        assert write_rows(pipe, "out", rows_per_file=3, **options, **others) == "out/_manifest.jsonl"
+        pipe = fp.from_sequence([{"x": k} for k in range(rows)])
+        assert write_rows(pipe, "out", rows_per_file=3, **others) == "out/_manifest.jsonl"
         (here / "out" / "_manifest.jsonl").rename(here / "manifest")  # the index is all that is needed
-        indexed = read_rows("out", recursive=partition is not None, manifest="out/_files.index")
+        indexed = read_rows("out", manifest="out/_files.index")
         (here / "manifest").rename(here / "out" / "_manifest.jsonl")
         return sorted(values(indexed))
 
-    fp.verify(
-        write_rows(fp.from_sequence([{"x": k, "part": k % 2} for k in range(10)]), "out", rows_per_file=3, **options)
-    )
+    fp.verify(write_rows(fp.from_sequence([{"x": k} for k in range(10)]), "out", rows_per_file=3))
     assert not (here / "out" / "_files.index").exists()
     assert written(10, index=True) == list(range(10))  # of files that were there
     digest = Index.open("out/_files.index").digest

@@ -26,9 +26,8 @@ from feedpipe.files.tfrecord_examples import FLOATS as FLOATS
 from feedpipe.files.tfrecord_examples import INTS as INTS
 from feedpipe.files.tfrecord_examples import Entries as Entries
 from feedpipe.files.tfrecord_examples import UnusualError as UnusualError
-from feedpipe.files.tfrecord_examples import collect_values as collect_values
 from feedpipe.files.tfrecord_examples import parse_example as parse_example
-from feedpipe.files.tfrecord_examples import parse_one_by_one as parse_one_by_one
+from feedpipe.files.tfrecord_examples import read_features as read_features
 from feedpipe.files.tfrecord_examples import to_arrow as to_arrow
 from feedpipe.files.tfrecord_examples import write_example as write_example
 from feedpipe.files.tfrecord_examples import write_feature as write_feature

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from feedpipe.writing import _tables as _tables
 from feedpipe.writing._dataset_writer import MANIFEST as MANIFEST
 from feedpipe.writing._dataset_writer import DatasetWriter as DatasetWriter
 from feedpipe.writing._dataset_writer import Output as Output

@@ -21,7 +21,7 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, RowError, SourceError
 
 from ..loading.resumes import status_of_fork
-from ..support.writing import MANIFEST, DatasetWriter, Output, OutputFile, _tables
+from ..support.writing import MANIFEST, DatasetWriter, Output, OutputFile
 
 ROWS = 700
 PAYLOADS = [random.Random(k).randbytes(40).hex() for k in range(64)]
@@ -71,18 +71,11 @@ CASES: dict[str, Callable[..., str]] = {
     "parquet by rows": partial(fp.write_parquet, INDEXED, rows_per_file=90, row_group_rows=40),
     "parquet by size": partial(fp.write_parquet, INDEXED, file_size="6KB", row_group_rows=50),
     "parquet of a stream": partial(fp.write_parquet, STREAMED, rows_per_file=60),
-    "parquet in folders": partial(fp.write_parquet, INDEXED, partition_by="word", rows_per_file=10, row_group_rows=8),
     "arrow": partial(fp.write_arrow, INDEXED, rows_per_file=100, batch_rows=33),
     "tfrecord": partial(fp.write_tfrecord, INDEXED, rows_per_file=100, index=True),
     "tfrecord compressed": partial(fp.write_tfrecord, INDEXED, rows_per_file=100, compression="gzip"),
     "tar": partial(fp.write_tar, TAR, file_size="100KB"),
 }
-
-
-@pytest.fixture(autouse=True)
-def _many_small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_tables, "MAX_OPEN_FILES", 3)
-    monkeypatch.setattr(_tables, "_SPLIT_ROWS", 40)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -208,9 +201,8 @@ def test_a_run_that_fails_goes_on(tmp_path: Path, overwrite: bool) -> None:
     [
         (fp.from_sequence(range(ROWS - 1)).map(row), {}, "is now .from_sequence"),
         (INDEXED, {"compression": None}, "compression='auto'.*compression=None"),
-        (INDEXED, {"partition_by": "word"}, "folder_columns=..word"),
     ],
-    ids=["pipe", "compression", "folders"],
+    ids=["pipe", "compression"],
 )
 def test_another_run(tmp_path: Path, pipe: fp.Pipe[Any], options: dict[str, Any], reason: str) -> None:
     write_a_part(tmp_path)

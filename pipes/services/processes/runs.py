@@ -52,7 +52,7 @@ class ProcessRun:
         self._number = number
         self._ordered = ordered
         self._arguments = PlanArguments.of(plan)
-        self._merge = Merge(plan, position, len(self._workers), can_run_spans=True)
+        self._merge = Merge(plan, position, len(self._workers))
         self._leftovers: dict[int, PackedBody] = {}
         self._in_tail = False
         self._starts: dict[int, StartHead] = {}  # where spans begin that have not ended

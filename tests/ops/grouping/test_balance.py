@@ -45,6 +45,17 @@ def test_each_row_once_in_batches_of_one_size(numbers: list[int], size: int, amo
                 assert all(batch == sorted(batch) for batch in batches)
 
 
+@settings(max_examples=examples(12))
+@given(st.integers(0, 2**20), st.sampled_from([0.3, 0.5, 0.8, 1.0]))
+def test_the_costliest_batch_costs_no_more_than_its_rows_ask_for(seed: int, spread: float) -> None:
+    costs = lengths(8 * 64, spread, seed)
+    batches = sums(rows(costs).batch(8, balance="x", among=64))
+    ordered = np.sort(costs)
+    # The longest rows, each in a batch of its own, with the shortest beside them.
+    least = max((ordered[-k:].sum() + ordered[: 7 * k].sum()) / k for k in range(1, 9))
+    assert batches.max() <= max(1.02 * batches.mean(), least + 0.03 * batches.mean())
+
+
 @pytest.mark.parametrize("each_epoch", [True, False])
 def test_sums_are_within_two_percent(each_epoch: bool) -> None:
     pipe = rows(lengths(8 * 64 * 3)).shuffle(each_epoch=each_epoch)

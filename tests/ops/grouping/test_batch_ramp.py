@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, StateError
+from feedpipe.errors import ArgumentError, ArgumentTypeError
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
@@ -143,10 +143,6 @@ def test_what_a_user_reads(capsys: Any) -> None:
     assert ".batch({0: 2, 7: 3, 8: 1, 20: 5})  20 indexed" in text
     assert "its size changes at rows 7, 8, 20 of each pass, on all ranks together" in text
     assert repr(fp.from_sequence([1]).batch({5: 2, 0: 1})).endswith(".batch({0: 1, 5: 2})")
-    loader = fp.Loader(pipe)
-    next(iter(loader))
-    with pytest.raises(StateError, match=r"`batch\(\{0: 2, 7: 3, .*\}\)` is now `batch\(\{0: 2\}\)`"):
-        fp.Loader(fp.from_sequence(range(40)).batch({0: 2})).load_state_dict(loader.state_dict())
 
 
 def test_far_edges_and_large_sizes() -> None:

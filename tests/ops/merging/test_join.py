@@ -107,6 +107,21 @@ class TestPlan:
             fp.Loader(fp.from_table(TABLE).join(OTHER.slice(1), on="id")).load_state_dict(state)
 
 
+OTHER_KINDS = [
+    (pa.date32(), pa.timestamp("us")),
+    (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+    (pa.duration("s"), pa.int64()),
+    (pa.dictionary(pa.int8(), pa.string()), pa.binary(2)),
+    (pa.decimal128(5, 2), pa.string()),
+]
+
+
+def joined(own, other):
+    return fp.from_table(pa.table({"k": pa.nulls(2, own)})).join(
+        pa.table({"k": pa.nulls(2, other)}), on="k", how="left"
+    )
+
+
 class TestErrors:
     def test_columns_that_are_known_to_be_wrong(self):
         pipe = fp.from_table(TABLE)
@@ -117,6 +132,10 @@ class TestErrors:
             (
                 lambda: pipe.join(OTHER, on="id", other_on="text"),
                 "'id' is of type int64 and 'text' of the other side of",
+            ),
+            *(
+                (lambda own=own, other=other: joined(own, other), "so no key would be found")
+                for own, other in OTHER_KINDS
             ),
         ):
             with pytest.raises(PlanError, match=message):

@@ -39,13 +39,13 @@ def test_a_file_of_another_footer_is_noticed_though_the_footer_is_kept(tmp_path)
         (b"PAR1", r"is damaged: its footer would be longer than the file"),
         (b"id,t\n1,x\n", "is no Parquet file, or is cut short: it does not end with 'PAR1'"),
         (data_of({"id": range(99)})[:-7], "is no Parquet file, or is cut short"),
-        (b"PAR1" + b"x" * 20 + (20).to_bytes(4, "little") + b"PAR1", "is damaged: its footer cannot be read"),
+        (b"PAR1" + b"x" * 20 + (20).to_bytes(4, "little") + b"PAR1", "its footer, is damaged"),
         (data_of({"id": range(99)})[:-4] + b"PARE", "is encrypted: its footer cannot be read without a key"),
     ],
 )
 def test_files_that_are_not_parquet(tmp_path, content, message):
     (tmp_path / "a.parquet").write_bytes(content)
-    with pytest.raises(DataError, match=f"a.parquet {message}") as error:
+    with pytest.raises(DataError, match=f"a.parquet,? {message}") as error:
         list(parsed([tmp_path / "a.parquet"]))
     assert "parquet_files.py" in str(error.value)  # where the chain is written
 

@@ -265,7 +265,7 @@ def test_a_quote_that_is_never_closed(tmp_path):
 
 
 FAULTS = {
-    "csv": ["1", "1,2,3", '1,"a', "1,\xff"],
+    "csv": ["1", "1,2,3", '1,"a', "1,\xff", "\xff,a"],
     "jsonl": ["junk", "[1]", '{"x": 1, "x": 2}', '{"x": "\\ud83d"}', '{"x": [1, "a"]}', '{"x": 1e999}'],
     "lines": ["\xff", "a\xc3"],
 }

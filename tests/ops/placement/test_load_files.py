@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -179,14 +181,29 @@ def test_draws_are_those_of_the_first_epoch() -> None:
 
 
 def test_explain_says_what_there_is_and_whether_it_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    stream(range(5)).load("rows").explain()
-    fp.from_sequence(range(5)).load().explain()
-    fp.write_arrow(fp.from_sequence([{"x": 1}]), "table", progress=False)
-    fp.list_files("table/*.arrow").open_files().parse_arrow().map(dict).load("rows").explain()
-    printed = capsys.readouterr().out
-    assert "its files may give rows by position: with `indexed=True`, `load` is not needed" in printed
-    assert "holds 5 rows, " in printed and ".load('rows')" in printed
-    assert "its input has positions of its own, so `load` only keeps what is before from running again" in printed
+    def said(pipe: fp.Pipe[Any]) -> str:
+        pipe.explain()
+        return capsys.readouterr().out
+
+    printed = said(stream(range(5)).load("rows"))
+    assert "holds 5 rows, " in printed and ", in rows/" in printed and ".load('rows')" in printed
+    assert "not needed" not in printed
+    table, needless = fp.from_sequence([{"x": 1}]), "`load` is not needed"
+    for write, folder in ((fp.write_arrow, "arrow"), (fp.write_tfrecord, "tfrecord"), (fp.write_parquet, "parquet")):
+        write(table, folder, progress=False)
+    columns = {"column_names": ["x"], "column_encodings": ["int"], "column_sizes": [8]}
+    text = json.dumps({"format": "mds", "version": 2, **columns}).encode()
+    head = struct.pack("<3I", 1, 12 + len(text), 20 + len(text))
+    Path("shard.mds").write_bytes(head + text + struct.pack("<q", 5))
+    files = fp.list_files("arrow/*.arrow").open_files()
+    own = "its files have positions of their own: with `indexed=True`, "
+    assert f"{own}if no file is a stream, {needless}" in said(files.parse_arrow().map(dict).load())
+    assert f"{own}with an index beside each file, {needless}" in said(fp.read_tfrecord("tfrecord").load("there"))
+    assert f"{own}if no file is compressed, {needless}" in said(fp.read_mds("shard.mds").load())
+    for pipe in (fp.read_arrow("arrow").load("a"), fp.from_sequence(range(5)).load()):
+        assert "it is not needed for positions, which its input has" in said(pipe)
+    for pipe in (fp.read_parquet("parquet").load(), files.parse_arrow().filter(lambda row: True).load()):
+        assert "not needed" not in said(pipe)
 
 
 def test_a_state_is_that_of_rows_in_memory() -> None:

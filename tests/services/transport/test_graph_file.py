@@ -120,17 +120,22 @@ def imports(function):
         os.close(fd)
 
 
+def of_a_script(code, **names):
+    """A value of a module that other processes cannot import."""
+    return eval(code, {"__name__": "script", **names})
+
+
 def test_the_file_tells_which_modules_its_functions_need(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "user_module.py").write_text("import csv, numpy\ndef function(row): pass\n")
     module = importlib.import_module("user_module")
     try:
         assert imports(module.function) == {"user_module"}
-        assert imports(lambda row: module.function(row)) == {"user_module"}
+        assert imports(of_a_script("lambda row: module.function(row)", module=module)) == {"user_module"}
     finally:
         del sys.modules["user_module"]
-    assert imports(lambda row: json.dumps(row)) == {"json"}
-    assert imports(lambda row: row) == set()
+    assert imports(of_a_script("lambda row: json.dumps(row)", json=json)) == {"json"}
+    assert imports(of_a_script("lambda row: row")) == set()
 
 
 def test_so_does_an_operator_whose_workers_import_later():
@@ -147,14 +152,10 @@ def test_tensors_need_torch():
     assert "torch.nn.modules.linear" in imports(torch.nn.Identity())
 
 
-class Doubles:
-    def __call__(self, row):
-        return json.dumps(row)
-
-
 def test_some_are_known_before_the_graph_is_written(monkeypatch):
-    assert {*early_imports([Doubles(), csv.reader])} == {"json", "_csv"}
-    assert {*early_imports([lambda row: np.ones(row)])} == {"numpy"}
+    dumps = of_a_script("type('Dumps', (), {'__call__': lambda self, row: json.dumps(row)})()", json=json)
+    assert {*early_imports([dumps, csv.reader])} == {"json", "_csv"}
+    assert {*early_imports([of_a_script("lambda row: np.ones(row)", np=np)])} == {"numpy"}
     assert early_imports([json.dumps]) == {"json": json.__file__}
     monkeypatch.setattr(json.__spec__, "_initializing", True, raising=False)
     assert early_imports([json.dumps]) == {}
