@@ -6,7 +6,6 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,7 @@ from ..core.operator import ENDED, Amount, Input, Operator, Order, Past, StageVi
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
 from ..core.taken import Taken, evenly_spaced
 from ..core.times import Clock
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, UnfitError, raise_interrupt
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, UnfitError
 from ._measured_turns import MAX_MEASURED, MeasuredOrder, MeasuredStages
 from ._schedule import (
     NEVER,
@@ -937,8 +936,8 @@ class MixtureRun:
     """One run.
 
     A token is [position among the turns, input from which their order begins, the times that each input has ended,
-    cursors]. A block of an input is read when the input has a turn in the next block of the mixture and no row at hand.
-    The ends of the blocks of many inputs do not cut that of the mixture: it would have a row or two.
+    cursors]. A block of an input is read when the input has a turn and no rows are left of its last block. A block of
+    the mixture has as many rows as the blocks at hand give.
     """
 
     def __init__(self, op: Mixture, stage: StageView, at: Cursor, context: Context) -> None:
@@ -953,7 +952,7 @@ class MixtureRun:
         self._rounds_of_tokens = list(rounds)
         self._cursors = list(cursors)
         self._readers = [self._reader(source) for source in range(count)]
-        self._rows_left = np.zeros(count, np.int64)  # at hand, of each input
+        self._rows_left = np.zeros(count, np.int64)  # of the block of each input that was read last
         self._rows_given = np.zeros(count, np.int64)
         self._rows_taken = context.process.resources.get(
             ("mixture", stage.name, context.epoch), lambda: _RowsTaken(op, context.epoch, count)
@@ -1026,24 +1025,11 @@ class MixtureRun:
                 ends[number] = turn + rows
             stop = min(self._position + self._block_size.rows(), window.stop)
             stop = min(stop, last_edge) if self._position < last_edge else stop
-            stop = self._read_up_to(stop, window, sources, ends)
+            stop = window.first_missing(self._position + 1, stop, ends)
             output = [self._mixed(at, sources, window.stretch(self._position, stop))]
             at = output[0].end
             self._block_size.produced(output[0].rows)
             yield output.pop()
-
-    def _read_up_to(self, stop: int, window: TurnWindow, sources: Ints, ends: Ints) -> int:
-        """Read the rows of the turns before `stop`, or before the turn of an input that has ended or failed."""
-        missing = self._position
-        while (missing := window.first_missing(missing + 1, stop, ends)) < stop:
-            number, turn = window.turn(missing)
-            source = int(sources[number])
-            rows = self._readers[source].read_ahead()
-            if not rows:
-                break
-            self._rows_left[source] += rows
-            ends[number] = turn + rows
-        return missing
 
     def _check_idle(self, sources: Ints) -> None:
         """Check that inputs that have no turn from here on have ended before."""
@@ -1059,9 +1045,9 @@ class MixtureRun:
         self._cursors = [*self._cursors]
         for source, count in zip(inputs.tolist(), counts.tolist(), strict=True):
             reader = self._readers[source]
-            for part in reader.take(count):
-                parts.append(part.rows if self._op.columnar or isinstance(part.rows, list) else list(part.rows))
-                origins += part.origins or ()
+            part = reader.take(count)
+            parts.append(part.rows if self._op.columnar or isinstance(part.rows, list) else list(part.rows))
+            origins += part.origins or ()
             self._cursors[source] = part.end.plain
         self._rows_left[inputs] -= counts
         self._rows_given[inputs] += counts
@@ -1204,49 +1190,31 @@ class _MixedInput:
         self.is_empty = at == START
         self._blocks = blocks
         self._clock = clock
-        self._at_hand: deque[Block] = deque()
-        self._taken = 0  # rows of the first block at hand
-        self._failure: Exception | None = None
+        self._block: Block | None = None  # that was read last, if rows of it are left
+        self._taken = 0
 
     def read(self) -> int:
         """Read the next block and return the number of its rows, which is 0 at the end."""
-        if self._failure is not None:
-            raise self._failure
-        block = self._clock.next(self._blocks)
-        if block is None:
+        self._block, self._taken = self._clock.next(self._blocks), 0
+        if self._block is None:
             return 0
         self.is_empty = False
-        self._at_hand.append(block)
-        return len(block)
-
-    def read_ahead(self) -> int:
-        """As `read`, while rows before wait: an error is raised by the next `read`."""
-        try:
-            return self.read()
-        except Exception as error:
-            raise_interrupt(error)
-            self._failure = error
-            return 0
+        return len(self._block)
 
     @property
     def rest(self) -> BlockRows:
-        """The rows at hand, if they are of one block."""
-        if not self._at_hand:
-            return []
-        (block,) = self._at_hand
-        return block.rows[self._taken :] if self._taken else block.rows
+        """The rows at hand."""
+        block = self._block
+        return [] if block is None else block.rows[self._taken :] if self._taken else block.rows
 
-    def take(self, count: int) -> Iterator[Block]:
-        """The next `count` rows, which are at hand."""
-        while count:
-            block, start = self._at_hand[0], self._taken
-            self._taken = min(len(block), start + count)
-            count -= self._taken - start
-            part = block.slice(start, self._taken)
-            if self._taken == len(block):
-                self._at_hand.popleft()
-                self._taken = 0
-            yield part
+    def take(self, count: int) -> Block:
+        """The next `count` rows, which are in one block."""
+        block = self._block
+        assert block is not None, "only rows at hand are taken"
+        start, self._taken = self._taken, self._taken + count
+        if self._taken == len(block):
+            self._block = None
+        return block.slice(start, self._taken)
 
 
 class _RowsTaken:
