@@ -27,7 +27,7 @@ from .processes import cpu_seconds
 BATCH = 64
 SIDE = 224
 WORKERS = 2
-SIZES = {"500x375": (500, 375, 1536), "2048x1536": (2048, 1536, 256)}
+SIZES = {"500x375": (500, 375, 768), "2048x1536": (2048, 1536, 128)}
 #: Images in a folder, which is a class, and in a tar file.
 IN_FOLDER = 64
 

@@ -62,7 +62,7 @@ WORKLOAD = Workload(
     judge=_judge,
     baseline=f"500x375: {LIMIT}",
     metric="seconds_each",
-    rounds=5,
+    rounds=3,
     check=_check,
     prepare=lambda folder, _: made(folder, "images_tasks:make", {}),
 )

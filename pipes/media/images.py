@@ -244,30 +244,42 @@ def decode_image(data: bytes, form: ImageForm, draws: Draws | None = None) -> Im
         ValueError: it is no image, has more pixels than Pillow's limit, or more than 8 bits a channel.
         Exception: one of Pillow's: it is damaged or truncated.
     """
-    from PIL import Image
+    from PIL.Image import fromarray
 
-    image = _opened(data, form.mode)
-    height, width = image.height, image.width
+    opened: Image | None = None
+    if (head := _jpeg_head(data, form)) is None:
+        opened = _opened(data, form.mode)
+        head = opened.height, opened.width
+    height, width = head
     box = form.box(height, width, draws)
     size = form.size(box.height, box.width)
-    if form.fast:  # the decoder leaves out what a smaller image does not need; only JPEG can
+    factor = 1  # the decoder leaves out what a smaller image does not need; only JPEG can
+    if form.fast and max(height, width) >= _LEAST_SCALED:
         fits = min(box.height // size[0], box.width // size[1])
-        factor = next((each for each in (8, 4, 2) if fits >= each and max(height, width) >= _LEAST_SCALED), 1)
-        image.draft(form.mode, (width // factor, height // factor))
-        box = box.scaled(height, width, (image.height, image.width))
+        factor = next((each for each in (8, 4, 2) if fits >= each), 1)
+    decoded = -(-height // factor), -(-width // factor)
+    source: Image | Pixels | None = None
+    if opened is None:
+        source = _jpeg_pixels(_simplejpeg(), data, form.mode, None if factor == 1 else decoded)
+    if source is None:
+        image = opened or _opened(data, form.mode)
+        if form.fast:
+            image.draft(form.mode, (width // factor, height // factor))
+        decoded = image.height, image.width
+        source = _converted(image, form.mode)
+    box = box.scaled(height, width, decoded)
     is_flipped = form.is_flipped(draws)
-    is_done = box == (0, 0, *size) == (0, 0, image.height, image.width) and not is_flipped
+    is_done = box == (0, 0, *size) == (0, 0, *decoded) and not is_flipped
 
-    pixels = None
-    if form.images != "pil" and image.format == "JPEG":
-        pixels = _jpeg_pixels(data, image, form.mode, is_scaled=image.height < height)
     if not is_done and form.fast and form.images != "pil" and form.mode in ("RGB", "L") and _has_torch():
         from ..torch.images import resized
 
-        pixels = np.array(_converted(image, form.mode)) if pixels is None else pixels
+        pixels = source if isinstance(source, np.ndarray) else np.array(source)
         pixels = resized(box.of(pixels), size, is_flipped)
-    elif pixels is None or not is_done:
-        picture = _converted(image, form.mode) if pixels is None else Image.fromarray(_squeezed(pixels))
+    elif is_done and isinstance(source, np.ndarray):
+        pixels = source
+    else:
+        picture = fromarray(_squeezed(source)) if isinstance(source, np.ndarray) else source
         picture = picture if is_done else _resized(picture, box, size, is_flipped)
         if form.images == "pil":
             return picture
@@ -354,22 +366,30 @@ _LEAST_SCALED = 8
 """The least longer side, in pixels, of a JPEG that is decoded at a smaller size: else several scales may give it."""
 
 
-def _jpeg_pixels(data: bytes, image: Image, mode: Mode, is_scaled: bool) -> Pixels | None:
-    """The pixels of a JPEG, at the size that `image` has, by simplejpeg; None if Pillow must decode it.
+_SPACES = {"RGB": ("YCbCr", "RGB", "Gray"), "L": ("Gray",), "fast L": ("Gray", "YCbCr")}
+"""The colour spaces of the JPEGs that simplejpeg decodes as Pillow does, by `mode`."""
 
-    Pillow has opened the image, and gives the error of one that is damaged.
-    """
-    modes = {"RGB": ("RGB", "L"), "L": ("L",)}
-    if image.mode not in modes.get(mode, ()) or (turbo := _simplejpeg()) is None:
+
+def _jpeg_head(data: bytes, form: ImageForm) -> tuple[int, int] | None:
+    """The height and width of a JPEG that simplejpeg can decode; None if Pillow must open it, or say what is wrong."""
+    from PIL import Image
+
+    if form.images == "pil" or not data.startswith(b"\xff\xd8\xff") or (turbo := _simplejpeg()) is None:
         return None
-    return _turbo_pixels(turbo, data, "GRAY" if mode == "L" else "RGB", image.size if is_scaled else None)
-
-
-def _turbo_pixels(turbo: Any, data: bytes, space: str, size: tuple[int, int] | None) -> Pixels | None:
-    """The pixels of a JPEG, at the scale of the DCT that gives this width and height; None if it is damaged."""
-    least = {} if size is None else {"min_width": size[0], "min_height": size[1]}
     try:
-        return cast("Pixels", turbo.decode_jpeg(data, space, **least))
+        height, width, space, _ = turbo.decode_jpeg_header(data)
+    except ValueError:
+        return None
+    limit = Image.MAX_IMAGE_PIXELS
+    spaces = _SPACES.get("fast L" if form.fast and form.mode == "L" else form.mode, ())
+    return (height, width) if space in spaces and (limit is None or height * width <= limit) else None
+
+
+def _jpeg_pixels(turbo: Any, data: bytes, mode: Mode, size: tuple[int, int] | None) -> Pixels | None:
+    """The pixels of a JPEG, at the scale of the DCT that gives this height and width; None if it is damaged."""
+    least = {} if size is None else {"min_height": size[0], "min_width": size[1]}
+    try:
+        return cast("Pixels", turbo.decode_jpeg(data, "GRAY" if mode == "L" else "RGB", **least))
     except ValueError:
         return None
 
@@ -389,8 +409,8 @@ def _simplejpeg() -> Any:
         for factor in (1, 2, 8):
             with Image.open(file) as image:
                 image.draft("RGB", (image.width // factor, image.height // factor))
-                size, expected = image.size, np.asarray(image)
-            found = _turbo_pixels(simplejpeg, file.getvalue(), "RGB", None if factor == 1 else size)
+                size, expected = (image.height, image.width), np.asarray(image)
+            found = _jpeg_pixels(simplejpeg, file.getvalue(), "RGB", None if factor == 1 else size)
             if found is None or not np.array_equal(found, expected):
                 log.warning("Pillow decodes all JPEGs, because the installed simplejpeg gives other pixels")
                 return None

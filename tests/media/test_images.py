@@ -186,7 +186,7 @@ def test_draws_are_keyed(streamed):
 
 def test_a_jpeg_is_decoded_at_the_scale_of_its_crop(monkeypatch):
     heights = []
-    turbo = images._turbo_pixels
+    turbo = images._jpeg_pixels
 
     def noted(*args):
         pixels = turbo(*args)
@@ -194,7 +194,7 @@ def test_a_jpeg_is_decoded_at_the_scale_of_its_crop(monkeypatch):
         return pixels
 
     assert images._simplejpeg() is not None
-    monkeypatch.setattr(images, "_turbo_pixels", noted)
+    monkeypatch.setattr(images, "_jpeg_pixels", noted)
     data = jpeg(800, 400)
     for part in (1.0, 0.5, 0.25, 0.1):
         decoded(data, resize=(50, 50), crop=fp.media.CenterCrop(part), fast=True)

@@ -35,6 +35,15 @@ class TestOrder:
         inputs = [streamed(A), B, streamed(C)]
         assert check_operator(inputs[0].mix(*inputs[1:], weights=weights, stop=stop), samples=6) == rows
 
+    @pytest.mark.parametrize("weights", [None, [0.6, 0.3, 0.1], [1, 5, 1]])
+    def test_the_rows_before_an_error_come_first(self, weights):
+        inputs = [streamed(A), streamed(B).map(lambda row: row if row != 107 else row // 0), streamed(C)]
+        expected = list(A.mix(B, C, weights=weights))
+        found = []
+        with pytest.raises(RowError, match="from_sequence, row 8"):
+            found.extend(inputs[0].mix(*inputs[1:], weights=weights))
+        assert found == expected[: expected.index(107)]
+
     def test_proportions(self):
         rows = list(A.mix(B, C, weights=[0.6, 0.3, 0.1]))
         assert np.abs(shares(rows[:40]) - np.arange(1, 41)[:, None] * [0.6, 0.3, 0.1]).max() < 1
