@@ -83,11 +83,16 @@ class Chain:
     weights: Any = None
     is_random: bool = False
     steps: tuple[Step, ...] = ()
+    is_named: bool = False
 
     def pipe(self) -> Pipe:
-        first, *others = (source.made(random.Random(0)) for source in self.sources)
+        pipes = {source.name: source.made(random.Random(0)) for source in self.sources}
+        first, *others = pipes.values()
         if not others and self.join != "mix":
             pipe = first
+        elif self.join == "mix" and self.is_named:
+            weights = self.weights and dict(zip(pipes, self.weights, strict=True))
+            pipe = fp.mix(pipes, weights=weights, random=self.is_random)
         elif self.join == "mix":
             pipe = first.mix(*others, weights=self.weights, random=self.is_random)
         else:
@@ -119,9 +124,11 @@ class Edits:
         sources = [self.source(name) for name in "abcd"[:count]]
         if not self.is_indexed and all(source.kind in INDEXED for source in sources):
             sources[0] = replace(sources[0], kind=chance.choice(STREAMED))
+        is_named = chance.random() < 0.4
         join = chance.choice(["mix", "mix", "round_robin", "concat"]) if count > 1 else "none"
+        join = "mix" if is_named else join
         steps = self.steps(is_batched=chance.random() < 0.9)
-        return Chain(tuple(sources), join, self.weights(count), chance.random() < 0.3, steps)
+        return Chain(tuple(sources), join, self.weights(count), chance.random() < 0.3, steps, is_named)
 
     def source(self, name: str) -> Source:
         kinds = INDEXED if self.is_indexed else STREAMED + INDEXED
@@ -191,7 +198,8 @@ class Edits:
         return replace(chain, sources=tuple(sources))
 
     def _join(self, chain: Chain) -> Chain:
-        join = self.chance.choice(["mix", "round_robin", "concat"]) if len(chain.sources) > 1 else chain.join
+        is_fixed = chain.is_named or len(chain.sources) == 1
+        join = chain.join if is_fixed else self.chance.choice(["mix", "round_robin", "concat"])
         return replace(chain, join=join)
 
 
@@ -226,17 +234,20 @@ class EditedJob:
                 states[-1] = info.state_dict()
         return rows, json.loads(json.dumps(states))
 
-    def rest(self) -> list[Any]:
-        """The elements that are left of the first epoch."""
+    def rest(self) -> tuple[list[Any], list[State]]:
+        """The elements that are left of the first epoch, and the states after them."""
         elements: list[Any] = []
+        states: list[State] = []
         for loader in self.loaders:
+            states.append(loader.state_dict())
             if loader.epoch:
                 continue
             for element, info in loader.with_info():
                 if info.epoch:
                     break
                 elements.append(element)
-        return elements
+                states[-1] = info.state_dict()
+        return elements, states
 
     def close(self) -> None:
         for loader in self.loaders:
@@ -253,6 +264,20 @@ class Pass:
     refused: list[str] = field(default_factory=list)
     edits: int = 0
     log: list[object] = field(default_factory=list)
+
+    def check_ledger(self, chain: Chain, states: list[State], *, is_complete: bool = False) -> None:
+        """Compares the ledger with the rows that came; ranks of an indexed pipe know those of all."""
+        if not chain.is_named:
+            return
+        is_indexed = states[0]["shards"] == 0
+        if is_indexed and not is_complete and len({(state["epoch"], state["position"]) for state in states}) > 1:
+            return
+        ledgers = [json.loads(str(state["ledger"]))["rows"] for state in states]
+        combined = max if is_indexed else sum
+        found = {name: combined(ledger[name][1] for ledger in ledgers) for name in ledgers[0]}
+        counted = Counter(name for name, _ in self.rows.elements())
+        assert found == {name: counted[name] for name in found}, "\n".join(map(str, self.log))
+        assert counted.keys() <= found.keys()
 
     def check(self) -> None:
         doubled = {row: count for row, count in self.rows.items() if count > 1}
@@ -280,6 +305,7 @@ def edited_pass(seed: int, kinds: tuple[str, ...], *, ranks_change: bool, **opti
         rows, states = job.take([steps + (chance.choice([0, 0, 1, 2]) if uneven else 0) for _ in range(ranks)])
         result.rows.update(rows)
         result.log.append(("takes", len(rows), [state["position"] for state in states]))
+        result.check_ledger(chain, states)
         if any(state["epoch"] for state in states):
             if not all(state["epoch"] for state in states):
                 job.close()
@@ -311,15 +337,19 @@ def edited_pass(seed: int, kinds: tuple[str, ...], *, ranks_change: bool, **opti
         chain = now
         if chance.random() < 0.3:  # a state of an edited pass is a state like any other
             _, again = job.take([0] * ranks)
+            result.check_ledger(chain, again)
             twin = EditedJob(chain, ranks, again.__getitem__ if begun else again, **options)
-            rest = twin.rest()
+            rest, states = twin.rest()
             twin.close()
-            assert rest == job.rest(), result.log
+            assert rest == job.rest()[0], result.log
             job.close()
             result.rows.update(row for element in rest for row in rows_of(element))
+            result.check_ledger(chain, states, is_complete=True)
             result.check()
             return result
-    result.rows.update(row for element in job.rest() for row in rows_of(element))
+    rest, states = job.rest()
+    result.rows.update(row for element in rest for row in rows_of(element))
+    result.check_ledger(chain, states, is_complete=True)
     job.close()
     result.check()
     return result
