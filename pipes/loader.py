@@ -453,7 +453,7 @@ class Loader(Generic[T_co]):
         """
         check_choice("edits", edits, EDITS)
         self._check_open()
-        states: Sequence[SavedState] = read_states(state)
+        states = read_states(state)
         schedule = self._epochs.restore(states[0].pipe, lambda: self._schedule)
         reason, resumed = None, None
         if strict and has_changed(states[0], schedule.signature):
