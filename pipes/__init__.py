@@ -58,7 +58,7 @@ from .errors import (
     WorkerWarning,
 )
 from .fitting.fit import fit
-from .loader import Loader, gather_report, gather_state
+from .loader import Loader, gather_ledger, gather_report, gather_state
 from .loading.replay import replay
 from .ops.generator import operator
 from .ops.mix import mix
@@ -108,6 +108,7 @@ __all__ = [
     "Pipe",
     "mix",
     "Loader",
+    "gather_ledger",
     "gather_report",
     "gather_state",
     "progress",

@@ -22,13 +22,22 @@ from .engine.skips import NONE_LOST
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, StateWarning, warn
 from .loading.epoch import Epoch, EpochIterator, InfoIterator, check_kept
 from .loading.epochs import Epochs, Starter
-from .loading.job_state import gather, group_of_job, read_states, restore_job, run_alike, shards_of_job
+from .loading.job_state import (
+    gather,
+    group_of_job,
+    ledger_of_states,
+    read_states,
+    restore_job,
+    run_alike,
+    shards_of_job,
+)
+from .loading.ledger import Ledger, Numbers
 from .loading.ranks import RankSource
 from .loading.replay import Info
 from .loading.replicas import Replicas
 from .loading.resume import EDITS, Edits, Resume, edited, has_changed
 from .loading.schedule import Even, Schedule
-from .loading.state import Progress, State, compare
+from .loading.state import Progress, SavedState, State, compare, restore
 from .ops.mix import Mix, fixed_weights
 from .pipe import Pipe, check_pipe, warn_in_torch_worker
 from .plan.edits import EditError
@@ -278,6 +287,33 @@ class Loader(Generic[T_co]):
         """How many rows of the epoch were skipped on this rank because they failed, by operator; see `on_error`."""
         return dict((self._skipped if self._current is None else self._current.run.progress.skipped).skipped)
 
+    def ledger(self) -> Ledger:
+        """Return the rows of each named source in the elements that were taken, in this pass and in all passes.
+
+        A source is an input of `fp.mix({"web": web, ...})`. The numbers stand in each state, so that a checkpoint says
+        what its model has seen; they stay right after a resume on other ranks, after edits and for skipped rows. Of a
+        streamed pipe they are those of this rank; of an indexed pipe, whose place is that of all ranks, those of all.
+        `fp.gather_ledger` gives those of all ranks.
+
+        A row that an operator divides among several elements, such as `pack` or `flat_map`, counts in the first. A
+        `sliding` row counts in each window. A mixture before `load` or `cache` has no ledger.
+
+        Example:
+            >>> import feedpipe as fp
+            >>> pipe = fp.mix({"web": fp.from_sequence(range(90)), "code": fp.from_sequence("abc" * 10)})
+            >>> loader = fp.Loader(pipe.batch(4))
+            >>> first = next(iter(loader))
+            >>> loader.ledger()
+            Ledger of 1 rank
+              source  rows  of this pass
+              code       2             2
+              web        2             2
+            >>> loader.ledger()["web"].rows
+            2
+        """
+        schedule = self._schedule
+        return schedule.numbers(self._place).ledger(schedule.plan.world_size if schedule.plan.indexed else 1)
+
     def report(self) -> Report:
         """Return what the threads of this loader have done so far: who worked, who waited, who holds the loop back.
 
@@ -490,7 +526,7 @@ class Loader(Generic[T_co]):
         is_under_way = epoch is not None and epoch.iterated and not epoch.over
         if requested is None or requested == progress.epoch or is_under_way:
             return progress
-        return Progress(requested, 0, requested)
+        return self._schedule.at_epoch(requested, progress)
 
     def _position_at(self, step: int) -> Progress:
         """The place of the consumer after `step` elements of the epoch."""
@@ -522,7 +558,7 @@ class Loader(Generic[T_co]):
         if self._current is not None:
             self._current.end("a newer `iter(loader)` has ended this one; a loader has one epoch at a time")
         if requested is not None and requested != progress.epoch:
-            progress = Progress(requested, 0, requested)
+            progress = self._schedule.at_epoch(requested, progress)
         self._requested_epoch, self._progress = None, progress
         self._current = Epoch(self._epochs, progress, self._current)
         return self._current
@@ -574,7 +610,33 @@ def gather_state(loader: Loader[object], group: Group | None = None, *, rank: in
     """
     if rank is not None:
         check_int("rank", rank, least=0)
-    return gather(loader.state_dict(), loader._epochs.ranks, group, rank)  # pyright: ignore[reportPrivateUsage]
+    return _gather(loader, loader.state_dict(), group, rank)
+
+
+def gather_ledger(
+    loader: Loader[object] | Mapping[str, object] | Sequence[Mapping[str, object]], group: Group | None = None
+) -> Ledger:
+    """Return one ledger of all ranks, the same on every rank. All ranks call it together.
+
+    Args:
+        loader: the loader of this rank. Or a state of `gather_state`, or a list of the states of all ranks: these are
+            read without a process group or a pipe, so a checkpoint says what its model has seen.
+        group: the ranks that share the data; by default those of the loader's `group=`, else all ranks of the job.
+
+    Raises:
+        LoaderError: there is no process group, or its ranks are not those of the loader.
+        StateError: the states are not those of all ranks of one job.
+        RankError: a rank does not answer.
+
+    Example:
+        >>> import feedpipe as fp
+        >>> web, code = fp.from_sequence(range(90)), fp.from_sequence("abc" * 10)
+        >>> loader = fp.Loader(fp.mix({"web": web, "code": code}).batch(4))
+        >>> first = next(iter(loader))
+        >>> fp.gather_ledger(loader.state_dict()) == fp.gather_ledger(loader)  # of one rank
+        True
+    """
+    return ledger_of_states(gather_state(loader, group) if isinstance(loader, Loader) else loader)
 
 
 def gather_report(loader: Loader[object], group: Group | None = None) -> Report:
@@ -633,9 +695,18 @@ def valid_on_all_ranks(loader: Loader[object]) -> npt.NDArray[np.bool_] | None:
     return None if group is None else np.frombuffer(b"".join(group.gather("valid rows", own.tobytes())), np.bool_)
 
 
+def _gather(loader: Loader[object], state: State, group: Group | None, receiver: int | None = None) -> State | None:
+    schedule = loader._schedule  # pyright: ignore[reportPrivateUsage]
+
+    def numbers_of(one: SavedState) -> Numbers:
+        return schedule.numbers(restore(one, schedule.plan))
+
+    return gather(state, loader._epochs.ranks, group, numbers_of, receiver)  # pyright: ignore[reportPrivateUsage]
+
+
 def gathered(loader: Loader[object], state: State) -> State:
     """One state of all ranks, as `gather_state`, of a state of each that may be an earlier one."""
-    state_of_all = gather(state, loader._epochs.ranks, None)  # pyright: ignore[reportPrivateUsage]
+    state_of_all = _gather(loader, state, None)
     assert state_of_all is not None, "without a receiver, all ranks get it"
     return state_of_all
 

@@ -44,7 +44,7 @@ ALIASES: Mapping[str, str] = {
 # The public names that are neither operators nor sources, by page. Those of modules have the module before them.
 GROUPS: Mapping[str, tuple[str, str]] = {
     "pipe": ("Pipe", "Pipe"),
-    "loader": ("Loader", "Loader progress tune gather_report gather_state replay"),
+    "loader": ("Loader", "Loader progress tune gather_ledger gather_report gather_state replay"),
     "services": ("Services", "InProcess Threads MultiProcess Ray"),
     "rows": ("Rows, files and failures", "Rows Parts File FileCache index Quarantine Retry"),
     "statistics": (

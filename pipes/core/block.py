@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from ..errors import Origin
 from .cursor import Cursor
 from .lazy import pa
+from .origins import Origins
 from .records import fields_of
 from .rows import SKIPPED, BlockRows, Indices, Rows, column_names, concat, take
 from .skips import Skipped
@@ -32,13 +32,13 @@ class Block:
         rows: a list of Python objects, or columns.
         at: the cursor of the first row.
         end: the cheapest cursor of the row after the last.
-        origins: the origin of each row; only in a replay that looks for it.
+        origins: where the rows come from; only in runs that need it.
     """
 
     rows: BlockRows
     at: Cursor
     end: Cursor
-    origins: list[Origin | None] | None = None
+    origins: Origins | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -71,30 +71,24 @@ class Block:
         at, end = Cursor([number, self.at.plain], 0, row), Cursor([number, self.end.plain], 0, row + len(self.rows))
         return Block(self.rows, at, end, self.origins)
 
-    def select(self, indices: Indices) -> tuple[BlockRows, list[Origin | None] | None]:
+    def select(self, indices: Indices) -> tuple[BlockRows, Origins | None]:
         """The rows at `indices`, and their origins."""
-        return take(self.rows, indices), self.origins and [self.origins[i] for i in indices]
+        return take(self.rows, indices), self.origins and self.origins.select(indices)
 
 
-def join_blocks(blocks: list[Block]) -> tuple[BlockRows, list[Origin | None] | None]:
+def join_blocks(blocks: Sequence[Block]) -> tuple[BlockRows, Origins | None]:
     """The rows of all blocks, and their origins."""
     return concat([block.rows for block in blocks]), join_origins(blocks)
 
 
-def join_origins(blocks: list[Block]) -> list[Origin | None] | None:
+def join_origins(blocks: Sequence[Block]) -> Origins | None:
     """The origins of the rows of all blocks."""
-    return [origin for block in blocks for origin in block.origins or ()] or None
+    return Origins.joined([(block.origins, len(block)) for block in blocks])
 
 
-def group_origins(origins: list[Origin | None] | None, groups: Iterable[Iterable[int]]) -> list[Origin | None] | None:
+def group_origins(origins: Origins | None, groups: Iterable[Iterable[int]]) -> Origins | None:
     """The origin of each group; `groups` has the numbers of its rows."""
-    return origins and [Origin.joined(origins[row] for row in rows) for rows in groups]
-
-
-def zipped_origins(blocks: Sequence[Block]) -> list[Origin | None] | None:
-    """The origins of elements made of one row of each block."""
-    origins = [block.origins for block in blocks if block.origins is not None]
-    return [Origin.joined(rows) for rows in zip(*origins, strict=True)] if origins else None
+    return origins and origins.grouped(groups)
 
 
 def cursor_at(blocks: list[Block], index: int) -> Cursor:

@@ -67,11 +67,13 @@ class Tracing(NamedTuple):
 
     Attributes:
         origins: whether blocks carry the origin of each row.
+        counts: whether blocks carry the rows of named sources that each row is made of.
         tracer: follows which operator makes which row, in a run that may end the process.
         raises: a row whose error is raised, whatever the policy: the name of the operator, and the position of the row.
     """
 
     origins: bool = False
+    counts: bool = False
     tracer: Tracer | None = None
     raises: tuple[str, int] | None = None
 
@@ -177,7 +179,9 @@ class Context:
 
     def for_request(self, request: RowsRequest) -> Context:
         """For another process, which asks for these rows."""
-        return replace(self, rounds=request.rounds, tracing=Tracing(request.origins)).with_clock(Clock())
+        return replace(self, rounds=request.rounds, tracing=Tracing(request.origins, self.tracing.counts)).with_clock(
+            Clock()
+        )
 
     def replay(self) -> Context:
         """For one look at a failing row, to find its origin."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | dict[str, Json] | None"
 """A plain value, as in JSON. Cursors inside a token are lists (`Cursor.plain`)."""
@@ -52,7 +52,10 @@ class Cursor(NamedTuple):
     @staticmethod
     def of(plain: Json) -> Cursor:
         """The cursor that `plain` was made of; None gives the start."""
-        return START if plain is None else Cursor(*plain)  # type: ignore[misc]
+        if plain is None:
+            return START
+        values = cast("Sequence[Any]", plain)  # that of a `Step` may have a fourth
+        return Cursor(values[0], values[1], values[2])
 
 
 START = Cursor()

@@ -20,7 +20,7 @@ from .code import call_code, step_code
 from .context import Context, Work
 from .cursor import START, Cursor, Json
 from .lazy import pa
-from .rows import BlockRows, Indices
+from .rows import BlockRows, Indices, index_list
 from .skips import OnError, Skipped
 from .taken import Taken
 
@@ -172,6 +172,25 @@ class Operator:
         Errors name the origin of the first of them.
         """
         return ((source, index, context) for source in stage.inputs)
+
+    def traced(
+        self, stage: StageView, indices: Indices, context: Context
+    ) -> Iterator[tuple[int, Indices, Indices | None, Context]]:
+        """As `trace`, for many rows: the number of an input, rows of it, and for each the place in `indices`.
+
+        No places if they are one row for each of `indices`, in that order.
+        """
+        if type(self).trace is Operator.trace:
+            yield from ((number, indices, None, context) for number in range(len(stage.inputs)))
+            return
+        inputs = [*stage.inputs]
+        for place, index in enumerate(index_list(indices)):
+            for source, row, inner in self.trace(stage, index, context):
+                yield inputs.index(source), range(row, row + 1), range(place, place + 1), inner
+
+    def inputs_of(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        """The number of the input of each row at `indices`, if the inputs have names."""
+        raise AssertionError(f"the inputs of {self.kind} have no names")
 
     def reads(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         """Those rows of `trace` that must be read now, to make row `index`; by default all of them."""

@@ -153,6 +153,7 @@ class SkippedRow(NamedTuple):
         quarantine: the policy that records it, if any.
         record: its record.
         name: the operator's name in the pipe.
+        place: the rounds of the `repeat`s around it, and the position of the row in its input.
     """
 
     operator: str
@@ -160,6 +161,7 @@ class SkippedRow(NamedTuple):
     quarantine: Quarantine | None = None
     record: dict[str, Json] | None = None
     name: str = ""
+    place: tuple[tuple[int, ...], int] = ((), -1)
 
 
 Skips: TypeAlias = tuple[SkippedRow, ...]

@@ -302,8 +302,9 @@ def lost_of(
     `code` is the call of the operator, `name` its name.
     """
     text = redacted(f"{type(error).__name__}: {text_of(error)}")
+    at = context.rounds, place.position if isinstance(place, Cursor) else place
     if not isinstance(policy, Quarantine):
-        return Skipped((SkippedRow(code, text, name=name),))
+        return Skipped((SkippedRow(code, text, name=name, place=at),))
     try:
         origin = find_origin()
     except Exception:  # the row cannot be read again
@@ -318,13 +319,13 @@ def lost_of(
         "epoch": context.epoch,
         "rounds": list(context.rounds),
         "shard": context.shard,
-        "position": place.position if isinstance(place, Cursor) else place,
+        "position": at[1],
         "cursor": None,  # the consumer knows it
         "error": text,
         "traceback": redacted(trace[-MAX_TRACEBACK:]),
         "repr": redacted(_repr(row)),
     }
-    return Skipped((SkippedRow(code, text, policy, record, name),))
+    return Skipped((SkippedRow(code, text, policy, record, name, at),))
 
 
 def code_without_policy(node: Node) -> str:

@@ -8,18 +8,19 @@ from contextlib import closing
 from dataclasses import replace
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import AdaptiveBlockSize, Block, skip_rows
+from ..core.block import AdaptiveBlockSize, Block, parted, skip_rows
 from ..core.context import Context, Tracer
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, node_code, walk
 from ..core.lazy import pa
 from ..core.operator import READS_FOR_ALL_EPOCHS, Ahead, Amount, Operator, Order, Source, Trait, Weights, fill_unknown
-from ..core.rows import BlockRows, Indices, concat
+from ..core.origins import Counts, Origins
+from ..core.rows import BlockRows, Indices, concat, index_array
 from ..core.skips import Skipped, covers, skips
 from ..core.times import here, measured_blocks
 from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, raise_interrupt, text_of
@@ -61,6 +62,7 @@ class Stage:
         one_for_one: each row is made of the row of the input at the same position.
         leaves_out: skipped rows end here, because its operator does not know of them; its cursors then count them.
         loses_elements: it may leave out rows of the output; else these are regrouped, and only become shorter.
+        counted: named sources are at it or before, and a ledger counts their rows.
         main_thread: it, or an input, must run in the consumer's thread.
     """
 
@@ -79,6 +81,10 @@ class Stage:
         self._begins_before = self._find_begins(regroups)
         skips_rows = skips(op.on_error)
         meets_skipped = any(stage.may_skip for stage in inputs)
+        # Rows that are kept for all epochs come without a count.
+        self.counted: bool = op.trait not in READS_FOR_ALL_EPOCHS and (
+            bool(op.input_names) or any(stage.counted for stage in inputs)
+        )
         self.may_skip: bool = skips_rows or meets_skipped
         self.loses_elements: bool = not regroups and (skips_rows or any(s.loses_elements for s in inputs))
         self.one_for_one: bool = len(inputs) == 1 and type(op).trace is Operator.trace and (op.seeks or self.indexed)
@@ -275,6 +281,41 @@ class Stage:
         for source, row, inner in self.op.trace(self, index, context):
             yield from cast("Stage", source).origins(row, inner)
 
+    def counts(self, indices: Indices, context: Context, lost: Lost = MappingProxyType({})) -> Counts | None:
+        """The rows of named sources that the rows at `indices` of an indexed stage are made of; it reads nothing.
+
+        Args:
+            indices, context: as for `rows`.
+            lost: the rows that were skipped, by the operator that did so.
+        """
+        if not self.counted and not lost:
+            return None
+        counts = self._counts_of_inputs(indices, context, lost)
+        if not lost or (places := lost.get((self.name, context.rounds))) is None:
+            return counts
+        return Counts.without(counts, np.isin(index_array(indices), [*places]))
+
+    def _counts_of_inputs(self, indices: Indices, context: Context, lost: Lost) -> Counts | None:
+        if self.op.input_names and not lost and not any(stage.counted for stage in self.inputs):
+            return Counts.of_inputs(self.op.input_names, self.op.inputs_of(self, indices, context))
+        own: Indices | None = None
+        names, parts, places = self.op.input_names, list[tuple[Counts | None, int]](), list[Indices]()
+        for number, rows, own, inner in self.op.traced(self, indices, context):
+            counts = self.inputs[number].counts(rows, inner, lost)
+            if names:
+                inputs = np.full(len(rows), number)
+                counts = Counts.of_inputs(names, inputs, counts and counts.below(names[number]))
+            parts.append((counts, len(rows)))
+            places.append(range(len(indices)) if own is None else own)
+        total = Counts.joined(parts)
+        if total is None or (len(parts) == 1 and own is None):
+            return total
+        owners = np.concatenate([*map(index_array, places)])
+        order = np.argsort(owners, kind="stable")
+        if len(owners) == len(indices) and (owners[order] == np.arange(len(indices))).all():
+            return total.select(order)
+        return total.summed(np.arange(len(owners)), owners, len(indices))
+
     def _by_index(self, at: Cursor, context: Context) -> Iterator[Block]:
         # The position is the cursor: no token, `skip` counts from the start.
         length = self.length
@@ -332,10 +373,12 @@ class Stage:
 
     def _block(self, start: int, stop: int, context: Context) -> Block:
         rows = self.rows(range(start, stop), context)
-        origins = None
+        origins, counts = None, None
         if context.tracing.origins:
             origins = [Origin.joined(self.origins(i, context)) for i in range(start, stop)]
-        return Block(rows, START.advance(start), START.advance(stop), origins)
+        if context.tracing.counts:
+            counts = self.counts(range(start, stop), context, _lost_in(rows) if self.may_skip else {})
+        return Block(rows, START.advance(start), START.advance(stop), Origins.of(origins, counts))
 
     def failed(self, error: Exception, at: Cursor, context: Context) -> Exception:
         """The error to raise if a function failed on the input row at `at`: names operator, line, file and row."""
@@ -394,6 +437,20 @@ class Stage:
         row_error = RowError(message, operator=code, where=where, origin=origin)
         row_error.__cause__ = error
         return row_error
+
+
+Lost: TypeAlias = Mapping[tuple[str, tuple[int, ...]], set[int]]
+"""The positions of skipped rows, by the name of an operator and the rounds around it."""
+
+
+def _lost_in(rows: BlockRows) -> Lost:
+    """The rows that were skipped in the making of these."""
+    lost: dict[tuple[str, tuple[int, ...]], set[int]] = {}
+    for mark in parted(rows).skipped.values():
+        for skip in mark.skips:
+            rounds, position = skip.place
+            lost.setdefault((skip.name, rounds), set()).add(position)
+    return lost
 
 
 def no_length(node: Node) -> PlanError:

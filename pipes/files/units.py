@@ -19,6 +19,7 @@ from ..core.context import Context, ProcessContext, Work
 from ..core.cursor import START, Cursor, Json
 from ..core.lazy import pa
 from ..core.operator import Amount, Columns, Input, Operator, Order, Source, StageView, TokenOfInput, Trait, Weights
+from ..core.origins import Origins
 from ..core.rows import BlockRows, Indices
 from ..core.skips import OnError, check_on_error
 from ..engine.ahead import read_ahead
@@ -253,7 +254,7 @@ class Units(TokenOfInput, Source):
                 if units:
                     start = Cursor(block.at.advance(index).plain, 0, row)
                     row += len(units)
-                    origins = list[Origin | None](map(self.format.start, units)) if context.tracing.origins else None
+                    origins = Origins([*map(self.format.start, units)]) if context.tracing.origins else None
                     yield from split_block(
                         Block(list[object](units), start, Cursor(after.plain, 0, row), origins), block_size
                     )
@@ -457,7 +458,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
                     stop = end if is_whole else start.advance(len(section.rows))  # a resume finds the error again
                     if len(section.rows):
                         origins = section.origins if context.tracing.origins else None
-                        output = Block(section.rows, start, stop, None if origins is None else [*origins()])
+                        output = Block(section.rows, start, stop, None if origins is None else Origins([*origins()]))
                         for piece in (output,) if reader.makes_blocks else split_block(output, block_size):
                             yield piece
                             del piece
@@ -475,7 +476,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
         skipped = stage.skip(error, at, content, context, origin)
         if skipped is None:
             raise at_call_site(error, stage) from error.__cause__
-        return Block([skipped], at, end, [origin] if context.tracing.origins else None)
+        return Block([skipped], at, end, Origins([origin]) if context.tracing.origins else None)
 
     def _sections(
         self,

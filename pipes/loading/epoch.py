@@ -245,6 +245,7 @@ class EpochRun:
         self._padding = False
         self._padding_items: Iterator[Step | ShardEnd] = iter(())
         self._has_cursors = False  # an indexed pipe and padding need only the number of elements
+        self._has_counts = False  # the cursor of an element has its numbers of the ledger
         self._skips = None if epochs.lost_log is None else LostCounter(epochs.lost_log)
         self._session: Session | None = None
         self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
@@ -274,6 +275,8 @@ class EpochRun:
                     if progress.lent:
                         progress.own_cursors()
                     progress.cursors[shard] = step.cursor
+                    if self._has_counts:
+                        progress.rows += cast("list[int]", step.cursor)[3]
                 self.element = step.element
                 if self._skips is not None and not self._padding:
                     self._skips.count(step.element, progress)
@@ -457,6 +460,7 @@ class EpochRun:
         self.schedule, self.end = self._epochs.begin(self.progress, job)
         self._last = self.end.of_rank
         self._has_cursors = not self._schedule.plan.indexed
+        self._has_counts = self._has_cursors and bool(self._schedule.plan.lanes)
         items = self._open(self.progress.position(self._schedule.plan))
         if job is None or not self._schedule.agrees(self.end):
             self._items, self._agreement = items, None
@@ -595,6 +599,9 @@ class History:
                 earlier = owner.copy()
             earlier.step -= 1
             earlier.taken -= 1
+            after = earlier.cursors.get(shard)
+            if after is not cursor and len(cast("list[Json]", after)) > 3:  # padding has moved no shard
+                earlier.rows -= cast("list[int]", after)[3]
             _set(earlier, shard, cursor)
             if before is not None:
                 earlier.taken, earlier.skipped = before.taken, before.skipped

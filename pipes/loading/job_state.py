@@ -16,6 +16,7 @@ from ..engine.skips import share_of_lost
 from ..errors import ArgumentError, LoaderError, StateError
 from ..plan.plan import Plan
 from ..plan.rests import ROOT, Redivision, Rest, Start, dealt, numbered
+from .ledger import Ledger, Numbers
 from .ranks import RankSource
 from .schedule import Schedule
 from .state import (
@@ -36,6 +37,7 @@ from .state import (
     resumed_shards,
     signature_checksum,
     validated,
+    with_numbers,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +50,13 @@ _DIGEST_NUMBERS = 2
 """The whole numbers of a digest."""
 
 
-def gather(state: State, ranks: RankSource, group: Group | None, receiver: int | None = None) -> State | None:
+def gather(
+    state: State,
+    ranks: RankSource,
+    group: Group | None,
+    numbers_of: Callable[[SavedState], Numbers],
+    receiver: int | None = None,
+) -> State | None:
     """One state of all ranks. All of them call it together, each with its own state.
 
     The ranks compare digests first. What differs between them is a few hundred bytes of each; the constants, such as
@@ -58,6 +66,7 @@ def gather(state: State, ranks: RankSource, group: Group | None, receiver: int |
         state: of this rank.
         ranks: the source of the rank.
         group: the ranks that share the data.
+        numbers_of: finds the numbers of the ledger at a place of an indexed pipe.
         receiver: the rank that gets the state, and the others None; without it, all get it.
 
     Raises:
@@ -85,7 +94,7 @@ def gather(state: State, ranks: RankSource, group: Group | None, receiver: int |
     if not state["shards"] and all(digest == digests[0] for digest in digests):
         return state if receiver in (None, rank.number) else None  # an indexed pipe has one place for all ranks
     parts = side.gather("gather_state: places", part, receiver=receiver)
-    return joined(state, parts) if receiver in (None, rank.number) else None
+    return joined(state, parts, numbers_of) if receiver in (None, rank.number) else None
 
 
 def group_of_job(ranks: RankSource, group: Group | None, function: str, otherwise: str) -> SideGroup:
@@ -130,16 +139,18 @@ def constants_of(state: State) -> bytes:
 
 
 def part_of(state: State) -> bytes:
-    """The entries of one rank, as JSON: its step, data epoch, goal and position."""
-    return json.dumps([state["step"], state["data_epoch"], state["goal"], json.loads(str(state["position"]))]).encode()
+    """The entries of one rank, as JSON: its step, data epoch, goal, position and ledger."""
+    position, ledger = (json.loads(str(state[name])) for name in ("position", "ledger"))
+    return json.dumps([state["step"], state["data_epoch"], state["goal"], position, ledger]).encode()
 
 
-def joined(own: State, parts: Sequence[bytes]) -> State:
+def joined(own: State, parts: Sequence[bytes], numbers_of: Callable[[SavedState], Numbers]) -> State:
     """One state of all ranks.
 
     Args:
         own: the state of any rank.
         parts: of all ranks, in their order.
+        numbers_of: finds the numbers of the ledger at a place of an indexed pipe.
 
     Raises:
         StateError: of an indexed pipe: the ranks are not of one job.
@@ -149,7 +160,9 @@ def joined(own: State, parts: Sequence[bytes]) -> State:
     if not own["shards"]:
         one = merged(_saved(own, parts))
         state["step"], state["position"] = one.step, indexed_text(one.position)
+        state["ledger"] = (one.numbers if one.counted is None else numbers_of(one)).text
     else:
+        state["ledger"] = Numbers.sum([Numbers.of(json.dumps(entry.pop())) for entry in entries]).text
         state |= {"rank": ALL_RANKS, "step": min(entry[0] for entry in entries), "data_epoch": entries[0][1]}
         state |= {"goal": NO_GOAL, "position": json.dumps({"ranks": entries})}
     state["checksum"] = checksum(signature_checksum(state), state)
@@ -161,8 +174,9 @@ def _saved(own: State, parts: Sequence[bytes]) -> list[SavedState]:
     distinct: dict[bytes, SavedState] = {}
     for part in parts:
         if part not in distinct:
-            step, data_pass, goal, position = json.loads(part)
+            step, data_pass, goal, position, ledger = json.loads(part)
             one = {**own, "step": step, "data_epoch": data_pass, "goal": goal, "position": json.dumps(position)}
+            one["ledger"] = json.dumps(ledger)
             one["checksum"] = checksum(signature_checksum(one), one)
             distinct[part] = validated(one)
     return [distinct[part] for part in parts]
@@ -194,8 +208,11 @@ def read_states(state: object) -> list[SavedState]:
     if saved.indexed or saved.rank != ALL_RANKS:
         return [saved]
     if not isinstance(saved.position, JobPosition):  # nothing of the epoch is taken
-        return [replace(saved, rank=rank) for rank in range(saved.world_size)]
-    return [replace(saved, rank=rank, **entry._asdict()) for rank, entry in enumerate(saved.position.ranks)]
+        entries = [saved] * saved.world_size
+    else:
+        entries = [replace(saved, **entry._asdict()) for entry in saved.position.ranks]
+    ranks = len(entries)
+    return [replace(one, rank=rank, numbers=one.numbers.share(rank, ranks)) for rank, one in enumerate(entries)]
 
 
 def _validated(place: int, state: object) -> SavedState:
@@ -259,7 +276,7 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
 
 
-def run_alike(states: Sequence[SavedState], plan: Plan) -> Sequence[SavedState]:
+def run_alike(states: list[SavedState], plan: Plan) -> list[SavedState]:
     """The states, as if the policies for rows that fail had been those of `plan`.
 
     They are no part of a pipe, but an indexed one runs by position only if none of its elements may be skipped. Places
@@ -301,10 +318,24 @@ def restore_job(states: Sequence[SavedState], schedule: Schedule) -> Progress:
         StateError: a position lies outside the pipe, or no run of it comes there.
     """
     plan = schedule.plan
-    if states[0].indexed:
+    if states[0].indexed and plan.indexed:
         return restore(merged(states), plan)
-    one = _serving(states, plan)
-    return resumed_elsewhere(states, schedule) if one is None else restore(one, plan)
+    one = merged(states) if states[0].indexed else _serving(states, plan)
+    progress = resumed_elsewhere(states, schedule) if one is None else restore(one, plan)
+    return with_numbers(progress, _numbers_of_rank(states, plan), plan)
+
+
+def _numbers_of_rank(states: Sequence[SavedState], plan: Plan) -> Numbers:
+    """The numbers of the ledger that the rank of `plan` goes on with."""
+    first = states[0]
+    if not first.indexed and len(states) < first.world_size:
+        return first.numbers  # nobody knows those of the other ranks
+    if not first.indexed and not plan.indexed and first.world_size == plan.world_size:
+        return states[plan.rank].numbers
+    last = min(one.data_pass for one in states)
+    several = [one.numbers if one.data_pass == last else one.numbers.in_pass_before() for one in states]
+    total = first.numbers if first.indexed else Numbers.sum(several)
+    return total if plan.indexed else total.share(plan.rank, plan.world_size)
 
 
 def _serving(states: Sequence[SavedState], plan: Plan) -> SavedState | None:
@@ -317,6 +348,24 @@ def _serving(states: Sequence[SavedState], plan: Plan) -> SavedState | None:
     one = states[plan.rank]
     # A rank that has not begun is in the middle of the epoch nevertheless, so the shards stay as they are.
     return one if one.position is not None else replace(one, position=StreamedPosition({}, {}))
+
+
+def ledger_of_states(state: object) -> Ledger:
+    """The ledger of a state, or of those of all ranks.
+
+    Raises:
+        StateError: one of them is no state or damaged, or they are not the states of all ranks of one job.
+    """
+    states = read_states(state)
+    if not states[0].indexed:
+        return Numbers.sum([one.numbers for one in states]).ledger(len(states))
+    one = merged(states)
+    if one.counted is not None and one.numbers.lanes:
+        raise StateError(
+            "the ranks of these states have taken different numbers of elements, and only their pipe can tell the rows "
+            "of these; give the state that `gather_state(loader)` returns"
+        )
+    return one.numbers.ledger(one.world_size)
 
 
 def merged(states: Sequence[SavedState]) -> SavedState:
@@ -346,7 +395,8 @@ def merged(states: Sequence[SavedState]) -> SavedState:
         ranges += last.taken.rows_left(range(rank, lead, world_size))
     step = sum(one.step for one in states) // world_size
     taken = Taken.of(last.consumed, ranges)
-    return replace(first, step=step, position=IndexedPosition(taken.first, taken.beyond, last.redivision))
+    position = IndexedPosition(taken.first, taken.beyond, last.redivision)
+    return replace(first, step=step, position=position, numbers=states[places.index(last)].numbers, counted=last)
 
 
 # A streamed pipe on another number of ranks.

@@ -192,7 +192,7 @@ def cursor_of_streamed(plan: Plan, fingerprint: str, progress: Progress, shard: 
         "world_size": plan.world_size,
         "shards": plan.shards,
         "shard": shard,
-        "at": at,
+        "at": at and cast("list[Json]", at)[:3],
     }
     if shard == plan.tail_shard:
         cursor["leftovers"] = {str(s): leftover for s, leftover in progress.ended.items() if leftover is not None}

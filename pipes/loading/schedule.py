@@ -10,16 +10,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, TypeGuard
 
 from ..core.block import nbytes
+from ..core.context import Context
 from ..core.findings import Finding
 from ..core.process import ranks_in_words
 from ..core.skips import Skipped
+from ..core.taken import Taken
 from ..engine.run import position_count, unknown_length_reason, unknown_length_stage
 from ..engine.stage import Stage
 from ..errors import LoaderError, PlanError, PlanWarning, raised_by_signal_handler, warn
 from ..plan.plan import Plan
+from ..plan.rests import Redivision
 from ..services.base import ShardEnd, Step
+from .ledger import NO_NUMBERS, Numbers, RowsOfElements
 from .ranks import EpochStart, Job, Rank
-from .state import Progress, Signature, State, save
+from .state import Counted, Progress, Signature, State, save
 
 if TYPE_CHECKING:
     from .ranks import Exchange
@@ -58,6 +62,7 @@ class Schedule:
         self.ordered = ordered
         self.communicates = communicates
         self.signature = Signature(plan)
+        self._rows_of_elements: dict[tuple[int, str | None], RowsOfElements] = {}
         self._has_warned = False  # that elements are left out
 
     def state(self, progress: Progress) -> State:
@@ -71,13 +76,69 @@ class Schedule:
                 "`ordered=False` gives elements as they come, so a state cannot name those that were taken; leave "
                 "out `ordered=False` to save states"
             )
+        numbers = self.numbers(progress)
         if self.steps is not None and self.plan.indexed:
             progress = self._at(progress, rank=0)
-        return save(progress, self.plan, self.signature)
+        return save(progress, self.plan, self.signature, numbers)
 
     def next_epoch(self, progress: Progress) -> Progress:
         """The beginning of the epoch after that of `progress`."""
-        return progress.next_epoch(by_steps=self.steps is not None)
+        if self.steps is not None:
+            return progress.next_epoch(by_steps=True)
+        return self._with_all(progress.next_epoch(by_steps=False), progress)
+
+    def at_epoch(self, epoch: int, progress: Progress) -> Progress:
+        """The beginning of an epoch that the user has chosen, for a loader that leaves `progress`."""
+        return self._with_all(Progress(epoch, 0, epoch), progress)
+
+    def _with_all(self, following: Progress, progress: Progress) -> Progress:
+        """A place in another pass, with the numbers of the ledger at `progress`."""
+        numbers = self.numbers(progress)
+        following.rows_before, following.lanes = numbers.of_pass + numbers.before, progress.lanes
+        return following
+
+    def numbers(self, progress: Progress) -> Numbers:
+        """The numbers of the ledger; of an indexed pipe, those of all ranks."""
+        plan = self.plan
+        lanes = progress.lanes or plan.lanes
+        if not lanes:
+            return NO_NUMBERS
+        if not (plan.indexed and plan.lanes):
+            return Numbers(lanes, progress.rows, progress.rows_before)
+        place, data_pass = progress.position(plan), progress.data_pass
+        number, taken, redivision, rows, before = progress.counted or _anchor(progress)
+        here = place.taken
+        if self.steps is not None:  # the ranks take elements of a sequence of all passes in turn
+            data_pass, here = self._in_pass(data_pass, here, progress.redivision, (number, redivision))
+        while number < data_pass:
+            elements = self._elements(number, redivision)
+            before += rows + elements.between(taken, Taken(elements.length))
+            number, taken, redivision, rows = number + 1, Taken(), None, 0
+        rows += self._elements(number, redivision).between(taken, here)
+        if data_pass == progress.data_pass:
+            progress.counted = Counted(data_pass, here, redivision, rows, before)
+        return Numbers(lanes, rows, before)
+
+    def _in_pass(
+        self, data_pass: int, here: Taken, redivision: Redivision | None, counted: tuple[int, Redivision | None]
+    ) -> tuple[int, Taken]:
+        """The place of a job at which the ranks may be in two passes: the pass of the first rank."""
+        if here.total < 0:
+            before = counted[1] if counted[0] == data_pass - 1 else None
+            return data_pass - 1, Taken(here.total + self._elements(data_pass - 1, before).length)
+        while 0 < (length := self._elements(data_pass, redivision).length) <= here.total:
+            data_pass, here, redivision = data_pass + 1, Taken(here.total - length), None
+        return data_pass, here
+
+    def _elements(self, data_pass: int, redivision: Redivision | None) -> RowsOfElements:
+        """The rows of the elements of a pass."""
+        key = data_pass, None if redivision is None else redivision.digest
+        if key not in self._rows_of_elements:
+            while len(self._rows_of_elements) > 1:
+                del self._rows_of_elements[next(iter(self._rows_of_elements))]
+            stage, context = self.plan.indexed_pass(redivision), Context(seed=self.plan.seed, epoch=data_pass)
+            self._rows_of_elements[key] = RowsOfElements(stage, self.plan.lanes, context)
+        return self._rows_of_elements[key]
 
     def next_pass(self, progress: Progress) -> Progress:
         """The place of this rank in the same epoch after its part of a pass over the data."""
@@ -210,6 +271,7 @@ class Schedule:
         if not length:
             return progress
         redivision = progress.redivision
+        progress = replace(progress, counted=progress.counted or _anchor(progress))
         if redivision is not None:
             left = position_count(plan.indexed_pass(redivision))
             if taken + rank < left:
@@ -248,6 +310,12 @@ class Schedule:
             Finding("uneven-ranks", "warning", None, message, 'fp.Loader(pipe, even="pad")').warn()
         else:
             log.info(message)
+
+
+def _anchor(progress: Progress) -> Counted:
+    """The place at which the numbers of the ledger are known without a count."""
+    taken = Taken(progress.start, progress.beyond)
+    return Counted(progress.data_pass, taken, progress.redivision, progress.rows, progress.rows_before)
 
 
 class End(NamedTuple):

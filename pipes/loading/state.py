@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from zlib import crc32
 
 from ..core.cursor import Json
+from ..core.origins import Lane
 from ..core.taken import Taken
 from ..engine.run import position_count
 from ..engine.skips import NONE_LOST, LostCounts, share_of_lost
@@ -17,6 +18,7 @@ from ..errors import StateError, StateWarning, warn
 from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.rests import Redivision
+from .ledger import NO_NUMBERS, Numbers
 
 VERSION = 4
 ALL_RANKS = -1
@@ -28,7 +30,24 @@ MAX_STRAGGLING = 2**24
 MAX_SHARDS_OF_RANK = 1024
 """A state with more shards for each rank is refused unless the loader has as many: to plan them takes long."""
 State = dict[str, Json]
-"""The state of a loader: thirteen entries, always the same, each a str or an int."""
+"""The state of a loader: fourteen entries, always the same, each a str or an int."""
+
+
+class Counted(NamedTuple):
+    """A place in an indexed pipe up to which the rows of named sources are counted.
+
+    Attributes:
+        data_pass: the pass over the data.
+        taken: the elements of it.
+        redivision: the rest of the pass that they are counted in, if the pipe has changed in it.
+        rows, rows_before: the packed numbers of the ledger there, in this pass and in all passes before.
+    """
+
+    data_pass: int
+    taken: Taken
+    redivision: Redivision | None
+    rows: int
+    rows_before: int
 
 
 @dataclass
@@ -50,6 +69,10 @@ class Progress:
         skipped: the numbers of rows of the epoch that were skipped on this rank.
         goal: the step at which the epoch ends, if the plan does not say it because the number of ranks has changed.
         own_steps: of a streamed pipe, the step at which this rank had no more elements and began to repeat some.
+        rows: the packed numbers of the ledger in this pass; of an indexed pipe, those of all ranks at `start`.
+        rows_before: those of all passes before.
+        lanes: what these count, if the pipe of the state had sources that the plan has not.
+        counted: of an indexed pipe, a later place at which the numbers are known.
         lent: a snapshot has `cursors` too, so the next change is that of a copy; `ended` is replaced at each change.
     """
 
@@ -66,6 +89,10 @@ class Progress:
     later: tuple[Redivision, ...] = ()
     own_steps: int | None = None
     skipped: LostCounts = NONE_LOST
+    rows: int = field(default=0, compare=False)
+    rows_before: int = field(default=0, compare=False)
+    lanes: tuple[Lane, ...] = field(default=(), compare=False)
+    counted: Counted | None = field(default=None, compare=False)
     lent: bool = field(default=False, compare=False, repr=False)
 
     @property
@@ -101,6 +128,7 @@ class Progress:
     def next_data_pass(self) -> Progress:
         """The beginning of the next pass over the data, in the same epoch."""
         following = Progress(self.epoch, self.step, self.data_pass + 1, skipped=self.skipped)
+        following.rows_before, following.lanes = self.rows + self.rows_before, self.lanes
         if self.later:
             following.redivision, following.later = self.later[0], self.later[1:]
         return following
@@ -127,7 +155,7 @@ class Progress:
         return Position(0, shards, redivision=self.redivision)
 
 
-def save(progress: Progress, plan: Plan, signature: Signature) -> State:
+def save(progress: Progress, plan: Plan, signature: Signature, numbers: Numbers = NO_NUMBERS) -> State:
     """The state of `progress`. Loops save after each element, so it is written for speed."""
     has_skipped = bool(progress.skipped.skipped)
     if not progress.taken and not progress.begun and (plan.indexed or not has_skipped):
@@ -162,7 +190,10 @@ def save(progress: Progress, plan: Plan, signature: Signature) -> State:
     goal = NO_GOAL
     if progress.goal is not None:
         state["goal"] = goal = progress.goal
-    state["checksum"] = crc32(f"{epoch} {step} {data_pass} {goal} {position}".encode(), signature.checksum)
+    ledger = "{}"
+    if numbers.lanes:
+        state["ledger"] = ledger = numbers.text
+    state["checksum"] = crc32(f"{epoch} {step} {data_pass} {goal} {position} {ledger}".encode(), signature.checksum)
     return state
 
 
@@ -187,7 +218,8 @@ def signature_checksum(entries: Mapping[str, Json]) -> int:
 def checksum(signature: int, entries: Mapping[str, Json]) -> int:
     """The checksum of a state, from that of its signature."""
     epoch, step, data_pass = entries["epoch"], entries["step"], entries["data_epoch"]
-    return crc32(f"{epoch} {step} {data_pass} {entries['goal']} {entries['position']}".encode(), signature)
+    rest = f"{entries['goal']} {entries['position']} {entries['ledger']}"
+    return crc32(f"{epoch} {step} {data_pass} {rest}".encode(), signature)
 
 
 class Signature:
@@ -213,6 +245,7 @@ class Signature:
             "pipe": fingerprint.pipe,
             "code": fingerprint.code,
             "position": "null",
+            "ledger": "{}",
             "checksum": 0,
             "goal": NO_GOAL,
         }
@@ -340,6 +373,8 @@ class SavedState:
             the state was gathered. None before the first element of a pass over the data.
         goal: the step at which the epoch ends; None if the plan says it.
         skipped: the numbers of rows of the epoch that were skipped.
+        numbers: of the ledger; `counted` is their place if it is not `position`, as ranks of an indexed pipe have taken
+            different numbers of elements.
     """
 
     seed: int
@@ -354,13 +389,15 @@ class SavedState:
     position: SavedPosition
     goal: int | None
     skipped: LostCounts = NONE_LOST
+    numbers: Numbers = NO_NUMBERS
+    counted: IndexedPosition | None = None
 
     @property
     def indexed(self) -> bool:
         return not self.shards
 
 
-_TEXTS = ("pipe", "code", "position")
+_TEXTS = ("pipe", "code", "position", "ledger")
 _NUMBERS = (
     *("feedpipe", "seed", "epoch", "step", "data_epoch", "rank", "world_size", "shards"),
     *("checksum", "goal"),
@@ -397,6 +434,7 @@ def validated(state: object) -> SavedState:
         position=_position(position),
         goal=_goal(entries["goal"]),
         skipped=skipped,
+        numbers=Numbers.of(entries["ledger"]),
     )
 
 
@@ -567,6 +605,11 @@ def restore(saved: SavedState, plan: Plan) -> Progress:
     counts = share_of_lost([saved.skipped], plan.rank, plan.world_size)
     progress = Progress(saved.epoch, step, saved.data_pass, start=taken, beyond=beyond, skipped=counts)
     progress.redivision = redivision
+    with_numbers(progress, saved.numbers, plan)
+    if saved.counted is not None:
+        progress.counted = Counted(
+            saved.data_pass, saved.counted.taken, redivision, progress.rows, progress.rows_before
+        )
     return progress
 
 
@@ -578,6 +621,13 @@ def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
         progress.redivision, progress.later = saved.position.redivision, saved.position.later
         if saved.position.padding:
             progress.own_steps = saved.step - saved.position.padding
+    return with_numbers(progress, saved.numbers, plan)
+
+
+def with_numbers(progress: Progress, numbers: Numbers, plan: Plan) -> Progress:
+    """The progress, with the numbers of a ledger."""
+    lanes, progress.rows, progress.rows_before = numbers.in_lanes(plan.lanes)
+    progress.lanes = () if lanes == plan.lanes else lanes
     return progress
 
 

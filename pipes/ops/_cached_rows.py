@@ -435,7 +435,7 @@ def kept_form(marks: Marks, steps: Iterable[SkippingStep]) -> Json:
     """Return the marks as JSON, with the number of the step that skipped each row; -1 for other steps."""
     numbers = {step.name: number for number, step in enumerate(steps)}
     return [
-        [place, mark.is_row, [[numbers.get(row.name, -1), row.error, row.record] for row in mark.skips]]
+        [place, mark.is_row, [[numbers.get(row.name, -1), row.error, row.record, row.place[1]] for row in mark.skips]]
         for place, mark in marks.items()
     ]
 
@@ -443,18 +443,19 @@ def kept_form(marks: Marks, steps: Iterable[SkippingStep]) -> Json:
 def restored(kept: Json, steps: tuple[SkippingStep, ...]) -> dict[int, Skipped] | None:
     """Return the marks as these steps make them now; None if a policy asks for more than was kept."""
     marks: dict[int, Skipped] = {}
-    for place, is_row, rows in cast("list[tuple[int, bool, list[tuple[int, str, dict[str, Json] | None]]]]", kept):
+    for place, is_row, rows in cast("list[tuple[int, bool, list[tuple[int, str, dict[str, Json] | None, int]]]]", kept):
         skipped: list[SkippedRow] = []
-        for number, error, record in rows:
+        for number, error, record, position in rows:
             if not 0 <= number < len(steps) or not skips(steps[number].policy):
                 return None
             code, name, policy = steps[number]
             if not isinstance(policy, Quarantine):
-                skipped.append(SkippedRow(code, error, name=name))
+                skipped.append(SkippedRow(code, error, name=name, place=((), position)))
             elif record is None:
                 return None
             else:
-                skipped.append(SkippedRow(code, error, policy, {**record, "operator": code, "name": name}, name))
+                record = {**record, "operator": code, "name": name}
+                skipped.append(SkippedRow(code, error, policy, record, name, ((), position)))
         marks[place] = Skipped(tuple(skipped), None, is_row)
     return marks
 

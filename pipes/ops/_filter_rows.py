@@ -17,9 +17,10 @@ from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.operator import Amount, Operator, Order, StageView, TokenOfInput, amount_of_inputs
+from ..core.origins import Origins
 from ..core.rows import BlockRows, Rows
 from ..core.skips import OnError, check_on_error
-from ..errors import Origin, UnfitError
+from ..errors import UnfitError
 from ..formats.expressions import check_expression, expression_code, expression_identity, filter_problem
 from ._column_operator import check_fit, values_of
 from ._shared import SameRows, convert_until_error, data_error, plan_error
@@ -36,7 +37,7 @@ class FilterResult(NamedTuple):
     """
 
     rows: BlockRows
-    origins: list[Origin | None] | None
+    origins: Origins | None
     tested: int
     error: Exception | None
 

@@ -230,6 +230,11 @@ class Rearranged(SameRows, ABC):
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context
 
+    def traced(
+        self, stage: StageView, indices: Indices, context: Context
+    ) -> Iterator[tuple[int, Indices, Indices | None, Context]]:
+        yield 0, self.places(stage, indices, context), None, context
+
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return stage.input.rows(self.places(stage, indices, context), context)
 

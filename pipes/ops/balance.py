@@ -169,7 +169,7 @@ class Balance(Rearranged, TokenOfInput):
         context.pacing.clock.count("cost", stage.name, round(float(costs.sum())))
         order = balanced_order(costs, self.size, self.among)
         rows, origins = join_blocks(segment)
-        return take(rows, order), origins and [origins[place] for place in order.tolist()]
+        return take(rows, order), origins and origins.select(order)
 
     def remark(self, stage: StageView) -> str | None:
         if not stage.input.indexed:

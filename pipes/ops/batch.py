@@ -16,6 +16,7 @@ from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.operator import Amount, Grouping, Input, Order, Past, StageView, TokenOfInput, amount_of_inputs
+from ..core.origins import Origins
 from ..core.rows import BlockRows, Indices, Rows, concat, index_array, take
 from ..core.skips import Skipped, Skips
 from ..core.taken import Taken
@@ -193,6 +194,15 @@ class Batch(TokenOfInput, Grouping):
         first, stop = int(self.bounds.begin(index)), int(self.bounds.begin(index + 1))
         return ((stage.input, row, context) for row in range(first, min(stop, stage.input.length or 0)))
 
+    def traced(
+        self, stage: StageView, indices: Indices, context: Context
+    ) -> Iterator[tuple[int, Indices, Indices | None, Context]]:
+        numbers = index_array(indices)
+        firsts = np.asarray(self.bounds.begin(numbers))
+        sizes = np.minimum(self.bounds.begin(numbers + 1), stage.input.length or 0) - firsts
+        owners = np.repeat(np.arange(len(numbers)), sizes)
+        yield 0, firsts[owners] + np.arange(len(owners)) - (np.cumsum(sizes) - sizes)[owners], owners, context
+
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         total = stage.input.length
         assert total is not None, "an indexed pipe knows its length"
@@ -320,7 +330,7 @@ class RampBounds:
         return [rows[start:stop] for start, stop in pairwise((bounds - bounds[0]).tolist())]
 
 
-def _full_batches(blocks: list[Block], sizes: Sequence[int]) -> tuple[list[object], list[Origin | None] | None]:
+def _full_batches(blocks: list[Block], sizes: Sequence[int]) -> tuple[list[object], Origins | None]:
     """Return the rows in full batches of these sizes, and the origin of each batch.
 
     Each batch is joined by itself: whether it has columns must not depend on its neighbours in a block.
@@ -399,13 +409,9 @@ def _batch(pieces: list[Block], row: int) -> Block:
     batch: object = concat(values)[:]
     if skips := _skips_of(mark for part in parts for mark in part.skipped.values()):
         batch = Skipped(skips, batch, is_row=not values)
-    origins = [
-        piece.origins[place]
-        for piece, part in zip(pieces, parts, strict=True)
-        if piece.origins
-        for place in part.places
-    ]
-    groups = group_origins(origins or None, [range(len(origins))])
+    starts = accumulate(map(len, pieces), initial=0)
+    places = [start + place for start, part in zip(starts, parts, strict=False) for place in part.places]
+    groups = group_origins(join_origins(pieces), [places])
     start, end = pieces[0].at, pieces[-1].end
     return Block([batch], Cursor(start.plain, 0, row), Cursor(end.plain, 0, row + 1), groups)
 
@@ -450,12 +456,14 @@ class Unbatch(TokenOfInput):
                     raise failure from failure.__cause__
                 if rows:
                     first, row = row, row + len(rows)
-                    origins = block.origins and _origins(block.origins[index], len(rows))
+                    origins = block.origins and _origins(block.origins, index, len(rows))
                     whole = Block(rows, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)
                     yield from split_block(whole, block_size)
 
 
-def _origins(group: Origin | None, count: int) -> list[Origin | None]:
-    """Return the origin of each of `count` rows of a group."""
+def _origins(groups: Origins, index: int, count: int) -> Origins:
+    """Return the origins of the `count` rows of a group."""
+    group = groups[index]
     rows: list[Origin | None] = [] if group is None else [*group.rows]
-    return rows if len(rows) == count else [group] * count
+    each = groups.select(np.full(count, index)).counted(np.arange(count) == 0)
+    return replace(each, rows=rows) if each.rows is not None and len(rows) == count else each

@@ -18,9 +18,10 @@ from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.lazy import pa, pc
 from ..core.operator import Grouping, Operator, Past, StageView, TokenOfInput
+from ..core.origins import Origins
 from ..core.rows import BlockRows, Column, Rows, concat, take
 from ..engine.calls import map_until_error
-from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ._partition import CLOSE, Ints, parts_below
 from ._shared import data_error
 from .group_by import Groups, grouped, segment_blocks, slice_apart
@@ -222,8 +223,7 @@ class BatchBySize(TokenOfInput, Grouping):
 def _batches(batches: list[list[Block]], row: int, end: Cursor) -> Block:
     """Return complete batches, the first of which is row `row`. `end` is the input's cursor after them."""
     elements: list[object] = [concat([block.rows[:] for block in blocks]) for blocks in batches]
-    traced = batches[0][0].origins is not None
-    origins = [Origin.joined(join_origins(blocks) or ()) for blocks in batches] if traced else None
+    origins = Origins.joined([(own and own.grouped([range(len(own))]), 1) for own in map(join_origins, batches)])
     start = Cursor(batches[0][0].at.plain, 0, row)
     return Block(elements, start, Cursor(end.plain, 0, row + len(elements)), origins)
 

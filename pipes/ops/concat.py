@@ -14,7 +14,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.lazy import pa
 from ..core.operator import ENDED, Amount, Input, Operator, Order, Past, StageView, Weights, each_row
-from ..core.rows import BlockRows, Indices, gather, signature
+from ..core.rows import BlockRows, Indices, gather, index_array, signature
 from ..core.taken import Taken
 
 if TYPE_CHECKING:
@@ -82,6 +82,15 @@ class Concat(Operator):
         bounds = self._bounds(stage)
         k = int(np.searchsorted(bounds, index, "right")) - 1
         yield stage.inputs[k], index - int(bounds[k]), context
+
+    def traced(
+        self, stage: StageView, indices: Indices, context: Context
+    ) -> Iterator[tuple[int, Indices, Indices | None, Context]]:
+        bounds, rows = self._bounds(stage), index_array(indices)
+        numbers = np.searchsorted(bounds, rows, "right") - 1
+        for number in np.unique(numbers).tolist():
+            places = np.flatnonzero(numbers == number)
+            yield number, rows[places] - bounds[number], places, context
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         uniform = self._uniform(stage, context)

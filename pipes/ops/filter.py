@@ -89,8 +89,9 @@ class Filter(FilterRows):
     def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:
         predicate = retrying(self.function, self.retry, stage.name, context)
         if not isinstance(block.rows, list) or block.origins is not None:
-            answers, error = map_until_error(lambda row: bool(predicate(row)), block.rows, user_function=self.function)
-            return FilterResult(*block.select(np.flatnonzero(np.array(answers, bool))), len(answers), error)
+            answers, error = map_until_error(predicate, block.rows, user_function=self.function)
+            passes, failure = map_until_error(bool, answers, user_function=self.function)
+            return FilterResult(*block.select(np.flatnonzero(passes)), len(passes), failure or error)
         rows = iter(block.rows)
         # `filter` takes a StopIteration of the predicate, or of the truth value of its answer, for the end of the rows.
         # At the true end `chain` has also taken the empty tuple.

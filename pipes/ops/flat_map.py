@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from types import GeneratorType
 from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import numpy as np
 
 from ..core.block import Block, BlockSize
 from ..core.checks import check_callable
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Columns, Order, StageView, TokenOfInput
+from ..core.origins import Origins
 from ..core.skips import OnError, Retry, check_on_error, check_retry
 from ..engine.calls import extend_until_error
 from ..engine.retrying import retrying
-from ..errors import Origin
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -78,7 +80,7 @@ class FlatMap(TokenOfInput):
     ) -> Generator[Block, None, int]:
         """Give the items of all rows of `block`, the first of which is row `row`; return the number of the next row."""
         items: list[object] = []
-        origins: list[Origin | None] | None = block.origins and []
+        owners: list[int] = []  # the row of each item; ~row if it is not the first item of it
         start = Cursor(block.at.plain, 0, row)
         limit = block_size.rows()
         for index, value in enumerate(block.rows):
@@ -89,16 +91,16 @@ class FlatMap(TokenOfInput):
             while error is None:
                 before = len(items)
                 error = extend_until_error(map(next, repeat(expansion, limit - before)), items)
-                if origins is not None and block.origins is not None:
-                    origins.extend([block.origins[index]] * (len(items) - before))
+                if block.origins and len(items) > before:
+                    owners += [index if row + before == first else ~index, *[~index] * (len(items) - before - 1)]
                 if error is not None or len(items) < limit:
                     break
                 # The block is full: the next one begins inside this expansion, after its items so far.
                 row += len(items)
                 end = Cursor(block.at.advance(index).plain, row - first, first)
                 block_size.produced(items)
-                output = [Block(items, start, end, origins)]
-                items, origins, start = [], origins and [], end
+                output = [Block(items, start, end, _origins(block, owners))]
+                items, owners, start = [], [], end
                 yield output.pop()
                 limit = block_size.rows()
             if error is not None:
@@ -106,17 +108,19 @@ class FlatMap(TokenOfInput):
                 end = Cursor(here.plain, row + len(items) - first, first)
                 row += len(items)
                 if items:
-                    yield Block(items, start, end, origins)
+                    yield Block(items, start, end, _origins(block, owners))
                 skipped = stage.skip(error, here, value, context)
                 if skipped is None:
                     raise stage.failed(error, here, context)
-                items, origins = [], origins and []
+                items, owners = [], []
                 after = block.at.advance(index + 1) if index + 1 < len(block) else block.end
-                yield Block([skipped], end, Cursor(after.plain, 0, row + 1), block.origins and [block.origins[index]])
+                yield Block(
+                    [skipped], end, Cursor(after.plain, 0, row + 1), block.origins and block.origins[index : index + 1]
+                )
                 row += 1
         row += len(items)
         if items:
-            yield Block(items, start, Cursor(block.end.plain, 0, row), origins)
+            yield Block(items, start, Cursor(block.end.plain, 0, row), _origins(block, owners))
         return row
 
     def _call(self, stage: StageView, value: object, context: Context) -> tuple[Iterator[object], Exception | None]:
@@ -127,3 +131,9 @@ class FlatMap(TokenOfInput):
             return iter(retrying(lambda: list(self.function(value)), self.retry, stage.name, context)()), None
         except Exception as error:
             return iter(()), error
+
+
+def _origins(block: Block, owners: Sequence[int]) -> Origins | None:
+    """The origins of the items of these rows of a block."""
+    rows = np.array(owners, np.int64)
+    return block.origins and block.origins.select(np.where(rows < 0, ~rows, rows)).counted(rows >= 0)

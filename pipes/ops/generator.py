@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
 
@@ -16,6 +16,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.graph import Node
 from ..core.operator import Columns, Input, Operator, Order, StageView
+from ..core.origins import Counts, Origins
 from ..errors import ArgumentError, ArgumentTypeError, Origin
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class RowGenerator(Operator):
         # A skipped row counts before the output that comes next.
         size = OneRow(context.pacing.clock) if stage.input.may_skip else context.block_size()
         outputs: list[object] = []
-        origins: list[Origin | None] = []
+        origins: list[Origins | None] = []
         token: Json = None  # of the first output
         here = -1, 0  # the rows taken before the last output, and the outputs of that row
         error: Exception | None = None
@@ -174,17 +175,16 @@ class RowGenerator(Operator):
             generator = context.running.add(iter(self.function(feed, *self.arguments, **self.keywords)))
             for output in generator:
                 here = (feed.taken, here[1] + 1) if here[0] == feed.taken else (feed.taken, 1)
+                own = feed.take_origins()
                 if here <= (taken, emitted):
                     continue
                 if not outputs:
                     token = feed.token(here[1] - 1)
                 outputs.append(output)
-                origins.append(feed.origin)
+                origins.append(own)
                 if len(outputs) >= size.rows():
                     size.produced(outputs)
-                    block = [
-                        Block(outputs, Cursor(token), Cursor(feed.token(here[1])), origins if feed.traces else None)
-                    ]
+                    block = [Block(outputs, Cursor(token), Cursor(feed.token(here[1])), _joined(origins))]
                     outputs, origins = [], []
                     yield block.pop()
         except Exception as raised:
@@ -192,7 +192,7 @@ class RowGenerator(Operator):
         if outputs:
             emitted = here[1] if here[0] == feed.taken else 0
             end = feed.token(emitted)
-            yield Block(outputs, Cursor(token), Cursor(end), origins if feed.traces else None)
+            yield Block(outputs, Cursor(token), Cursor(end), _joined(origins))
         if error is not None:
             raise stage.failed(error, feed.last, context)
         feed.end_segment()
@@ -209,8 +209,6 @@ class _Feed:
 
     Attributes:
         taken: the rows of the segment taken so far.
-        origin: that of the last row taken.
-        traces: whether rows have origins.
     """
 
     def __init__(self, blocks: Iterator[Block], begin: Cursor, window: int | None, segment: int | None) -> None:
@@ -224,8 +222,8 @@ class _Feed:
         self._starts: deque[tuple[int, Cursor]] = deque()  # blocks of the segment: the rows before them, and a cursor
         self._begun = False
         self.taken = 0
-        self.origin: Origin | None = None
-        self.traces = False
+        self._origins: list[Origins] = []  # of the rows that were taken since the last output
+        self._last: Origin | None = None  # that of the last row
 
     def __iter__(self) -> Iterator[object]:
         return self
@@ -234,12 +232,20 @@ class _Feed:
         if self.taken == self._segment or (self._place == len(self._rows) and not self._next_block()):
             raise StopIteration
         row = self._rows[self._place]
-        if self.traces:
-            assert self._block is not None and self._block.origins is not None
-            self.origin = self._block.origins[self._place]
+        if self._block is not None and self._block.origins:
+            self._origins.append(self._block.origins[self._place : self._place + 1])
         self._place += 1
         self.taken += 1
         return row
+
+    def take_origins(self) -> Origins | None:
+        """Return the origins of an output: the last row taken, and the counts of the rows since the last output."""
+        taken, self._origins = self._origins, []
+        if taken:
+            self._last = taken[-1][0]
+        counts = Counts.joined([(one.counts, 1) for one in taken])
+        total = None if counts is None else counts.grouped([range(len(taken))])
+        return Origins.of(None if self._last is None else [self._last], total)
 
     def begin_segment(self) -> bool:
         """Return whether a generator must be called: once, or for each segment that has rows."""
@@ -282,7 +288,6 @@ class _Feed:
         if self._block is None:
             return False
         self._rows = list(self._block.rows)
-        self.traces = self._block.origins is not None
         self._starts.append((self.taken, self._block.at))
         if self._window is None:  # the first row is all that a token needs, and the last that an error does
             while len(self._starts) > 2:
@@ -291,3 +296,7 @@ class _Feed:
             while len(self._starts) > 1 and self._starts[1][0] <= self.taken - 1 - self._window:
                 self._starts.popleft()
         return True
+
+
+def _joined(origins: Sequence[Origins | None]) -> Origins | None:
+    return Origins.joined([(one, 1) for one in origins])

@@ -15,8 +15,9 @@ from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.operator import Grouping, StageView, TokenOfInput
+from ..core.origins import Origins
 from ..core.rows import BlockRows, take
-from ..errors import ArgumentError, ArgumentTypeError, Origin
+from ..errors import ArgumentError, ArgumentTypeError
 from ._keys import check_key, check_named_key, key_numbers
 from ._shared import data_error
 
@@ -114,7 +115,7 @@ class GroupBy(TokenOfInput, Grouping):
 
 
 Ints: TypeAlias = npt.NDArray[np.int64]
-Groups: TypeAlias = tuple[BlockRows, list[Origin | None] | None]
+Groups: TypeAlias = tuple[BlockRows, Origins | None]
 """The groups of a segment, and the origin of each."""
 
 

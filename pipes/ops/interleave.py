@@ -16,6 +16,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers, checked_cursor
 from ..core.graph import Node
 from ..core.operator import Input, Operator, Order, StageView
+from ..core.origins import Origins
 from ..core.rows import BlockRows, signature, take_joined
 from ..engine.calls import extend_until_error
 from ..engine.stage import bind, resolve
@@ -219,7 +220,7 @@ class _Interleaving:
         start = Cursor(self._token, 0, self._row)
         self._token = self._new_token()
         self._row += len(pieces)
-        origins = pieces.origins if self._context.tracing.origins else None
+        origins = pieces.origins()
         return Block(pieces.rows(), start, Cursor(self._token, 0, self._row), origins)
 
     def _new_token(self) -> Json:
@@ -237,15 +238,15 @@ class _InputRow(NamedTuple):
     number: int
     value: object
     at: Cursor
-    origin: Origin | None
+    origin: Origins | None
 
 
 def _input_rows(stage: StageView, at: Cursor, context: Context) -> Iterator[_InputRow]:
     """The rows of the input one by one."""
     numbers = natural_numbers()
     for block in stage.input.blocks(at, context):
-        origins = block.origins or [None] * len(block)
-        for place, (value, origin) in enumerate(zip(block.rows, origins, strict=True)):
+        for place, value in enumerate(block.rows):
+            origin = block.origins and block.origins[place : place + 1]
             yield _InputRow(next(numbers), value, block.at.advance(place), origin)
 
 
@@ -320,7 +321,7 @@ class _Pieces:
     """Pieces of the blocks of several items in their order in the output. All have the same columns."""
 
     def __init__(self) -> None:
-        self.origins: list[Origin | None] = []
+        self._origins: list[tuple[Origins | None, int]] = []
         self.signature: object = None
         self._places: list[int] = []
         self._parts: dict[int, tuple[Block, int, int]] = {}  # block, its first row here, its place among all rows
@@ -332,11 +333,11 @@ class _Pieces:
     def add(self, items: Sequence[_OpenItem], length: int, rounds: int = 1) -> None:
         """Add rows that are at hand: in each round, the next `length` rows of each item."""
         count = rounds * length
-        parts = [(self._begin(item), self._origins(item, count)) for item in items]
+        parts = [(self._begin(item), _origins(item, count)) for item in items]
         for done in range(0, count, length):
             for begin, origins in parts:
                 self._places += range(begin + done, begin + done + length)
-                self.origins += origins[done : done + length]
+                self._origins.append((origins and origins[done : done + length], length))
         self.signature = items[0].signature
         for item in items:
             item.advance(count)
@@ -351,16 +352,25 @@ class _Pieces:
         _, first, start = self._parts[id(block)]
         return start + item.place - first
 
-    def _origins(self, item: _OpenItem, count: int) -> list[Origin | None]:
-        block = item.block
-        assert block is not None, "only rows at hand are given"
-        if not block.origins:
-            return [item.row.origin] * count
-        return [_within(item.row.origin, own) for own in block.origins[item.place : item.place + count]]
+    def origins(self) -> Origins | None:
+        return Origins.joined(self._origins)
 
     def rows(self) -> BlockRows:
         parts = [block.slice(first, len(block)).rows for block, first, _ in self._parts.values()]
         return take_joined(parts, np.array(self._places, np.int64))[0]
+
+
+def _origins(item: _OpenItem, count: int) -> Origins | None:
+    """The origins of the next rows of an item, which count as the row of the input that they are made of."""
+    block, outer = item.block, item.row.origin
+    assert block is not None, "only rows at hand are given"
+    own = block.origins and block.origins[item.place : item.place + count]
+    first = np.arange(count) + item.cursor.position == 0
+    each = outer and outer.select(np.zeros(count, np.int64)).counted(first)
+    if own is None or each is None:
+        return own or each
+    rows = [*map(_within, each, own)] if own.rows or each.rows else None
+    return Origins(rows, each.counts or own.counts)
 
 
 def _within(outer: Origin | None, inner: Origin | None) -> Origin | None:

@@ -211,7 +211,7 @@ class Join(TokenOfInput):
                 if stop < len(matches.left):
                     after = self._cursor(block, matches, stop, row + len(rows))
                 block_size.produced(rows)
-                origins = block.origins and [block.origins[k] for k in part.left.tolist()]
+                origins = block.origins and block.origins.select(part.left)
                 yield Block(rows, here, after, origins)
                 row += len(rows)
                 start = stop

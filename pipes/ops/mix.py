@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, c
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block, has_skipped, parted
+from ..core.block import Block, has_skipped, join_origins, parted
 from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.context import Context
@@ -25,6 +25,7 @@ from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.lazy import pa
 from ..core.operator import ENDED, Amount, Input, Operator, Order, Past, StageView, Weights, each_row
+from ..core.origins import Counts, Origins
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
 from ..core.taken import Taken, evenly_spaced
 from ..core.times import Clock
@@ -371,6 +372,28 @@ class Mixture(Operator, ABC):
         part = int(np.searchsorted(layout.bounds, place, "right")) - 1
         source, inner = layout.part(part, context)
         yield stage.inputs[source], place - int(layout.bounds[part]), inner
+
+    def traced(
+        self, stage: StageView, indices: Indices, context: Context
+    ) -> Iterator[tuple[int, Indices, Indices | None, Context]]:
+        layout = self._layout(stage, context, int(np.max(index_array(indices), initial=-1)) + 1)
+        rows = layout.places(index_array(indices))
+        parts = np.searchsorted(layout.bounds, rows, "right") - 1
+        for part in np.unique(parts).tolist():
+            places = np.flatnonzero(parts == part)
+            source, inner = layout.part(part, context)
+            yield source, rows[places] - layout.bounds[part], places, inner
+
+    def inputs_of(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        if not isinstance(indices, range) or indices.step != 1 or len(indices) < MIN_STRETCH:
+            layout = self._layout(stage, context, int(np.max(index_array(indices), initial=-1)) + 1)
+            return layout.sources(np.searchsorted(layout.bounds, layout.places(index_array(indices)), "right") - 1)
+        layout = self._layout(stage, context, indices.stop)
+        stretches = [
+            np.repeat([part for part, _ in parts], [len(own) for _, own in parts])[places]
+            for parts, places in layout.stretches(indices)
+        ]
+        return layout.sources(np.concatenate(stretches))
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         is_range = isinstance(indices, range) and indices.step == 1
@@ -826,6 +849,7 @@ class MixtureLayout:
     def _divide(self, rounds: Ints) -> None:
         sources = np.repeat(np.arange(len(rounds)), rounds)
         firsts = np.cumsum(rounds) - rounds
+        self._sources = sources
         self._parts = list(zip(sources.tolist(), (np.arange(len(sources)) - firsts[sources]).tolist(), strict=True))
         self.bounds = np.concatenate([[0], np.cumsum(self._lengths[sources])])
         self._first_places = self.bounds[firsts]
@@ -852,6 +876,10 @@ class MixtureLayout:
         """The input of a part, and the context to read it in."""
         source, round_ = self._parts[number]
         return source, context.round(round_) if self._repeats else context
+
+    def sources(self, parts: Ints) -> Ints:
+        """The inputs of parts."""
+        return self._sources[parts]
 
     def places(self, positions: Ints) -> Ints:
         """The places of the rows at `positions`."""
@@ -1051,17 +1079,17 @@ class MixtureRun:
         if len(waiting):
             raise DataError(self._op.idle_input(int(waiting[0]), self._row), at=self._stage.call_site)
 
-    def _mixed(self, at: Cursor, sources: Ints, stretch: Stretch) -> Block:
+    def _mixed(self, at: Cursor, sources: Ints, stretch: Stretch, sizes: Ints | None = None) -> Block:
         """The rows of the next turns, which are at hand."""
         inputs, counts, places = sources[stretch.sources], stretch.counts, stretch.places
         parts: list[BlockRows] = []
-        origins: list[Origin | None] = []
+        taken: list[Block] = []
         self._cursors = [*self._cursors]
         for source, count in zip(inputs.tolist(), counts.tolist(), strict=True):
             reader = self._readers[source]
             part = reader.take(count)
             parts.append(part.rows if self._op.columnar or isinstance(part.rows, list) else list(part.rows))
-            origins += part.origins or ()
+            taken.append(part)
             self._cursors[source] = part.end.plain
         self._rows_left[inputs] -= counts
         self._rows_given[inputs] += counts
@@ -1069,7 +1097,22 @@ class MixtureRun:
         self._row += len(places)
         rows = parts[0] if len(parts) == 1 else take_joined(parts, places)[0]
         end = Cursor(self._token(), 0, self._row)
-        return Block(rows, at, end, [origins[place] for place in places] if origins else None)
+        return Block(rows, at, end, self._origins(inputs, taken, places, sizes))
+
+    def _origins(self, inputs: Ints, parts: list[Block], places: Ints, sizes: Ints | None) -> Origins | None:
+        """The origins of rows of these inputs, which are at these places of the parts."""
+        names = self._op.input_names
+        if not (names and self._context.tracing.counts):
+            origins = join_origins(parts)
+            return origins and origins.select(places)
+        known = [part.origins or Origins() for part in parts]
+        below = [own.counts and own.counts.below(names[k]) for own, k in zip(known, inputs.tolist(), strict=True)]
+        sizes_of_parts = [*map(len, parts)]
+        inner = Counts.joined([*zip(below, sizes_of_parts, strict=True)])
+        numbers = np.repeat(inputs, sizes_of_parts)[places]
+        counts = Counts.of_inputs(names, numbers, inner and inner.select(places), sizes)
+        origins = Origins.joined([(Origins.of(own.rows), n) for own, n in zip(known, sizes_of_parts, strict=True)])
+        return Origins(None if origins is None else origins.select(places).rows, counts)
 
     def _token(self) -> Json:
         return [self._position, self._first, self._rounds_of_tokens, self._cursors]
@@ -1158,11 +1201,14 @@ class MeasuredRun(MixtureRun):
         firsts = np.zeros(count, np.int64)
         firsts[sources[::-1]] = places[::-1]  # the last value that is assigned remains
         self._tokens = [*self._tokens]
+        sizes: list[Ints] = []
         for source, rows in zip(present.tolist(), counts[present].tolist(), strict=True):
-            self._tokens[source] += int(self._sizes[source][:rows].sum())
+            sizes.append(self._sizes[source][:rows])
+            self._tokens[source] += int(sizes[-1].sum())
             self._sizes[source] = self._sizes[source][rows:]
         places = places + (np.cumsum(counts) - counts - firsts)[sources]
-        return self._mixed(at, np.arange(count), Stretch(present, firsts[present], counts[present], places))
+        stretch = Stretch(present, firsts[present], counts[present], places)
+        return self._mixed(at, np.arange(count), stretch, np.concatenate(sizes)[places])
 
     def _token(self) -> Json:
         return [[*self._tokens, *self._begun], self._first, self._rounds_of_tokens, self._cursors]
@@ -1190,7 +1236,7 @@ def _origin(source: Input, at: Cursor, context: Context) -> Origin | None:
     """The origin of the row of an input at a cursor."""
     with closing(context.replay()) as replay:
         block = next(source.blocks(at, replay), None)
-    return block.origins[0] if block is not None and block.origins else None
+    return block.origins[0] if block and block.origins else None
 
 
 class _MixedInput:

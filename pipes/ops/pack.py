@@ -13,14 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import numpy_array
-from ..core.block import Block, group_origins, join_origins
+from ..core.block import Block, join_origins
 from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json, check_numbers
 from ..core.lazy import pa
 from ..core.operator import Columns, Grouping, Input, Past, StageView
+from ..core.origins import Origins
 from ..core.rows import Array, BlockRows, Column, Rows, is_plain_number, read_only
-from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
+from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ._shared import convert_until_error, data_error
 from .group_by import Groups, segment_blocks
 from .pad_batch import NUMBERS, Fill, check_fill, described, fill_of, filled, list_items
@@ -219,7 +220,26 @@ class Pack(Grouping):
         if not any(part.starts[:, -1].any() for part in parts):
             return [], None
         rows, owners = fitted(Documents.joined(parts), self.size, self.pad, self.cu_seqlens)
-        return rows, group_origins(join_origins(segment), owners)
+        return rows, _packed_origins(join_origins(segment), owners)
+
+
+def _packed_origins(origins: Origins | None, packs: Sequence[Sequence[int] | Ints], begun: int = 0) -> Origins | None:
+    """The origins of packs. A document counts in the first pack that has a part of it.
+
+    Args:
+        origins: of the documents.
+        packs: the documents of each.
+        begun: the number of documents that an earlier pack has a part of.
+    """
+    if origins is None:
+        return None
+    sizes = [len(pack) for pack in packs]
+    documents = np.concatenate([np.zeros(0, np.int64), *map(np.asarray, packs)])
+    is_first = np.zeros(len(documents), np.bool_)
+    is_first[np.unique(documents, return_index=True)[1]] = True
+    ends = np.cumsum(sizes).tolist()
+    groups = [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    return origins.select(documents).counted(is_first & (documents >= begun)).grouped(groups)
 
 
 # Rows as documents.
@@ -482,7 +502,7 @@ class TokenStream:
         size = min(count * self._length, self.available)
         parts: list[dict[str, Array]] = []
         starts: list[Ints] = []  # of documents, counted from the first token taken
-        origins: list[Origin | None] = []
+        taken: list[Block] = []  # of the documents
         offset = -self._packed
         while offset < size:
             documents, block = self._runs[0]
@@ -491,7 +511,7 @@ class TokenStream:
             first = np.searchsorted(documents.starts[0], begin, "right") - 1
             last = np.searchsorted(documents.starts[0], stop)
             starts.append(documents.starts[0][first:last] + offset)
-            origins += block.origins[first:last] if block.origins else ()
+            taken.append(block.slice(int(first), int(last)))
             parts.append({name: values[begin:stop] for name, values in documents.columns.items()})
             offset += total
             self._packed = stop
@@ -507,9 +527,10 @@ class TokenStream:
         ids = self._ids(begins, edges, size, missing)
         owners, ends = np.searchsorted(begins, edges, "right") - 1, np.searchsorted(begins, edges + self._length)
         spans = map(range, owners.tolist(), ends.tolist())
+        begun = int(np.searchsorted(begins, 0))  # documents with tokens in an earlier pack
         columns = _in_packs(tokens | ids, self._length)
         packs = Rows({**columns, **(_sequences(columns["segment_ids"]) if self._cu_seqlens else {})}, count)
-        return Block(packs, at, self._cursor(row + count), group_origins(origins or None, spans))
+        return Block(packs, at, self._cursor(row + count), _packed_origins(join_origins(taken), [*spans], begun))
 
     def _ids(self, documents: Ints, edges: Ints, size: int, missing: int) -> dict[str, Array]:
         """The added columns of packs that begin at `edges`; the first document may begin before them."""

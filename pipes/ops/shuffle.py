@@ -17,11 +17,12 @@ from ..core.cursor import Cursor, Json, check_numbers
 from ..core.findings import Finding
 from ..core.graph import Node, walk
 from ..core.operator import Amount, Input, Operator, Order, StageView
+from ..core.origins import Origins
 from ..core.process import bytes_text, large_windows, memory_budget
 from ..core.rows import BlockRows, Indices, have_one_signature, take_joined
 from ..engine.seeds import MAX_DRAWN_LENGTH, Permutation
 from ..engine.stage import MAX_MEMO_BYTES
-from ..errors import Origin, PlanError
+from ..errors import PlanError
 from ._shared import Rearranged
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Node)
-Origins: TypeAlias = list[Origin | None] | None
 Places: TypeAlias = npt.NDArray[np.int64]
 
 ROWS_AT_ONCE = 512
@@ -250,13 +250,14 @@ class _Waiting(NamedTuple):
     """
 
     rows: BlockRows
-    origins: Origins
+    origins: Origins | None
     at: Cursor
 
     @staticmethod
     def of(half: list[Block], places: Places, at: Cursor) -> _Waiting:
         (rows,) = take_joined([block.rows for block in half], places)
-        return _Waiting(rows, _pick(join_origins(half), places), at)
+        origins = join_origins(half)
+        return _Waiting(rows, origins and origins.select(places), at)
 
 
 def _first_waiting(half: list[Block], random: np.random.Generator) -> _Waiting:
@@ -266,7 +267,7 @@ def _first_waiting(half: list[Block], random: np.random.Generator) -> _Waiting:
 
 def _leave(
     waiting: _Waiting | None, halves: list[Block], size: int, generators: Generators, number: int
-) -> tuple[BlockRows, Origins, _Waiting | None, int]:
+) -> tuple[BlockRows, Origins | None, _Waiting | None, int]:
     """The rows that leave with some halves, their origins, the rows that wait then, and the number of the next half.
 
     The rows that leave with one half are permuted among themselves.
@@ -282,7 +283,7 @@ def _leave(
     if waiting is not None:
         before = len(waiting.rows)
         parts = [waiting.rows, *parts]
-        origins = [*(waiting.origins or ()), *(origins or ())] or None
+        origins = Origins.joined([(waiting.origins, before), (origins, sum(map(len, halves)))])
     stop = before + sum(map(len, halves))
     rest = np.arange(before)
     orders: list[Places] = []
@@ -297,13 +298,13 @@ def _leave(
     order = orders[0] if len(orders) == 1 else np.concatenate(orders)
     if not halves:
         (rows,) = take_joined(parts, order)
-        return rows, _pick(origins, order), None, number
+        return rows, origins and origins.select(order), None, number
     at = _cursor_of(halves, start - before)
     if not have_one_signature(parts):
         (rows,) = take_joined(parts, order)
-        return rows, _pick(origins, order), _Waiting.of(halves, rest - before, at), number
+        return rows, origins and origins.select(order), _Waiting.of(halves, rest - before, at), number
     rows, rest_rows = take_joined(parts, order, rest)
-    return rows, _pick(origins, order), _Waiting(rest_rows, _pick(origins, rest), at), number
+    return rows, origins and origins.select(order), _Waiting(rest_rows, origins and origins.select(rest), at), number
 
 
 def _warn_if_large(stage: StageView, halves: list[Block], window: int, of_shard: int, context: Context) -> None:
@@ -331,7 +332,3 @@ def _cursor_of(blocks: list[Block], row: int) -> Cursor:
             return block.at.advance(row) if row else block.at
         row -= len(block)
     raise AssertionError("the row is in one of the blocks")
-
-
-def _pick(origins: Origins, places: Places) -> Origins:
-    return origins and [origins[i] for i in places]

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, overload
 
 import numpy as np
 
-from ..core.block import Block, zipped, zipped_origins
+from ..core.block import Block, zipped
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.operator import Amount, Columns, CursorOfInput, Input, Operator, Order, StageView, amount_of_inputs
+from ..core.origins import Origins
 from ..core.rows import BlockRows, Indices, index_array, index_list
 from ..core.times import Clock
 
@@ -117,7 +118,7 @@ class Zip(Operator):
                     zipped([self.padding(count) or [] if part is None else part.rows for part in parts]),
                     Cursor([ENDED if part is None else part.at.plain for part in parts], 0, row),
                     Cursor([ENDED if part is None else part.end.plain for part in parts], 0, row + count),
-                    zipped_origins([part for part in parts if part is not None]),
+                    Origins.zipped([part.origins for part in parts if part is not None]),
                 )
                 row += count
 

@@ -8,6 +8,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
+import numpy as np
+
 from ..core.block import Block
 from ..core.checks import check_choice, check_int
 from ..core.context import Context
@@ -116,7 +118,7 @@ class ZipByKey(Operator):
                 row += len(pairs)
                 after = block.end if tested == len(block) else block.at.advance(tested)
                 if pairs:
-                    origins = block.origins and [block.origins[place] for place in places]
+                    origins = block.origins and block.origins.select(np.array(places, np.int64))
                     yield Block(pairs, start, Cursor([after.plain, partners.token()], 0, row), origins)
                 if error is not None:
                     raise data_error(self, stage.failed_on(error, _origin(stage, after, context)))

@@ -49,6 +49,12 @@ class PlacedShard(Operator, ABC):
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
         yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context.unsharded()
 
+    def traced(
+        self, stage: StageView, indices: Indices, context: Context
+    ) -> Iterator[tuple[int, Indices, Indices | None, Context]]:
+        (inner,) = (inner for _, _, inner in self.trace(stage, 0, context))
+        yield 0, self.places(stage, indices, context), None, inner
+
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
         return self.read(stage, indices, context)
 

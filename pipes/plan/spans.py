@@ -20,6 +20,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.graph import Node, node_code
 from ..core.operator import CursorOfInput, Order, Trait
+from ..core.origins import Origins
 from ..engine.stage import Stage
 from ..errors import Origin, raise_interrupt
 from ..ops.batch import Batch
@@ -107,7 +108,11 @@ class ShardSpans:
                 block = next(self.top.blocks(at, replay), None)
             return block.origins[0] if block and block.origins else None
 
-        waiting = [replace(b, origins=[origin(b.at.advance(row)) for row in range(len(b))]) for b in start.waiting]
+        def traced(block: Block) -> Block:
+            origins = [origin(block.at.advance(row)) for row in range(len(block))]
+            return replace(block, origins=Origins(origins, None if block.origins is None else block.origins.counts))
+
+        waiting = [*map(traced, start.waiting)]
         return start._replace(waiting=waiting)
 
     def whole_groups(self, blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:

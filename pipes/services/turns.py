@@ -18,6 +18,7 @@ from ..core.block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from ..core.context import Context, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
 from ..core.cursor import START, Cursor, Json
 from ..core.ending import ProcessResources
+from ..core.origins import Lane
 from ..core.rows import BlockRows
 from ..core.times import Clock, Times
 from ..engine.run import empty_block
@@ -77,7 +78,7 @@ def run_shards(
             part = by_shard[number]
             resumed = part.at != START or number == plan.tail_shard
             context = shard_context(plan, part, numbers, epoch, mode, resources)
-            turns.append(_Shard(part, context, mode.before_block, resumed=resumed))
+            turns.append(_Shard(part, context, mode.before_block, plan.lanes, resumed=resumed))
             running.callback(turns[-1].close)
         while turns:
             shard = turns.popleft()
@@ -142,7 +143,7 @@ def shard_context(
             rank_shards=len(plan.rank_shards),
             remote=mode.remote,
         ),
-        tracing=Tracing(origins=mode.tracer is not None, tracer=mode.tracer),
+        tracing=Tracing(mode.tracer is not None, bool(plan.lanes and not plan.indexed), mode.tracer),
     )
 
 
@@ -153,7 +154,13 @@ class _Shard:
     """The elements of one shard, each with the cursor after it."""
 
     def __init__(
-        self, part: ShardRun, context: Context, before_block: Callable[[], None] | None, *, resumed: bool
+        self,
+        part: ShardRun,
+        context: Context,
+        before_block: Callable[[], None] | None,
+        lanes: Sequence[Lane],
+        *,
+        resumed: bool,
     ) -> None:
         self._number = part.shard
         self._begins_by_cursor = resumed
@@ -164,6 +171,8 @@ class _Shard:
         self._block: Block | None = None
         self._at = part.at  # the cursor of the next block
         self._taken = 0
+        self._lanes = lanes if context.tracing.counts else ()
+        self._counts: list[int] = []  # of the rows of the block
 
     def close(self) -> None:
         self._context.running.close()
@@ -173,7 +182,8 @@ class _Shard:
         leftover = self._context.leftovers.get(tail_name or "")
         if leftover is None:
             return ShardEnd(self._number)
-        return ShardEnd(self._number, leftover.at.plain, leftover.rows)
+        # A run from the cursor finds their counts again.
+        return ShardEnd(self._number, leftover.at.plain, None if self._lanes else leftover.rows)
 
     def step(self) -> Step | None:
         """The next element, or None after the last one."""
@@ -187,6 +197,8 @@ class _Shard:
                 return None
             self._taken = 0
             self._rows = iter(self._block.rows)
+            if self._lanes:
+                self._counts = _packed(self._block, self._lanes)
             row = next(self._rows, _NO_ROW)
             if row is _NO_ROW:
                 raise empty_block()
@@ -194,9 +206,13 @@ class _Shard:
         assert block is not None, "a row belongs to a block"
         self._taken += 1
         if self._taken == len(block.rows):
-            return Step(row, self._number, [*block.end])
-        token, skip, first = block.at
-        return Step(row, self._number, [token, skip + self._taken, first])
+            cursor = [*block.end]
+        else:
+            token, skip, first = block.at
+            cursor = [token, skip + self._taken, first]
+        if self._counts:
+            cursor.append(self._counts[self._taken - 1])
+        return Step(row, self._number, cursor)
 
     def _next_block(self) -> Block | None:
         try:
@@ -216,6 +232,12 @@ class _Shard:
         if block is not None:
             self._at = block.end
         return block
+
+
+def _packed(block: Block, lanes: Sequence[Lane]) -> list[int]:
+    """The numbers of the ledger for each element of a block."""
+    counts = None if block.origins is None else block.origins.counts
+    return [0] * len(block) if counts is None else counts.packed(lanes)
 
 
 # Several workers.
@@ -319,7 +341,11 @@ def run_spans(
             if first is not None:
                 part = ShardRun(spans.shard, spans.stage, first)
                 shard = _Shard(
-                    part, own.with_rows({spans.top: span.given}), mode.before_block, resumed=at not in (None, START)
+                    part,
+                    own.with_rows({spans.top: span.given}),
+                    mode.before_block,
+                    plan.lanes,
+                    resumed=at not in (None, START),
                 )
                 while (step := shard.step()) is not None:
                     yield step

@@ -15,6 +15,7 @@ from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.operator import Operator, Source, StageView
+from ..core.origins import Origins
 from ..core.rows import BlockRows, Indices
 from ..engine.calls import extend_until_error, map_until_error
 from ..errors import ArgumentTypeError, Origin, PlanWarning, StateError, warn
@@ -175,8 +176,9 @@ class FromStream(Operator):
                     end = Cursor(_state(stage, dataset), 0, after)
                 else:
                     end = here.advance(len(rows))
-                origins = [_origin(self.dataset, i) for i in range(row, after)] if context.tracing.origins else None
-                yield Block(rows, here, end, origins)  # type: ignore[arg-type]
+                numbers = range(row, after)
+                origins = Origins([_origin(self.dataset, i) for i in numbers]) if context.tracing.origins else None
+                yield Block(rows, here, end, origins)
                 row, here = after, end
             if failure is not None:
                 raise stage.failed_on(failure, _origin(self.dataset, row))

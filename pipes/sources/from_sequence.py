@@ -13,6 +13,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.lazy import pa
 from ..core.operator import Operator, Source, StageView
+from ..core.origins import Origins
 from ..core.rows import BlockRows, Indices, index_array, index_list
 from ..core.shared_rows import shared
 from ..engine.calls import extend_until_error, map_until_error
@@ -160,9 +161,11 @@ class FromIterable(Operator):
                 if isinstance(iterable, Collection):  # it gives these objects again
                     rows = shared(rows)
                 origins = (
-                    [Origin("from_iterable", i + 1) for i in range(row, after)] if context.tracing.origins else None
+                    Origins([Origin("from_iterable", i + 1) for i in range(row, after)])
+                    if context.tracing.origins
+                    else None
                 )
-                yield Block(rows, START.advance(row), START.advance(after), origins)  # type: ignore[arg-type]
+                yield Block(rows, START.advance(row), START.advance(after), origins)
                 row = after
             if failure is not None:
                 raise stage.failed(failure, START, context)

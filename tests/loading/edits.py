@@ -84,13 +84,17 @@ class Chain:
     weights: Any = None
     is_random: bool = False
     steps: tuple[Step, ...] = ()
+    is_named: bool = False
 
     def pipe(self) -> Pipe:
-        first, *others = (source.made(random.Random(0)) for source in self.sources)
-        if self.inner is not None and len(others) > 1:
+        pipes = {source.name: source.made(random.Random(0)) for source in self.sources}
+        first, *others = pipes.values()
+        if self.inner is not None and not self.is_named and len(others) > 1:
             others[-2:] = [getattr(others[-2], self.inner)(others[-1])]
         if not others and self.join != "mix":
             pipe = first
+        elif self.join == "mix" and self.is_named:
+            pipe = fp.mix(pipes, weights=self.weights_by_name(), random=self.is_random)
         elif self.join == "mix":
             pipe = first.mix(*others, weights=self.weights_of(1 + len(others)), random=self.is_random)
         else:
@@ -98,6 +102,12 @@ class Chain:
         for name, *arguments in self.steps:
             pipe = getattr(pipe, name)(*arguments)
         return pipe
+
+    def weights_by_name(self) -> Any:
+        names = [source.name for source in self.sources]
+        if isinstance(self.weights, dict):
+            return {row: dict(zip(names, weights, strict=True)) for row, weights in self.weights.items()}
+        return self.weights and dict(zip(names, self.weights, strict=True))
 
     def weights_of(self, inputs: int) -> Any:
         if isinstance(self.weights, dict):
@@ -127,9 +137,11 @@ class Edits:
         sources = [self.source(name) for name in "abcd"[:count]]
         if not self.is_indexed and all(source.kind in INDEXED for source in sources):
             sources[0] = replace(sources[0], kind=chance.choice(STREAMED))
+        is_named = chance.random() < 0.4
         join = chance.choice(["mix", "mix", "round_robin", "concat"]) if count > 1 else "none"
+        join = "mix" if is_named else join
         steps = self.steps(is_batched=chance.random() < 0.9)
-        return Chain(tuple(sources), join, self.inner(), self.weights(count), chance.random() < 0.3, steps)
+        return Chain(tuple(sources), join, self.inner(), self.weights(count), chance.random() < 0.3, steps, is_named)
 
     def inner(self) -> str | None:
         return self.chance.choice([None, "mix", "round_robin", "concat"])
@@ -202,7 +214,8 @@ class Edits:
         return replace(chain, sources=tuple(sources))
 
     def _join(self, chain: Chain) -> Chain:
-        join = self.chance.choice(["mix", "round_robin", "concat"]) if len(chain.sources) > 1 else chain.join
+        is_fixed = chain.is_named or len(chain.sources) == 1
+        join = chain.join if is_fixed else self.chance.choice(["mix", "round_robin", "concat"])
         return replace(chain, join=join, inner=self.inner())
 
 
@@ -237,17 +250,20 @@ class EditedJob:
                 states[-1] = info.state_dict()
         return rows, json.loads(json.dumps(states))
 
-    def rest(self) -> list[Any]:
-        """The elements that are left of the first epoch."""
+    def rest(self) -> tuple[list[Any], list[State]]:
+        """The elements that are left of the first epoch, and the states after them."""
         elements: list[Any] = []
+        states: list[State] = []
         for loader in self.loaders:
+            states.append(loader.state_dict())
             if loader.epoch:
                 continue
             for element, info in loader.with_info():
                 if info.epoch:
                     break
                 elements.append(element)
-        return elements
+                states[-1] = info.state_dict()
+        return elements, states
 
     def close(self) -> None:
         for loader in self.loaders:
@@ -264,6 +280,20 @@ class Pass:
     refused: list[str] = field(default_factory=list)
     edits: int = 0
     log: list[object] = field(default_factory=list)
+
+    def check_ledger(self, chain: Chain, states: list[State], *, is_complete: bool = False) -> None:
+        """Compares the ledger with the rows that came; ranks of an indexed pipe know those of all."""
+        if not chain.is_named:
+            return
+        is_indexed = states[0]["shards"] == 0
+        if is_indexed and not is_complete and len({(state["epoch"], state["position"]) for state in states}) > 1:
+            return
+        ledgers = [json.loads(str(state["ledger"]))["rows"] for state in states]
+        combined = max if is_indexed else sum
+        found = {name: combined(ledger[name][1] for ledger in ledgers) for name in ledgers[0]}
+        counted = Counter(name for name, _ in self.rows.elements())
+        assert found == {name: counted[name] for name in found}, "\n".join(map(str, self.log))
+        assert counted.keys() <= found.keys()
 
     def check(self) -> None:
         doubled = {row: count for row, count in self.rows.items() if count > 1}
@@ -291,6 +321,7 @@ def edited_pass(seed: int, kinds: tuple[str, ...], *, ranks_change: bool, **opti
         rows, states = job.take([steps + (chance.choice([0, 0, 1, 2]) if uneven else 0) for _ in range(ranks)])
         result.rows.update(rows)
         result.log.append(("takes", len(rows), [state["position"] for state in states]))
+        result.check_ledger(chain, states)
         if any(state["epoch"] for state in states):
             if not all(state["epoch"] for state in states):
                 job.close()
@@ -322,15 +353,19 @@ def edited_pass(seed: int, kinds: tuple[str, ...], *, ranks_change: bool, **opti
         chain = now
         if chance.random() < 0.3:  # a state of an edited pass is a state like any other
             _, again = job.take([0] * ranks)
+            result.check_ledger(chain, again)
             twin = EditedJob(chain, ranks, again.__getitem__ if begun else again, **options)
-            rest = twin.rest()
+            rest, states = twin.rest()
             twin.close()
-            assert rest == job.rest(), result.log
+            assert rest == job.rest()[0], result.log
             job.close()
             result.rows.update(row for element in rest for row in rows_of(element))
+            result.check_ledger(chain, states, is_complete=True)
             result.check()
             return result
-    result.rows.update(row for element in job.rest() for row in rows_of(element))
+    rest, states = job.rest()
+    result.rows.update(row for element in rest for row in rows_of(element))
+    result.check_ledger(chain, states, is_complete=True)
     job.close()
     result.check()
     return result

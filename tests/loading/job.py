@@ -289,6 +289,29 @@ def indexed() -> fp.Pipe[int]:
     return fp.from_sequence(range(240)).shuffle()
 
 
+def named(is_streamed: bool) -> fp.Pipe[int]:
+    web, code = fp.from_sequence(range(300)), fp.from_sequence(range(1000, 1200))
+    pipe = fp.mix({"web": web, "code": code.filter(seventh_is_missing) if is_streamed else code})
+    return pipe.shuffle(window=32) if is_streamed else pipe.shuffle()
+
+
+@check
+def ledgers(rank: int) -> object:
+    """The rows of each rank, which has taken another number of elements, and the ledger of all."""
+    taken: list[object] = []
+    for is_streamed in (False, True):
+        loader = fp.Loader(named(is_streamed).batch(4), even=None)
+        rows = [row for batch in itertools.islice(loader, 5 + 3 * rank) for row in batch]
+        ledger = fp.gather_ledger(loader)
+        state = fp.gather_state(loader)
+        again = fp.Loader(named(is_streamed).batch(4), even=None)
+        again.load_state_dict(state)
+        all_again = fp.gather_ledger(again)
+        assert fp.gather_ledger(json.loads(json.dumps(state))) == ledger == all_again and ledger.ranks == WORLD_SIZE
+        taken.append([rows, ledger.plain])
+    return taken
+
+
 @check
 def states_are_gathered(rank: int) -> object:
     answers: list[object] = []

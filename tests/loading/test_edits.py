@@ -37,6 +37,7 @@ KNOWN_REASONS = (
     "divided among the shards after",
     "nobody knows how many rows",
     "nobody knows the rows of it",
+    "different numbers of elements of named sources",
 )
 
 

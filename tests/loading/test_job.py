@@ -203,6 +203,15 @@ def test_dimensions_of_a_mesh(answers: Answers) -> None:
     assert len({len(json.loads(of_rank["three"])) for of_rank in answers[:3]}) == 1
 
 
+def test_ledgers(answers: Answers) -> None:
+    for place in range(2):
+        rows = [row for of_rank in answers for row in of_rank[place][0]]
+        counts = {"code": sum(row >= 1000 for row in rows), "web": sum(row < 1000 for row in rows)}
+        assert [of_rank[place][1] for of_rank in answers] == [
+            {name: {"rows": count, "pass_rows": count} for name, count in counts.items()}
+        ] * len(answers)
+
+
 def test_states_are_gathered(answers: Answers) -> None:
     for place, pipe in enumerate((streamed(), indexed(), indexed())):
         taken, states = zip(*(of_rank[place] for of_rank in answers), strict=True)

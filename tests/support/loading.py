@@ -26,4 +26,4 @@ def gathered(states: Sequence[State]) -> State:
     read_states(states)
     if len(states) == 1:
         return states[0]
-    return joined(states[0], [part_of(state) for state in states])
+    return joined(states[0], [part_of(state) for state in states], lambda one: one.numbers)

@@ -27,9 +27,9 @@ from ...core.block import Block, close
 from ...core.context import Context, RowsRequest
 from ...core.cursor import Cursor, Json
 from ...core.graph import Node
+from ...core.origins import Origins
 from ...core.rows import BlockRows
 from ...core.times import DISPATCHER, Clock, RunTimes, Table, add_tables, times_of_run, waiting
-from ...errors import Origin
 from ...plan.plan import Plan
 from ...plan.shards import requested_rows, share_of
 from ..transport.channel import Channel, GoneError, Head, Message, pack_error
@@ -218,7 +218,7 @@ class DispatchClient:
             while (message := self._answer(number)).head[0] == "block":
                 _, _, at, end, tables, _ = cast("BlockHead", message.head)
                 add_tables(tables)
-                rows, origins = cast("tuple[BlockRows, list[Origin | None] | None]", unpack_message(message))
+                rows, origins = cast("tuple[BlockRows, Origins | None]", unpack_message(message))
                 blocks = [Block(rows, Cursor.of(at), Cursor.of(end), origins)]
                 del rows, message  # the receiver of the block holds the only reference
                 with self._lock:

@@ -34,9 +34,9 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 from ...core.block import Block
 from ...core.cursor import Cursor, Json
 from ...core.graph import Node
+from ...core.origins import Origins
 from ...core.rows import BlockRows
 from ...core.times import Table
-from ...errors import Origin
 from ...plan.plan import Plan
 from ...plan.spans import SpanStart
 from ..transport.channel import Message, RemoteFailure
@@ -140,7 +140,7 @@ def span_numbers(start: SpanStart) -> Json:
 def span_start(numbers: Json, rows: PackedBody) -> SpanStart:
     """Where a span begins, from what has travelled."""
     row, element, skip, cursors = cast("tuple[int, int, int, list[list[Json]]]", numbers)
-    waiting = cast("list[tuple[BlockRows, list[Origin | None] | None]]", unpack_body(*rows)) if cursors else []
+    waiting = cast("list[tuple[BlockRows, Origins | None]]", unpack_body(*rows)) if cursors else []
     blocks = [
         Block(values, Cursor.of(at), Cursor.of(end), origins)
         for (values, origins), (at, end) in zip(waiting, cursors, strict=True)

@@ -14,9 +14,10 @@ from ...core.context import Context
 from ...core.cursor import START, Cursor, Json
 from ...core.ending import ProcessResources
 from ...core.graph import Node
+from ...core.origins import Origins
 from ...core.rows import BlockRows
 from ...core.times import consumer_clock, here, waiting, worker_name
-from ...errors import LoaderError, Origin
+from ...errors import LoaderError
 from ...plan.plan import Plan, Position, ShardRun, remote_stages
 from ..base import PlanService, ServiceRun, ShardEnd, SpanEnd, Step
 from ..fetching import FetchRequest
@@ -309,7 +310,7 @@ class RemoteRun:
         try:
             while isinstance(item := self._next(stream), Step):
                 at_plain, end = cast("tuple[Json, Json]", item.cursor)
-                rows, origins = cast("tuple[BlockRows, list[Origin | None] | None]", item.element)
+                rows, origins = cast("tuple[BlockRows, Origins | None]", item.element)
                 blocks = [Block(rows, Cursor.of(at_plain), Cursor.of(end), origins)]
                 del rows, item  # the receiver of the block holds the only reference
                 yield blocks.pop()

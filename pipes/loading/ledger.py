@@ -1,0 +1,249 @@
+"""`Ledger`: the rows of each named source that a job has taken; how states hold it, and how an indexed pipe finds it.
+
+A progress holds the numbers packed, with 64 bits for each lane, so that to add those of an element is one sum.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+
+import numpy as np
+
+from ..core.context import Context
+from ..core.origins import Lane, in_order
+from ..core.rows import index_array
+from ..core.taken import Taken
+
+if TYPE_CHECKING:
+    from ..engine.stage import Stage
+
+BITS = 64
+
+
+class Seen(NamedTuple):
+    """What was taken of a named source.
+
+    Attributes:
+        rows: the rows, in all passes over the data.
+        pass_rows: those of the pass that is under way.
+        tokens: the tokens, in all passes; None if no `mix(by=...)` counts them.
+        pass_tokens: those of the pass that is under way.
+    """
+
+    rows: int
+    pass_rows: int
+    tokens: int | None = None
+    pass_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class Ledger(Mapping[str, Seen]):
+    """The rows of each named source in the elements that were taken: `ledger["web"].rows`.
+
+    A source is an input that `fp.mix({"web": web, ...})` names; one of a mixture within "web" is "web/de". It is what
+    the consumer has got: nothing that was read ahead, filtered out, skipped, left out at the end of an epoch, or
+    repeated as padding.
+
+    Attributes:
+        sources: what was taken of each.
+        ranks: the ranks whose rows it counts.
+    """
+
+    sources: Mapping[str, Seen]
+    ranks: int = 1
+
+    def __getitem__(self, name: str) -> Seen:
+        return self.sources[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sources)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __hash__(self) -> int:
+        return hash((tuple(sorted(self.sources.items())), self.ranks))
+
+    def __repr__(self) -> str:
+        heads = ["source", "rows", "of this pass"]
+        has_tokens = any(seen.tokens is not None for seen in self.values())
+        heads += ["tokens", "of this pass"] if has_tokens else []
+        table = [heads]
+        for name, seen in self.items():
+            numbers = seen if has_tokens else seen[:2]
+            table.append([name, *("-" if number is None else f"{number:,}" for number in numbers)])
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]).rstrip()
+            for first, *others in table
+        ]
+        ranks = "1 rank" if self.ranks == 1 else f"{self.ranks} ranks"
+        return "\n".join([f"Ledger of {ranks}", *(f"  {line}" for line in lines)])
+
+    @property
+    def plain(self) -> dict[str, dict[str, int]]:
+        """The numbers as JSON, by source."""
+        return {
+            name: {unit: number for unit, number in seen._asdict().items() if number is not None}
+            for name, seen in self.items()
+        }
+
+
+class Numbers(NamedTuple):
+    """The packed numbers of a ledger.
+
+    Attributes:
+        lanes: what they count.
+        of_pass: those of the pass that is under way.
+        before: those of all passes before.
+    """
+
+    lanes: tuple[Lane, ...] = ()
+    of_pass: int = 0
+    before: int = 0
+
+    @property
+    def text(self) -> str:
+        """The numbers as JSON: by unit and source, those of the pass and those of all passes."""
+        if not self.lanes:
+            return "{}"
+        template, unpack = _form_of(self.lanes)
+        size = 8 * len(self.lanes)
+        numbers = [0] * (2 * len(self.lanes))
+        numbers[::2] = unpack(self.of_pass.to_bytes(size, "little"))
+        numbers[1::2] = unpack((self.of_pass + self.before).to_bytes(size, "little"))
+        return template % tuple(numbers)
+
+    @staticmethod
+    def of(text: str) -> Numbers:
+        """The numbers that `text` was made of."""
+        plain = cast("dict[str, dict[str, list[int]]]", json.loads(text))
+        lanes = tuple(Lane(name, unit) for unit, names in plain.items() for name in names)
+        pairs = [plain[lane.unit][lane.name] for lane in lanes]
+        return Numbers(lanes, pack(now for now, _ in pairs), pack(total - now for now, total in pairs))
+
+    def ledger(self, ranks: int) -> Ledger:
+        now, before = unpacked(self.of_pass, len(self.lanes)), unpacked(self.before, len(self.lanes))
+        found = {lane: (a + b, a) for lane, a, b in zip(self.lanes, now, before, strict=True)}
+        names = dict.fromkeys(lane.name for lane in self.lanes)
+        none = None, None
+        return Ledger({name: Seen(*found[Lane(name)], *found.get(Lane(name, "tokens"), none)) for name in names}, ranks)
+
+    def in_lanes(self, lanes: Sequence[Lane]) -> Numbers:
+        """The same numbers in these lanes, and then in its own that are not among them."""
+        if self.lanes == tuple(lanes) or not self.lanes:
+            return self._replace(lanes=tuple(lanes))
+        every = in_order((*lanes, *self.lanes))
+        return Numbers(every, self._moved(self.of_pass, every), self._moved(self.before, every))
+
+    def _moved(self, packed: int, lanes: Sequence[Lane]) -> int:
+        values = dict(zip(self.lanes, unpacked(packed, len(self.lanes)), strict=True))
+        return pack(values.get(lane, 0) for lane in lanes)
+
+    def in_pass_before(self) -> Numbers:
+        """The same numbers, none of which are of the pass that is under way."""
+        return Numbers(self.lanes, 0, self.of_pass + self.before)
+
+    @staticmethod
+    def sum(several: Sequence[Numbers]) -> Numbers:
+        lanes = in_order(lane for one in several for lane in one.lanes)
+        moved = [one.in_lanes(lanes) for one in several]
+        return Numbers(lanes, sum(one.of_pass for one in moved), sum(one.before for one in moved))
+
+    def share(self, rank: int, world_size: int) -> Numbers:
+        """The share of one rank; those of all ranks add up to the numbers."""
+        now, total = (unpacked(packed, len(self.lanes)) for packed in (self.of_pass, self.of_pass + self.before))
+        own_now, own_total = ([len(range(rank, n, world_size)) for n in numbers] for numbers in (now, total))
+        before = pack(a - b for a, b in zip(own_total, own_now, strict=True))
+        return Numbers(self.lanes, pack(own_now), before)
+
+
+NO_NUMBERS = Numbers()
+
+
+def pack(numbers: Iterable[int]) -> int:
+    return sum(number << BITS * lane for lane, number in enumerate(numbers))
+
+
+def unpacked(packed: int, lanes: int) -> tuple[int, ...]:
+    return struct.unpack(f"<{lanes}q", packed.to_bytes(8 * lanes, "little"))
+
+
+Unpack: TypeAlias = Callable[[bytes], tuple[int, ...]]
+_forms: dict[tuple[Lane, ...], tuple[str, Unpack]] = {}
+
+
+def _form_of(lanes: tuple[Lane, ...]) -> tuple[str, Unpack]:
+    """The JSON text with a place for each number, and what unpacks the numbers."""
+    if lanes not in _forms:
+        units: dict[str, list[str]] = {}
+        for lane in lanes:
+            units.setdefault(lane.unit, []).append(f"{json.dumps(lane.name).replace('%', '%%')}: [%d, %d]")
+        parts = [f'"{unit}": {{{", ".join(names)}}}' for unit, names in units.items()]
+        _forms[lanes] = f"{{{', '.join(parts)}}}", struct.Struct(f"<{len(lanes)}q").unpack
+    return _forms[lanes]
+
+
+# An indexed pipe: its elements may be taken without being read, so their rows are found by their positions.
+
+STEP = 1024
+"""The elements whose rows are found at once."""
+
+
+class RowsOfElements:
+    """The rows of named sources in the elements of a pass over an indexed pipe, by position.
+
+    A loop may save a state after each element, so the numbers of some elements ahead are kept.
+
+    Args:
+        stage: gives the elements.
+        lanes: what is counted.
+        context: of the pass.
+    """
+
+    def __init__(self, stage: Stage, lanes: Sequence[Lane], context: Context) -> None:
+        self.length = stage.length or 0
+        self._stage = stage
+        self._lanes = lanes
+        self._context = context
+        self._start = 0
+        self._sums = [0]  # those of the elements from `_start` on
+
+    def between(self, before: Taken, after: Taken) -> int:
+        """The packed numbers of `after`, less those of `before`."""
+        if before.beyond or after.beyond:
+            old, new = _rows_of(before), _rows_of(after)
+            come, gone = np.setdiff1d(new, old), np.setdiff1d(old, new)
+            return self._sum(come[come < self.length]) - self._sum(gone[gone < self.length])
+        first, stop = min(before.total, self.length), min(after.total, self.length)
+        return self._of_range(first, stop) if first <= stop else -self._of_range(stop, first)
+
+    def _of_range(self, first: int, stop: int) -> int:
+        if stop - first > STEP:
+            return sum(self._sum(np.arange(at, min(at + STEP, stop))) for at in range(first, stop, STEP))
+        if not self._start <= first <= stop < self._start + len(self._sums):
+            self._start, end = first, min(first + 2 * STEP, self.length)
+            self._sums = [0]
+            for packed in self._each(np.arange(first, end)):
+                self._sums.append(self._sums[-1] + packed)
+        return self._sums[stop - self._start] - self._sums[first - self._start]
+
+    def _sum(self, elements: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
+        counts = self._stage.counts(elements, self._context) if len(elements) else None
+        if counts is None:
+            return 0
+        (total,) = counts.grouped([range(len(elements))]).packed(self._lanes)
+        return total
+
+    def _each(self, elements: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
+        counts = self._stage.counts(elements, self._context) if len(elements) else None
+        return [0] * len(elements) if counts is None else counts.packed(self._lanes)
+
+
+def _rows_of(taken: Taken) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The numbers of the rows that are taken."""
+    return np.concatenate([np.arange(taken.first), *map(index_array, taken.beyond)])
