@@ -91,7 +91,11 @@ class Chain:
         if not others and self.join != "mix":
             pipe = first
         elif self.join == "mix" and self.is_named:
-            weights = self.weights and dict(zip(pipes, self.weights, strict=True))
+            weights = self.weights
+            if isinstance(weights, dict):
+                weights = {row: dict(zip(pipes, stage, strict=True)) for row, stage in weights.items()}
+            elif weights is not None:
+                weights = dict(zip(pipes, weights, strict=True))
             pipe = fp.mix(pipes, weights=weights, random=self.is_random)
         elif self.join == "mix":
             pipe = first.mix(*others, weights=self.weights, random=self.is_random)
