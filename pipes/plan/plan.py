@@ -408,8 +408,11 @@ class Plan:
         if self.indexed:
             return Amount(position.start, position_count(self.indexed_pass(position.redivision))).fraction
         amounts: list[Amount] = []
-        for shard in self.shards_of_rank(position.redivision):
-            stage, state = self.shard_stage(shard, position.redivision), position.of(shard)
+        redivision = position.redivision
+        for shard in self.shards_of_rank(redivision):
+            if redivision is not None and redivision.rests[shard].waits:
+                continue  # all of the shard is read
+            stage, state = self.shard_stage(shard, redivision), position.of(shard)
             amount = stage.amount_before(state.at.plain, Context(seed=self.seed, epoch=data_pass, shard=shard))
             if amount is None:
                 return None

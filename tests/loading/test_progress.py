@@ -106,6 +106,20 @@ def test_a_rank_of_another_number_of_ranks_goes_on(files: Path) -> None:
     check([0.0, *shares])
 
 
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
+@pytest.mark.parametrize("ranks", [1, 3, 4, 6])
+def test_ranks_that_only_complete_groups_have_read_all(ranks: int) -> None:
+    pipe = fp.from_sequence(range(20)).filter(lambda n: n >= 0).shuffle(window=4).batch(4)
+    before = [fp.Loader(pipe, rank=rank, world_size=2, shards=6, even=None) for rank in range(2)]
+    for loader in before:
+        next(iter(loader))
+    states = [loader.state_dict() for loader in before]
+    after = [fp.Loader(pipe, rank=rank, world_size=ranks, even=None) for rank in range(ranks)]
+    for loader in after:
+        loader.load_state_dict(states)
+        assert loader.progress is not None and 0 <= loader.progress <= 1
+
+
 def test_rows_that_are_skipped_count() -> None:
     def fail(n: int) -> int:
         return 1 // (n % 4)
