@@ -82,7 +82,6 @@ class Edit:
         self._old, self._new = _Graph(*self.old_fingerprint), _Graph(*self.new_fingerprint)
         self.old, self.new = self._old.entries, self._new.entries
         self._names: list[str] = []
-        self._given = 0
         self.nodes = [node for node in walk(self.root) if node.op.trait is not Trait.TRANSPARENT]
         self._free = list(self._new.edges())
         self._old_contents = {*map(self._old.content, self._old.edges())}
@@ -227,7 +226,7 @@ class Edit:
 
     def _rows_given(self, edge: Edge, start: Start, rest: Rest) -> int | None:
         """The rows that a rest of the old graph has given to the first operator of groups; None if nobody knows."""
-        given = rest.given
+        given = start.given
         while edge not in self.edges:
             number = self._old.child(edge)
             if self._old.edits(number) != "groups":
@@ -320,11 +319,10 @@ class Edit:
         self._names = self._old_names(names)
         before = rest.starts.get(ROOT, Start(-1))
         start = before._replace(cursor=Taken.of_plain(before.cursor).then(taken).plain)
-        self._given = rest.given or 0
         self._down(ROOT, start, rest.starts, starts)
         if ROOT not in starts:
-            starts = {ROOT: Start(base), **starts}
-        return Rest(0, starts, given=self._rows_given(ROOT, start, rest))
+            starts = {ROOT: Start(base, given=self._rows_given(ROOT, start, rest)), **starts}
+        return Rest(0, starts)
 
     def streamed(self, rest: Rest, origin: int, names: Mapping[int, str]) -> Rest:
         """A rest in terms of the new graph.
@@ -339,17 +337,17 @@ class Edit:
         self._names = self._old_names(names)
         if edge != ROOT and self.edges.get(ROOT) == ROOT:
             return self.renumbered(rest)
-        self._given = rest.given or 0
         self._down(edge, rest.top, rest.starts, starts)
-        given = self._rows_given(edge, rest.top, rest)
-        return Rest(rest.shard, starts if ROOT in starts else {ROOT: Start(origin), **starts}, given=given)
+        if ROOT not in starts:
+            starts = {ROOT: Start(origin, given=self._rows_given(edge, rest.top, rest)), **starts}
+        return Rest(rest.shard, starts)
 
     def nothing_left(self, shard: int, origin: int) -> Rest:
         """The rest of a shard that has ended; rows that are new can still come."""
         if self._counting:
             raise EditError(f"a shard has ended, so nobody knows the rows of it that `{self._counting}` counts")
         starts = {edge: Start(shard, None, (Share(NOTHING),)) for edge in self.edges.values()}
-        return Rest(shard, {ROOT: Start(origin), **starts}, given=None)
+        return Rest(shard, {ROOT: Start(origin, given=None), **starts})
 
     def with_added(self, rest: Rest, shard: int | None) -> Rest:
         """A rest that has a shard of the inputs that are new, or nothing of them."""
@@ -438,8 +436,6 @@ class Edit:
     def _inputs(self, number: int, start: Start, before: Mapping[Edge, Start]) -> list[Start]:
         """The start of each input of an operator of the old graph."""
         entry, past = self.old[number], self._past(number, start)
-        if any(edge[0] in self._old.below(number) for edge in before):
-            past = past._replace(given=self._given)
         for cls in classes_of(entry.kind):
             length = cls.run_length(past)
             if start.shares and length is None:
@@ -448,7 +444,7 @@ class Edit:
                 shares = tuple(share.of_runs(length or 1) for share in start.shares)
                 cursors = cls.inputs_at(past, Cursor.of(start.cursor))
                 if cursors is not None:
-                    return [_start(start.origin, cursor, shares) for cursor in cursors]
+                    return [_start(start, cursor, shares) for cursor in cursors]
             else:
                 lengths = [self._length((number, place), before) for place in range(len(entry.inputs))]
                 known = [rows for rows in lengths if rows is not None]
@@ -456,7 +452,7 @@ class Edit:
                 taken = cls.inputs_taken(past, Taken.of_plain(start.cursor))
                 if taken is not None:
                     return [
-                        Start(start.origin, (rows if n is None else rows.between(0, n)).plain)
+                        Start(start.origin, (rows if n is None else rows.between(0, n)).plain, (), start.given)
                         for rows, n in zip(taken, lengths, strict=True)
                     ]
         if start.shares:
@@ -479,7 +475,7 @@ class Edit:
         entry, shards = self.old[number], self.pass_.shards
         context = Context(seed=self.pass_.seed, epoch=self.pass_.epoch, shard=start.draws(shards))
         name = self._names[number] if self._names else ""
-        return Past(entry.facts, len(entry.inputs), name, context, max(1, shards))
+        return Past(entry.facts, len(entry.inputs), name, context, max(1, shards), start.given or 0)
 
     def _length(self, edge: Edge, before: Mapping[Edge, Start]) -> int | None:
         """The number of rows that came along an edge of an indexed old graph; None if nobody knows."""
@@ -518,8 +514,9 @@ class Edit:
         ]
 
 
-def _start(origin: int, cursor: Json, shares: tuple[Share, ...]) -> Start:
-    return Start(origin, None, (Share(NOTHING),)) if cursor == ENDED else Start(origin, cursor, shares)
+def _start(above: Start, cursor: Json, shares: tuple[Share, ...]) -> Start:
+    cursor, shares = (None, (Share(NOTHING),)) if cursor == ENDED else (cursor, shares)
+    return Start(above.origin, cursor, shares, above.given)
 
 
 def _without(numbers: Sequence[int], own: Sequence[str], common: Counter[str]) -> list[int]:

@@ -554,7 +554,7 @@ class Plan:
             for rest, rows in zip(waiting, at_hand or [None] * len(waiting), strict=True)
         )
         names.update(sharding.names)
-        before = max((rest.given or 0) + Cursor.of(rest.top.cursor).position for rest in waiting)
+        before = max((rest.top.given or 0) + Cursor.of(rest.top.cursor).position for rest in waiting)
         op = self._op_of_tail(sharding.shards).after(before)
         return self._with_tail(op, (parts[0] if len(parts) == 1 else Node(Concat(), parts),), names)
 

@@ -93,11 +93,14 @@ class Start(NamedTuple):
         origin: the key of the draws below, in place of the number of a shard; -1 if there are no shards.
         cursor: of the rows, the first one that is left; None if none is taken. Of an indexed pipe, a plain `Taken`.
         shares: the part of the rows that belongs to the rest, the part of that, and so on; none if it is all.
+        given: the rows that the shard had given before the operators below began, for those that count the rows of a
+            pass; None if nobody knows.
     """
 
     origin: int
     cursor: Json = None
     shares: tuple[Share, ...] = ()
+    given: int | None = 0
 
     @property
     def taken(self) -> int:
@@ -159,15 +162,15 @@ class Start(NamedTuple):
     @property
     def plain(self) -> Json:
         """The start as JSON."""
-        shares: Json = [share.plain for share in self.shares]
-        return [self.origin, self.cursor, shares] if shares else [self.origin, self.cursor]
+        more: list[Json] = [[share.plain for share in self.shares], self.given]
+        return [self.origin, self.cursor, *more[: 2 if self.given != 0 else 1 if self.shares else 0]]
 
     @staticmethod
     def of(plain: Sequence[Json]) -> Start:
         """The start that `plain` was made of."""
-        origin, cursor, *shares = plain
-        parts = cast("list[Json]", shares[0]) if shares else []
-        return Start(cast("int", origin), cursor, tuple(map(Share.of, parts)))
+        origin, cursor, *more = plain
+        shares, given = cast("tuple[list[Json], int | None]", (*more, *([], 0)[len(more) :]))
+        return Start(cast("int", origin), cursor, tuple(map(Share.of, shares)), given)
 
 
 @dataclass(frozen=True)
@@ -179,14 +182,11 @@ class Rest:
         starts: where it begins in the rows of some edges, the last edge first. If that is not the root, the rest has
             only rows left that wait for others to complete a group.
         tail_of: if it completes such groups, the rests whose rows wait. `shard` is then -1.
-        given: the rows that its shard had given before the pipe changed, for operators that count the rows of a pass;
-            None if nobody knows.
     """
 
     shard: int
     starts: Mapping[Edge, Start]
     tail_of: tuple[Rest, ...] = ()
-    given: int | None = 0
 
     @staticmethod
     def of_shard(shard: int, cursor: Json) -> Rest:
@@ -222,8 +222,8 @@ class Rest:
         below = {other: start for other, start in self.starts.items() if other not in (ROOT, edge)}
         start = self.starts.get(edge)
         if start is None:
-            return Rest(self.shard, {edge: Start(self.top.origin, cursor), **below}, given=self.given)
-        return Rest(self.shard, {edge: start.begun(cursor), **below})  # this cursor counts all rows of the pass
+            return Rest(self.shard, {edge: Start(self.top.origin, cursor, given=self.top.given), **below})
+        return Rest(self.shard, {edge: start.begun(cursor), **below})
 
     def part(self, share: RowShare) -> Rest:
         """A part of it."""
@@ -233,19 +233,19 @@ class Rest:
     def plain(self) -> list[Json]:
         """The rest as JSON."""
         starts: Json = [[list(edge), start.plain] for edge, start in self.starts.items()]
-        more: list[Json] = [self.given, [rest.plain for rest in self.tail_of]]
-        return [self.shard, starts, *more[: 2 if self.tail_of else 1 if self.given != 0 else 0]]
+        tail: list[Json] = [[rest.plain for rest in self.tail_of]] if self.tail_of else []
+        return [self.shard, starts, *tail]
 
     @staticmethod
     def of(plain: Json) -> Rest:
         """The rest that `plain` was made of."""
-        shard, starts, *more = cast("list[Json]", plain)
+        shard, starts, *tail = cast("list[Json]", plain)
         by_edge = {
             (edge[0], edge[1]): Start.of(start)
             for edge, start in cast("list[tuple[tuple[int, int], list[Json]]]", starts)
         }
-        given, waiting = cast("tuple[int | None, list[Json]]", (*more, *(0, [])[len(more) :]))
-        return Rest(cast("int", shard), by_edge, tuple(map(Rest.of, waiting)), given)
+        waiting = cast("list[Json]", tail[0]) if tail else []
+        return Rest(cast("int", shard), by_edge, tuple(map(Rest.of, waiting)))
 
 
 @dataclass(frozen=True)

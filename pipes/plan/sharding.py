@@ -23,7 +23,7 @@ from ..engine.run import check_cursor
 from ..engine.skips import parted_cursor
 from ..engine.stage import Stage
 from .division import Division, PieceRun, SharedRead, division_of
-from .rests import Rest, Start
+from .rests import Edge, Rest, Start
 from .shards import (
     DrawsOf,
     NeighboursShard,
@@ -78,18 +78,21 @@ class Sharding:
             rest: says where the rows of edges begin; those below an edge are of the shard that is its origin.
             numbers: of the operators in the whole graph.
         """
-        return self._rest(node, rest.shard, rest, numbers)
+        return self._rest(node, rest.shard, rest.top.given or 0, rest.starts, numbers)
 
-    def _rest(self, node: Node, shard: int, rest: Rest, numbers: Mapping[Node, int]) -> Node:
-        starts = rest.starts
+    def _rest(
+        self, node: Node, shard: int, given: int, starts: Mapping[Edge, Start], numbers: Mapping[Node, int]
+    ) -> Node:
         if not any((numbers[below], place) in starts for below in walk(node) for place in range(len(below.inputs))):
             return node if self.shards == 0 else self.subgraph(node, shard)
         inputs: list[Node] = []
         for place, source in enumerate(node.inputs):
             start = None if node.op.trait is Trait.TRANSPARENT else starts.get((numbers[node], place))
-            below = self._rest(source, shard if start is None else start.origin, rest, numbers)
-            inputs.append(below if start is None else self.begun(start, below))
-        return self.rebuilt(node, tuple(inputs), rest.given or 0)
+            if start is None:
+                inputs.append(self._rest(source, shard, given, starts, numbers))
+            else:
+                inputs.append(self.begun(start, self._rest(source, start.origin, start.given or 0, starts, numbers)))
+        return self.rebuilt(node, tuple(inputs), given)
 
     def begun(self, start: Start, node: Node) -> Node:
         """The rows of `node` from a start on."""
