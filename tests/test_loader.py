@@ -175,7 +175,7 @@ def reciprocal(row):
 def test_a_loader_that_has_not_begun_can_be_pickled(on_error):
     first = 0 if on_error == "skip" else 1  # 0 is skipped
     loader = fp.Loader(fp.from_sequence(range(first, 6)).map(reciprocal, on_error=on_error))
-    assert len(loader.state_dict()) == 13
+    assert len(loader.state_dict()) == 14
     loader = pickle.loads(pickle.dumps(loader))
     assert list(loader) == [1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]
     assert pickle.loads(pickle.dumps(loader)).epoch == 1

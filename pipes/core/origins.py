@@ -1,4 +1,4 @@
-"""`Origins`: where the rows of a block come from, for errors and for the ledger; `Counts`: the rows of named sources.
+"""`Origins`: where the rows of a block come from, for errors and the ledger; `RowCounts`: the rows of named sources.
 
 They go with the rows through windows, filters and groups: an element's are those of the rows that it is made of.
 """
@@ -19,45 +19,45 @@ from .rows import Indices, index_array, index_list
 Ints = npt.NDArray[np.int64]
 
 
-class Lane(NamedTuple):
+class Account(NamedTuple):
     """A number of the ledger: the rows or the tokens of a named source."""
 
     name: str
     unit: str = "rows"
 
 
-LOST = Lane("", "lost")
+LOST = Account("", "lost")
 """Marks rows that were skipped, which no named input counts, until they are summed."""
 
 
-def in_order(lanes: Iterable[Lane]) -> tuple[Lane, ...]:
-    """The lanes, each once: first those of rows."""
-    return tuple(sorted(dict.fromkeys(lanes), key=lambda lane: lane.unit))
+def in_order(accounts: Iterable[Account]) -> tuple[Account, ...]:
+    """The accounts, each once: first those of rows."""
+    return tuple(sorted(dict.fromkeys(accounts), key=lambda account: account.unit))
 
 
 @dataclass(slots=True)
-class Counts:
+class RowCounts:
     """The number of rows, and of tokens, of each named source that each row is made of.
 
     Attributes:
-        lanes: what the columns of `kinds` count.
+        accounts: what the columns of `kinds` count.
         kinds: the numbers that rows have; few differ before rows are put into groups.
         codes: for each row its row of `kinds`.
     """
 
-    lanes: tuple[Lane, ...]
+    accounts: tuple[Account, ...]
     kinds: Ints
     codes: Ints
 
     @staticmethod
-    def each(lanes: tuple[Lane, ...], kinds: Ints) -> Counts:
+    def each(accounts: tuple[Account, ...], kinds: Ints) -> RowCounts:
         """A row of `kinds` for each row."""
-        return Counts(lanes, kinds, np.arange(len(kinds)))
+        return RowCounts(accounts, kinds, np.arange(len(kinds)))
 
     @staticmethod
     def of_inputs(
-        names: Sequence[str], numbers: Indices, inner: Counts | None = None, sizes: Ints | None = None
-    ) -> Counts | None:
+        names: Sequence[str], numbers: Indices, inner: RowCounts | None = None, sizes: Ints | None = None
+    ) -> RowCounts | None:
         """Those of rows that come from inputs with these names.
 
         Args:
@@ -68,16 +68,16 @@ class Counts:
         """
         if not names:
             return inner
-        lanes = tuple(map(Lane, names))
+        accounts = tuple(map(Account, names))
         numbers = index_array(numbers)
-        own = Counts(lanes, _identity(len(names)), numbers)
-        if inner is not None and LOST in inner.lanes:
-            own = own.where(inner.dense[:, inner.lanes.index(LOST)] == 0)
+        own = RowCounts(accounts, _identity(len(names)), numbers)
+        if inner is not None and LOST in inner.accounts:
+            own = own.where(inner.dense[:, inner.accounts.index(LOST)] == 0)
         if sizes is not None:
             tokens = np.zeros((len(numbers), len(names)), np.int64)
             tokens[np.arange(len(numbers)), numbers] = sizes
-            lanes += tuple(Lane(name, "tokens") for name in names)
-            own = Counts.each(lanes, np.concatenate([own.dense, tokens], axis=1))
+            accounts += tuple(Account(name, "tokens") for name in names)
+            own = RowCounts.each(accounts, np.concatenate([own.dense, tokens], axis=1))
         return own if inner is None else own.plus(inner)
 
     @property
@@ -85,31 +85,31 @@ class Counts:
         """The numbers of each row."""
         return self.kinds[self.codes]
 
-    def below(self, name: str) -> Counts:
+    def below(self, name: str) -> RowCounts:
         """The same, in the input of that name."""
-        lanes = (lane if lane == LOST else Lane(f"{name}/{lane.name}", lane.unit) for lane in self.lanes)
-        return replace(self, lanes=tuple(lanes))
+        accounts = (own if own == LOST else Account(f"{name}/{own.name}", own.unit) for own in self.accounts)
+        return replace(self, accounts=tuple(accounts))
 
     @staticmethod
-    def without(counts: Counts | None, lost: npt.NDArray[np.bool_]) -> Counts:
+    def without(counts: RowCounts | None, lost: npt.NDArray[np.bool_]) -> RowCounts:
         """The same, with nothing for rows that were skipped, which are marked."""
-        mark = Counts((LOST,), np.array([[0], [1]]), lost.astype(np.int64))
+        mark = RowCounts((LOST,), np.array([[0], [1]]), lost.astype(np.int64))
         return mark if counts is None else counts.where(~lost).plus(mark)
 
-    def select(self, places: Indices) -> Counts:
-        return Counts(self.lanes, self.kinds, self.codes[index_array(places)])
+    def select(self, places: Indices) -> RowCounts:
+        return RowCounts(self.accounts, self.kinds, self.codes[index_array(places)])
 
-    def where(self, counts: npt.NDArray[np.bool_]) -> Counts:
+    def where(self, counts: npt.NDArray[np.bool_]) -> RowCounts:
         """The same, with nothing for the other rows."""
-        kinds = np.concatenate([np.zeros((1, len(self.lanes)), np.int64), self.kinds])
-        return Counts(self.lanes, kinds, np.where(counts, self.codes + 1, 0))
+        kinds = np.concatenate([np.zeros((1, len(self.accounts)), np.int64), self.kinds])
+        return RowCounts(self.accounts, kinds, np.where(counts, self.codes + 1, 0))
 
-    def plus(self, other: Counts) -> Counts:
+    def plus(self, other: RowCounts) -> RowCounts:
         """The sum of both for each row."""
-        lanes = _all_lanes([self, other])
-        return Counts.each(lanes, self._in(lanes).dense + other._in(lanes).dense)
+        accounts = _all_accounts([self, other])
+        return RowCounts.each(accounts, self._in(accounts).dense + other._in(accounts).dense)
 
-    def grouped(self, groups: Iterable[Iterable[int]]) -> Counts:
+    def grouped(self, groups: Iterable[Iterable[int]]) -> RowCounts:
         """The sum of each group; `groups` has the numbers of its rows."""
         groups = [*groups]
         if all(type(group) is range and group.step == 1 for group in groups):
@@ -122,63 +122,63 @@ class Counts:
         owners = np.repeat(np.arange(len(rows)), sizes)
         return self.summed(np.concatenate([np.zeros(0, np.int64), *rows]), owners, len(rows))
 
-    def summed(self, rows: Ints, owners: Ints, count: int) -> Counts:
+    def summed(self, rows: Ints, owners: Ints, count: int) -> RowCounts:
         """The sums of the rows `rows` for each of `count` owners."""
         kinds = len(self.kinds)
         if kinds <= 64:
             of_kinds = np.bincount(owners * kinds + self.codes[rows], minlength=count * kinds)
-            return Counts.each(self.lanes, of_kinds.reshape(count, kinds) @ self.kinds)
-        sums = np.zeros((count, len(self.lanes)), np.int64)
+            return RowCounts.each(self.accounts, of_kinds.reshape(count, kinds) @ self.kinds)
+        sums = np.zeros((count, len(self.accounts)), np.int64)
         np.add.at(sums, owners, self.kinds[self.codes[rows]])
-        return Counts.each(self.lanes, sums)
+        return RowCounts.each(self.accounts, sums)
 
-    def packed(self, lanes: Sequence[Lane]) -> list[int]:
-        """The numbers of each row as one number, with 64 bits for each of `lanes`; the first has the lowest."""
-        kinds = self._in(lanes).kinds
+    def packed(self, accounts: Sequence[Account]) -> list[int]:
+        """The numbers of each row as one number, with 64 bits for each of `accounts`; the first has the lowest."""
+        kinds = self._in(accounts).kinds
         if len(kinds) >= len(self.codes):
             return _packed(kinds[self.codes])
         packed = _packed(kinds)
         return [packed[code] for code in self.codes.tolist()]
 
-    def _in(self, lanes: Sequence[Lane]) -> Counts:
-        """With these lanes, which include its own."""
-        if tuple(lanes) == self.lanes:
+    def _in(self, accounts: Sequence[Account]) -> RowCounts:
+        """With these accounts, which include its own."""
+        if tuple(accounts) == self.accounts:
             return self
-        kinds = np.zeros((len(self.kinds), len(lanes)), np.int64)
-        places = {lane: place for place, lane in enumerate(lanes)}
-        for own, lane in enumerate(self.lanes):
-            if lane in places:
-                kinds[:, places[lane]] += self.kinds[:, own]
-        return Counts(tuple(lanes), kinds, self.codes)
+        kinds = np.zeros((len(self.kinds), len(accounts)), np.int64)
+        places = {account: place for place, account in enumerate(accounts)}
+        for own, account in enumerate(self.accounts):
+            if account in places:
+                kinds[:, places[account]] += self.kinds[:, own]
+        return RowCounts(tuple(accounts), kinds, self.codes)
 
     @staticmethod
-    def joined(parts: Sequence[tuple[Counts | None, int]]) -> Counts | None:
+    def joined(parts: Sequence[tuple[RowCounts | None, int]]) -> RowCounts | None:
         """Those of several parts, one after the other; a part without any has a number of rows."""
         known = [part for part, _ in parts if part is not None]
         if not known:
             return None
         first = known[0]
-        if len(known) == len(parts) and all(p.kinds is first.kinds and p.lanes == first.lanes for p in known):
-            return Counts(first.lanes, first.kinds, np.concatenate([part.codes for part in known]))
-        lanes = _all_lanes(known)
-        kinds, codes, start = [np.zeros((1, len(lanes)), np.int64)], list[Ints](), 1
+        if len(known) == len(parts) and all(p.kinds is first.kinds and p.accounts == first.accounts for p in known):
+            return RowCounts(first.accounts, first.kinds, np.concatenate([part.codes for part in known]))
+        accounts = _all_accounts(known)
+        kinds, codes, start = [np.zeros((1, len(accounts)), np.int64)], list[Ints](), 1
         for part, rows in parts:
             if part is None:
                 codes.append(np.zeros(rows, np.int64))
                 continue
-            kinds.append(part._in(lanes).kinds)
+            kinds.append(part._in(accounts).kinds)
             codes.append(part.codes + start)
             start += len(part.kinds)
-        joined = Counts(lanes, np.concatenate(kinds), np.concatenate(codes))
-        return joined if start <= len(joined.codes) else Counts.each(lanes, joined.dense)
+        joined = RowCounts(accounts, np.concatenate(kinds), np.concatenate(codes))
+        return joined if start <= len(joined.codes) else RowCounts.each(accounts, joined.dense)
 
 
 def _numbers(group: Iterable[int]) -> Ints:
     return index_array(group) if isinstance(group, (range, np.ndarray)) else np.array([*group], np.int64)
 
 
-def _all_lanes(counts: Sequence[Counts]) -> tuple[Lane, ...]:
-    return tuple(dict.fromkeys(lane for one in counts for lane in one.lanes))
+def _all_accounts(counts: Sequence[RowCounts]) -> tuple[Account, ...]:
+    return tuple(dict.fromkeys(account for one in counts for account in one.accounts))
 
 
 _identities: dict[int, Ints] = {}  # the same object for equal sizes, so that blocks are joined without a look
@@ -203,10 +203,10 @@ class Origins:
     """
 
     rows: Sequence[Origin | None] | None = None
-    counts: Counts | None = None
+    counts: RowCounts | None = None
 
     @staticmethod
-    def of(rows: Sequence[Origin | None] | None, counts: Counts | None = None) -> Origins | None:
+    def of(rows: Sequence[Origin | None] | None, counts: RowCounts | None = None) -> Origins | None:
         """The origins, if there are any."""
         return None if rows is None and counts is None else Origins(rows, counts)
 
@@ -225,7 +225,7 @@ class Origins:
             return None if self.rows is None else self.rows[index]
         counts = self.counts
         if counts is not None:
-            counts = Counts(counts.lanes, counts.kinds, counts.codes[index])
+            counts = RowCounts(counts.accounts, counts.kinds, counts.codes[index])
         return Origins(None if self.rows is None else self.rows[index], counts)
 
     def select(self, places: Indices) -> Origins:
@@ -254,7 +254,7 @@ class Origins:
         rows: list[Origin | None] | None = None
         if any(part is not None and part.rows is not None for part, _ in parts):
             rows = [row for part, count in parts for row in (part or [None] * count)]
-        counts = Counts.joined([(None if part is None else part.counts, count) for part, count in parts])
+        counts = RowCounts.joined([(None if part is None else part.counts, count) for part, count in parts])
         return Origins.of(rows, counts)
 
     @staticmethod

@@ -19,7 +19,7 @@ from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, names, node_code, walk
 from ..core.lazy import pa
 from ..core.operator import READS_FOR_ALL_EPOCHS, Ahead, Amount, Operator, Order, Source, Trait, Weights, fill_unknown
-from ..core.origins import Counts, Origins
+from ..core.origins import Origins, RowCounts
 from ..core.rows import BlockRows, Indices, concat, index_array
 from ..core.skips import Skipped, covers, skips
 from ..core.times import here, measured_blocks
@@ -281,7 +281,7 @@ class Stage:
         for source, row, inner in self.op.trace(self, index, context):
             yield from cast("Stage", source).origins(row, inner)
 
-    def counts(self, indices: Indices, context: Context, lost: Lost = MappingProxyType({})) -> Counts | None:
+    def counts(self, indices: Indices, context: Context, lost: Lost = MappingProxyType({})) -> RowCounts | None:
         """The rows of named sources that the rows at `indices` of an indexed stage are made of; it reads nothing.
 
         Args:
@@ -293,21 +293,21 @@ class Stage:
         counts = self._counts_of_inputs(indices, context, lost)
         if not lost or (places := lost.get((self.name, context.rounds))) is None:
             return counts
-        return Counts.without(counts, np.isin(index_array(indices), [*places]))
+        return RowCounts.without(counts, np.isin(index_array(indices), [*places]))
 
-    def _counts_of_inputs(self, indices: Indices, context: Context, lost: Lost) -> Counts | None:
+    def _counts_of_inputs(self, indices: Indices, context: Context, lost: Lost) -> RowCounts | None:
         if self.op.input_names and not lost and not any(stage.counted for stage in self.inputs):
-            return Counts.of_inputs(self.op.input_names, self.op.inputs_of(self, indices, context))
+            return RowCounts.of_inputs(self.op.input_names, self.op.inputs_of(self, indices, context))
         own: Indices | None = None
-        names, parts, places = self.op.input_names, list[tuple[Counts | None, int]](), list[Indices]()
+        names, parts, places = self.op.input_names, list[tuple[RowCounts | None, int]](), list[Indices]()
         for number, rows, own, inner in self.op.traced(self, indices, context):
             counts = self.inputs[number].counts(rows, inner, lost)
             if names:
                 inputs = np.full(len(rows), number)
-                counts = Counts.of_inputs(names, inputs, counts and counts.below(names[number]))
+                counts = RowCounts.of_inputs(names, inputs, counts and counts.below(names[number]))
             parts.append((counts, len(rows)))
             places.append(range(len(indices)) if own is None else own)
-        total = Counts.joined(parts)
+        total = RowCounts.joined(parts)
         if total is None or (len(parts) == 1 and own is None):
             return total
         owners = np.concatenate([*map(index_array, places)])

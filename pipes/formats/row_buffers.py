@@ -88,7 +88,7 @@ class Buffers:
         return {"is": "table", "names": names, "columns": columns, "arrow": stream, "length": len(rows)}
 
     def _stream(self, batch: pa.RecordBatch) -> int:
-        sink = _Pieces()
+        sink = _PieceSink()
         with pa.ipc.new_stream(pa.PythonFile(cast("Any", sink), "w"), batch.schema) as writer:
             writer.write_batch(batch)
         return self._add(sink.pieces)
@@ -162,7 +162,7 @@ class Buffers:
         return self.add(np.fromiter(map(len, values), np.int64, len(values)))
 
 
-class _Pieces:
+class _PieceSink:
     """A file that takes the memory of columns without a copy."""
 
     closed = False

@@ -460,7 +460,7 @@ class EpochRun:
         self.schedule, self.end = self._epochs.begin(self.progress, job)
         self._last = self.end.of_rank
         self._has_cursors = not self._schedule.plan.indexed
-        self._has_counts = self._has_cursors and bool(self._schedule.plan.lanes)
+        self._has_counts = self._has_cursors and bool(self._schedule.plan.accounts)
         items = self._open(self.progress.position(self._schedule.plan))
         if job is None or not self._schedule.agrees(self.end):
             self._items, self._agreement = items, None

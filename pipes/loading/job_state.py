@@ -360,7 +360,7 @@ def ledger_of_states(state: object) -> Ledger:
     if not states[0].indexed:
         return Numbers.sum([one.numbers for one in states]).ledger(len(states))
     one = merged(states)
-    if one.counted is not None and one.numbers.lanes:
+    if one.counted is not None and one.numbers.accounts:
         raise StateError(
             "the ranks of these states have taken different numbers of elements, and only their pipe can tell the rows "
             "of these; give the state that `gather_state(loader)` returns"

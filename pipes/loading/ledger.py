@@ -1,6 +1,6 @@
 """`Ledger`: the rows of each named source that a job has taken; how states hold it, and how an indexed pipe finds it.
 
-A progress holds the numbers packed, with 64 bits for each lane, so that to add those of an element is one sum.
+A progress holds the numbers packed, with 64 bits for each account, so that to add those of an element is one sum.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 import numpy as np
 
 from ..core.context import Context
-from ..core.origins import Lane, in_order
+from ..core.origins import Account, in_order
 from ..core.rows import index_array
 from ..core.taken import Taken
 
@@ -97,23 +97,23 @@ class Numbers(NamedTuple):
     """The packed numbers of a ledger.
 
     Attributes:
-        lanes: what they count.
+        accounts: what they count.
         of_pass: those of the pass that is under way.
         before: those of all passes before.
     """
 
-    lanes: tuple[Lane, ...] = ()
+    accounts: tuple[Account, ...] = ()
     of_pass: int = 0
     before: int = 0
 
     @property
     def text(self) -> str:
         """The numbers as JSON: by unit and source, those of the pass and those of all passes."""
-        if not self.lanes:
+        if not self.accounts:
             return "{}"
-        template, unpack = _form_of(self.lanes)
-        size = 8 * len(self.lanes)
-        numbers = [0] * (2 * len(self.lanes))
+        template, unpack = _form_of(self.accounts)
+        size = 8 * len(self.accounts)
+        numbers = [0] * (2 * len(self.accounts))
         numbers[::2] = unpack(self.of_pass.to_bytes(size, "little"))
         numbers[1::2] = unpack((self.of_pass + self.before).to_bytes(size, "little"))
         return template % tuple(numbers)
@@ -122,70 +122,71 @@ class Numbers(NamedTuple):
     def of(text: str) -> Numbers:
         """The numbers that `text` was made of."""
         plain = cast("dict[str, dict[str, list[int]]]", json.loads(text))
-        lanes = tuple(Lane(name, unit) for unit, names in plain.items() for name in names)
-        pairs = [plain[lane.unit][lane.name] for lane in lanes]
-        return Numbers(lanes, pack(now for now, _ in pairs), pack(total - now for now, total in pairs))
+        accounts = tuple(Account(name, unit) for unit, names in plain.items() for name in names)
+        pairs = [plain[account.unit][account.name] for account in accounts]
+        return Numbers(accounts, pack(now for now, _ in pairs), pack(total - now for now, total in pairs))
 
     def ledger(self, ranks: int) -> Ledger:
-        now, before = unpacked(self.of_pass, len(self.lanes)), unpacked(self.before, len(self.lanes))
-        found = {lane: (a + b, a) for lane, a, b in zip(self.lanes, now, before, strict=True)}
-        names = dict.fromkeys(lane.name for lane in self.lanes)
+        now, before = unpacked(self.of_pass, len(self.accounts)), unpacked(self.before, len(self.accounts))
+        found = {account: (a + b, a) for account, a, b in zip(self.accounts, now, before, strict=True)}
+        names = dict.fromkeys(account.name for account in self.accounts)
         none = None, None
-        return Ledger({name: Seen(*found[Lane(name)], *found.get(Lane(name, "tokens"), none)) for name in names}, ranks)
+        seen = {name: Seen(*found[Account(name)], *found.get(Account(name, "tokens"), none)) for name in names}
+        return Ledger(seen, ranks)
 
-    def in_lanes(self, lanes: Sequence[Lane]) -> Numbers:
-        """The same numbers in these lanes, and then in its own that are not among them."""
-        if self.lanes == tuple(lanes) or not self.lanes:
-            return self._replace(lanes=tuple(lanes))
-        every = in_order((*lanes, *self.lanes))
+    def in_accounts(self, accounts: Sequence[Account]) -> Numbers:
+        """The same numbers in these accounts, and then in its own that are not among them."""
+        if self.accounts == tuple(accounts) or not self.accounts:
+            return self._replace(accounts=tuple(accounts))
+        every = in_order((*accounts, *self.accounts))
         return Numbers(every, self._moved(self.of_pass, every), self._moved(self.before, every))
 
-    def _moved(self, packed: int, lanes: Sequence[Lane]) -> int:
-        values = dict(zip(self.lanes, unpacked(packed, len(self.lanes)), strict=True))
-        return pack(values.get(lane, 0) for lane in lanes)
+    def _moved(self, packed: int, accounts: Sequence[Account]) -> int:
+        values = dict(zip(self.accounts, unpacked(packed, len(self.accounts)), strict=True))
+        return pack(values.get(account, 0) for account in accounts)
 
     def in_pass_before(self) -> Numbers:
         """The same numbers, none of which are of the pass that is under way."""
-        return Numbers(self.lanes, 0, self.of_pass + self.before)
+        return Numbers(self.accounts, 0, self.of_pass + self.before)
 
     @staticmethod
     def sum(several: Sequence[Numbers]) -> Numbers:
-        lanes = in_order(lane for one in several for lane in one.lanes)
-        moved = [one.in_lanes(lanes) for one in several]
-        return Numbers(lanes, sum(one.of_pass for one in moved), sum(one.before for one in moved))
+        accounts = in_order(account for one in several for account in one.accounts)
+        moved = [one.in_accounts(accounts) for one in several]
+        return Numbers(accounts, sum(one.of_pass for one in moved), sum(one.before for one in moved))
 
     def share(self, rank: int, world_size: int) -> Numbers:
         """The share of one rank; those of all ranks add up to the numbers."""
-        now, total = (unpacked(packed, len(self.lanes)) for packed in (self.of_pass, self.of_pass + self.before))
+        now, total = (unpacked(packed, len(self.accounts)) for packed in (self.of_pass, self.of_pass + self.before))
         own_now, own_total = ([len(range(rank, n, world_size)) for n in numbers] for numbers in (now, total))
         before = pack(a - b for a, b in zip(own_total, own_now, strict=True))
-        return Numbers(self.lanes, pack(own_now), before)
+        return Numbers(self.accounts, pack(own_now), before)
 
 
 NO_NUMBERS = Numbers()
 
 
 def pack(numbers: Iterable[int]) -> int:
-    return sum(number << BITS * lane for lane, number in enumerate(numbers))
+    return sum(number << BITS * account for account, number in enumerate(numbers))
 
 
-def unpacked(packed: int, lanes: int) -> tuple[int, ...]:
-    return struct.unpack(f"<{lanes}q", packed.to_bytes(8 * lanes, "little"))
+def unpacked(packed: int, accounts: int) -> tuple[int, ...]:
+    return struct.unpack(f"<{accounts}q", packed.to_bytes(8 * accounts, "little"))
 
 
 Unpack: TypeAlias = Callable[[bytes], tuple[int, ...]]
-_forms: dict[tuple[Lane, ...], tuple[str, Unpack]] = {}
+_forms: dict[tuple[Account, ...], tuple[str, Unpack]] = {}
 
 
-def _form_of(lanes: tuple[Lane, ...]) -> tuple[str, Unpack]:
+def _form_of(accounts: tuple[Account, ...]) -> tuple[str, Unpack]:
     """The JSON text with a place for each number, and what unpacks the numbers."""
-    if lanes not in _forms:
+    if accounts not in _forms:
         units: dict[str, list[str]] = {}
-        for lane in lanes:
-            units.setdefault(lane.unit, []).append(f"{json.dumps(lane.name).replace('%', '%%')}: [%d, %d]")
+        for account in accounts:
+            units.setdefault(account.unit, []).append(f"{json.dumps(account.name).replace('%', '%%')}: [%d, %d]")
         parts = [f'"{unit}": {{{", ".join(names)}}}' for unit, names in units.items()]
-        _forms[lanes] = f"{{{', '.join(parts)}}}", struct.Struct(f"<{len(lanes)}q").unpack
-    return _forms[lanes]
+        _forms[accounts] = f"{{{', '.join(parts)}}}", struct.Struct(f"<{len(accounts)}q").unpack
+    return _forms[accounts]
 
 
 # An indexed pipe: its elements may be taken without being read, so their rows are found by their positions.
@@ -201,14 +202,14 @@ class RowsOfElements:
 
     Args:
         stage: gives the elements.
-        lanes: what is counted.
+        accounts: what is counted.
         context: of the pass.
     """
 
-    def __init__(self, stage: Stage, lanes: Sequence[Lane], context: Context) -> None:
+    def __init__(self, stage: Stage, accounts: Sequence[Account], context: Context) -> None:
         self.length = stage.length or 0
         self._stage = stage
-        self._lanes = lanes
+        self._accounts = accounts
         self._context = context
         self._start = 0
         self._sums = [0]  # those of the elements from `_start` on
@@ -236,12 +237,12 @@ class RowsOfElements:
         counts = self._stage.counts(elements, self._context) if len(elements) else None
         if counts is None:
             return 0
-        (total,) = counts.grouped([range(len(elements))]).packed(self._lanes)
+        (total,) = counts.grouped([range(len(elements))]).packed(self._accounts)
         return total
 
     def _each(self, elements: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
         counts = self._stage.counts(elements, self._context) if len(elements) else None
-        return [0] * len(elements) if counts is None else counts.packed(self._lanes)
+        return [0] * len(elements) if counts is None else counts.packed(self._accounts)
 
 
 def _rows_of(taken: Taken) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

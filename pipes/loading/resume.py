@@ -116,7 +116,7 @@ def _indexed(states: Sequence[SavedState], edit: Edit, plan: Plan) -> tuple[list
     one = merged(states)
     position = one.position
     assert isinstance(position, IndexedPosition), "some of the pass is taken"
-    if one.counted is not None and one.numbers.lanes:
+    if one.counted is not None and one.numbers.accounts:
         raise EditError("the ranks have taken different numbers of elements of named sources")
     before = position.redivision
     if edit.is_same:

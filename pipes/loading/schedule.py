@@ -94,17 +94,17 @@ class Schedule:
     def _with_all(self, following: Progress, progress: Progress) -> Progress:
         """A place in another pass, with the numbers of the ledger at `progress`."""
         numbers = self.numbers(progress)
-        following.rows_before, following.lanes = numbers.of_pass + numbers.before, progress.lanes
+        following.rows_before, following.accounts = numbers.of_pass + numbers.before, progress.accounts
         return following
 
     def numbers(self, progress: Progress) -> Numbers:
         """The numbers of the ledger; of an indexed pipe, those of all ranks."""
         plan = self.plan
-        lanes = progress.lanes or plan.lanes
-        if not lanes:
+        accounts = progress.accounts or plan.accounts
+        if not accounts:
             return NO_NUMBERS
-        if not (plan.indexed and plan.lanes):
-            return Numbers(lanes, progress.rows, progress.rows_before)
+        if not (plan.indexed and plan.accounts):
+            return Numbers(accounts, progress.rows, progress.rows_before)
         place, data_pass = progress.position(plan), progress.data_pass
         number, taken, redivision, rows, before = progress.counted or _anchor(progress)
         here = place.taken
@@ -117,7 +117,7 @@ class Schedule:
         rows += self._elements(number, redivision).between(taken, here)
         if data_pass == progress.data_pass:
             progress.counted = Counted(data_pass, here, redivision, rows, before)
-        return Numbers(lanes, rows, before)
+        return Numbers(accounts, rows, before)
 
     def _in_pass(
         self, data_pass: int, here: Taken, redivision: Redivision | None, counted: tuple[int, Redivision | None]
@@ -137,7 +137,7 @@ class Schedule:
             while len(self._rows_of_elements) > 1:
                 del self._rows_of_elements[next(iter(self._rows_of_elements))]
             stage, context = self.plan.indexed_pass(redivision), Context(seed=self.plan.seed, epoch=data_pass)
-            self._rows_of_elements[key] = RowsOfElements(stage, self.plan.lanes, context)
+            self._rows_of_elements[key] = RowsOfElements(stage, self.plan.accounts, context)
         return self._rows_of_elements[key]
 
     def next_pass(self, progress: Progress) -> Progress:

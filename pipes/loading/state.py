@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 from zlib import crc32
 
 from ..core.cursor import Json
-from ..core.origins import Lane
+from ..core.origins import Account
 from ..core.taken import Taken
 from ..engine.run import position_count
 from ..engine.skips import NONE_LOST, LostCounts, share_of_lost
@@ -71,7 +71,7 @@ class Progress:
         own_steps: of a streamed pipe, the step at which this rank had no more elements and began to repeat some.
         rows: the packed numbers of the ledger in this pass; of an indexed pipe, those of all ranks at `start`.
         rows_before: those of all passes before.
-        lanes: what these count, if the pipe of the state had sources that the plan has not.
+        accounts: what these count, if the pipe of the state had sources that the plan has not.
         counted: of an indexed pipe, a later place at which the numbers are known.
         lent: a snapshot has `cursors` too, so the next change is that of a copy; `ended` is replaced at each change.
     """
@@ -91,7 +91,7 @@ class Progress:
     skipped: LostCounts = NONE_LOST
     rows: int = field(default=0, compare=False)
     rows_before: int = field(default=0, compare=False)
-    lanes: tuple[Lane, ...] = field(default=(), compare=False)
+    accounts: tuple[Account, ...] = field(default=(), compare=False)
     counted: Counted | None = field(default=None, compare=False)
     lent: bool = field(default=False, compare=False, repr=False)
 
@@ -128,7 +128,7 @@ class Progress:
     def next_data_pass(self) -> Progress:
         """The beginning of the next pass over the data, in the same epoch."""
         following = Progress(self.epoch, self.step, self.data_pass + 1, skipped=self.skipped)
-        following.rows_before, following.lanes = self.rows + self.rows_before, self.lanes
+        following.rows_before, following.accounts = self.rows + self.rows_before, self.accounts
         if self.later:
             following.redivision, following.later = self.later[0], self.later[1:]
         return following
@@ -191,7 +191,7 @@ def save(progress: Progress, plan: Plan, signature: Signature, numbers: Numbers 
     if progress.goal is not None:
         state["goal"] = goal = progress.goal
     ledger = "{}"
-    if numbers.lanes:
+    if numbers.accounts:
         state["ledger"] = ledger = numbers.text
     state["checksum"] = crc32(f"{epoch} {step} {data_pass} {goal} {position} {ledger}".encode(), signature.checksum)
     return state
@@ -626,8 +626,8 @@ def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
 
 def with_numbers(progress: Progress, numbers: Numbers, plan: Plan) -> Progress:
     """The progress, with the numbers of a ledger."""
-    lanes, progress.rows, progress.rows_before = numbers.in_lanes(plan.lanes)
-    progress.lanes = () if lanes == plan.lanes else lanes
+    accounts, progress.rows, progress.rows_before = numbers.in_accounts(plan.accounts)
+    progress.accounts = () if accounts == plan.accounts else accounts
     return progress
 
 

@@ -16,7 +16,7 @@ from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.graph import Node
 from ..core.operator import Columns, Input, Operator, Order, StageView
-from ..core.origins import Counts, Origins
+from ..core.origins import Origins, RowCounts
 from ..errors import ArgumentError, ArgumentTypeError, Origin
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class _Feed:
         taken, self._origins = self._origins, []
         if taken:
             self._last = taken[-1][0]
-        counts = Counts.joined([(one.counts, 1) for one in taken])
+        counts = RowCounts.joined([(one.counts, 1) for one in taken])
         total = None if counts is None else counts.grouped([range(len(taken))])
         return Origins.of(None if self._last is None else [self._last], total)
 

@@ -25,7 +25,7 @@ from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.lazy import pa
 from ..core.operator import ENDED, Amount, Input, Operator, Order, Past, StageView, Weights, each_row
-from ..core.origins import Counts, Origins
+from ..core.origins import Origins, RowCounts
 from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
 from ..core.taken import Taken, evenly_spaced
 from ..core.times import Clock
@@ -293,10 +293,10 @@ class Mixture(Operator, ABC):
             length = segment.stop - segment.start
             turns = op.random_turns(stage, segment.turns, context, length)
             layout.add(segment, turns, end)
-            inside = min(max(0, taken.first - segment.start), length)
-            if inside == length:
+            inside = taken.first - segment.start
+            if segment.stop <= taken.first:
                 counts = segment.offsets_after()
-            elif inside:
+            elif inside > 0:
                 counts = segment.offsets.copy()
                 counts[segment.sources] += _turns_between(turns, segment.turns, 0, inside, len(segment.sources))
             if stop <= segment.stop:
@@ -1108,9 +1108,9 @@ class MixtureRun:
         known = [part.origins or Origins() for part in parts]
         below = [own.counts and own.counts.below(names[k]) for own, k in zip(known, inputs.tolist(), strict=True)]
         sizes_of_parts = [*map(len, parts)]
-        inner = Counts.joined([*zip(below, sizes_of_parts, strict=True)])
+        inner = RowCounts.joined([*zip(below, sizes_of_parts, strict=True)])
         numbers = np.repeat(inputs, sizes_of_parts)[places]
-        counts = Counts.of_inputs(names, numbers, inner and inner.select(places), sizes)
+        counts = RowCounts.of_inputs(names, numbers, inner and inner.select(places), sizes)
         origins = Origins.joined([(Origins.of(own.rows), n) for own, n in zip(known, sizes_of_parts, strict=True)])
         return Origins(None if origins is None else origins.select(places).rows, counts)
 

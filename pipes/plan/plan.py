@@ -15,7 +15,7 @@ from ..core.context import Context
 from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, find_remote, names, numbers, sent, walk, with_inputs
 from ..core.operator import READS_FOR_ALL_EPOCHS, Amount, Grouping, Operator, Order, StageView, Trait
-from ..core.origins import Lane, in_order
+from ..core.origins import Account, in_order
 from ..core.rows import BlockRows
 from ..core.taken import Taken
 from ..engine.run import position_count
@@ -103,7 +103,7 @@ class Plan:
         has_positions: whether the pipe is indexed; `indexed` says whether ranks divide it by position.
         has_remote: whether workers run only the part of the graph before a `remote`.
         unsharded: the graph as one run, which knows lengths.
-        lanes: what a ledger counts: rows, and perhaps tokens, of each named source.
+        accounts: what a ledger counts: rows, and perhaps tokens, of each named source.
     """
 
     def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, shards: int | None) -> None:
@@ -116,9 +116,9 @@ class Plan:
         self.unsharded = bind(root, self.names, self._stages)
         self.has_positions = root.indexed and not root.has_user_boundary
         # Ranks that skip different numbers of elements do not stand at one place of an indexed pipe.
-        self.lanes = lanes_of(root)
+        self.accounts = accounts_of(root)
         # Only a run can say which rows were skipped.
-        is_countable = not (self.lanes and self.unsharded.may_skip)
+        is_countable = not (self.accounts and self.unsharded.may_skip)
         self.indexed = self.has_positions and not self.unsharded.loses_elements and is_countable
         self.has_remote = find_remote(root) is not None
         self.shards = 0 if self.indexed else _count(root, world_size, shards)
@@ -582,9 +582,9 @@ class Plan:
         return rebuilt
 
 
-def lanes_of(root: Node) -> tuple[Lane, ...]:
+def accounts_of(root: Node) -> tuple[Account, ...]:
     """What a ledger counts: rows, and perhaps tokens, of each source that a mixture in the graph names."""
-    lanes: list[Lane] = []
+    accounts: list[Account] = []
     seen: set[tuple[Node, str]] = set()
     waiting = [(root, "")]
     while waiting:
@@ -594,10 +594,10 @@ def lanes_of(root: Node) -> tuple[Lane, ...]:
         seen.add((node, branch))
         units = ("rows", "tokens") if getattr(node.op, "by", None) is not None else ("rows",)
         names = [branch + name for name in node.op.input_names]
-        lanes += [Lane(name, unit) for name in names for unit in units]
+        accounts += [Account(name, unit) for name in names for unit in units]
         below = [f"{name}/" for name in names] or [branch] * len(node.inputs)
         waiting += reversed([*zip(node.inputs, below, strict=True)])
-    return in_order(lanes)
+    return in_order(accounts)
 
 
 def _count(root: Node, world_size: int, shards: int | None) -> int:

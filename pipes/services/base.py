@@ -18,8 +18,8 @@ class Step(NamedTuple):
     Attributes:
         element: what the pipe gives.
         shard: the shard that it belongs to.
-        cursor: where the shard continues after it, as plain values. If the plan has lanes of a ledger, a fourth value
-            has the numbers of the element, as `Counts.packed` makes them.
+        cursor: where the shard continues after it, as plain values. If the plan has accounts of a ledger, a fourth
+            value has the numbers of the element, as `RowCounts.packed` makes them.
     """
 
     element: object

@@ -18,7 +18,7 @@ from ..core.block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from ..core.context import Context, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
 from ..core.cursor import START, Cursor, Json
 from ..core.ending import ProcessResources
-from ..core.origins import Lane
+from ..core.origins import Account
 from ..core.rows import BlockRows
 from ..core.times import Clock, Times
 from ..engine.run import empty_block
@@ -78,7 +78,7 @@ def run_shards(
             part = by_shard[number]
             resumed = part.at != START or number == plan.tail_shard
             context = shard_context(plan, part, numbers, epoch, mode, resources)
-            turns.append(_Shard(part, context, mode.before_block, plan.lanes, resumed=resumed))
+            turns.append(_Shard(part, context, mode.before_block, plan.accounts, resumed=resumed))
             running.callback(turns[-1].close)
         while turns:
             shard = turns.popleft()
@@ -143,7 +143,7 @@ def shard_context(
             rank_shards=len(plan.rank_shards),
             remote=mode.remote,
         ),
-        tracing=Tracing(mode.tracer is not None, bool(plan.lanes and not plan.indexed), mode.tracer),
+        tracing=Tracing(mode.tracer is not None, bool(plan.accounts and not plan.indexed), mode.tracer),
     )
 
 
@@ -158,7 +158,7 @@ class _Shard:
         part: ShardRun,
         context: Context,
         before_block: Callable[[], None] | None,
-        lanes: Sequence[Lane],
+        accounts: Sequence[Account],
         *,
         resumed: bool,
     ) -> None:
@@ -171,7 +171,7 @@ class _Shard:
         self._block: Block | None = None
         self._at = part.at  # the cursor of the next block
         self._taken = 0
-        self._lanes = lanes if context.tracing.counts else ()
+        self._accounts = accounts if context.tracing.counts else ()
         self._counts: list[int] = []  # of the rows of the block
 
     def close(self) -> None:
@@ -183,7 +183,7 @@ class _Shard:
         if leftover is None:
             return ShardEnd(self._number)
         # A run from the cursor finds their counts again.
-        return ShardEnd(self._number, leftover.at.plain, None if self._lanes else leftover.rows)
+        return ShardEnd(self._number, leftover.at.plain, None if self._accounts else leftover.rows)
 
     def step(self) -> Step | None:
         """The next element, or None after the last one."""
@@ -197,8 +197,8 @@ class _Shard:
                 return None
             self._taken = 0
             self._rows = iter(self._block.rows)
-            if self._lanes:
-                self._counts = _packed(self._block, self._lanes)
+            if self._accounts:
+                self._counts = _packed(self._block, self._accounts)
             row = next(self._rows, _NO_ROW)
             if row is _NO_ROW:
                 raise empty_block()
@@ -234,10 +234,10 @@ class _Shard:
         return block
 
 
-def _packed(block: Block, lanes: Sequence[Lane]) -> list[int]:
+def _packed(block: Block, accounts: Sequence[Account]) -> list[int]:
     """The numbers of the ledger for each element of a block."""
     counts = None if block.origins is None else block.origins.counts
-    return [0] * len(block) if counts is None else counts.packed(lanes)
+    return [0] * len(block) if counts is None else counts.packed(accounts)
 
 
 # Several workers.
@@ -344,7 +344,7 @@ def run_spans(
                     part,
                     own.with_rows({spans.top: span.given}),
                     mode.before_block,
-                    plan.lanes,
+                    plan.accounts,
                     resumed=at not in (None, START),
                 )
                 while (step := shard.step()) is not None:

@@ -150,7 +150,7 @@ class FromStream(Operator):
         block_size = context.block_size()
         try:
             if stateful or hasattr(dataset, "set_epoch") or _is_data_pipe(dataset):
-                dataset = copy.deepcopy(dataset)  # runs do not share epoch and position
+                dataset = _copied(dataset)  # runs do not share epoch and position
             if hasattr(dataset, "set_epoch"):
                 dataset.set_epoch(context.epoch)
             if at.token is not None:
@@ -184,6 +184,13 @@ class FromStream(Operator):
                 raise stage.failed_on(failure, _origin(self.dataset, row))
             if len(rows) < count:
                 return
+
+
+def _copied(dataset: object) -> Any:
+    try:
+        return copy.deepcopy(dataset)
+    except RuntimeError:  # in a new thread fsspec adds its file systems to the dict of them that is being copied
+        return copy.deepcopy(dataset)
 
 
 def _warn_if_split(dataset: object) -> None:

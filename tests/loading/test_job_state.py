@@ -166,8 +166,8 @@ def test_the_constants_of_a_job_stand_once_in_its_state():
     own = loader.state_dict()
     cursor = json.loads(str(own["position"]))["cursors"]["0"]
     places = [{"cursors": {str(rank): cursor}, "ended": {}} for rank in range(ranks)]
-    parts = [json.dumps([1, 0, -1, place]).encode() for place in places]
-    state = joined(own, parts)
+    parts = [json.dumps([1, 0, -1, place, {}]).encode() for place in places]
+    state = joined(own, parts, lambda one: one.numbers)
     assert len(json.dumps(own)) > 100_000 and len(json.dumps(state)) < 5_000_000
     saved = read_states(json.loads(json.dumps(state)))
     assert [one.position.cursors for one in saved[:2] if isinstance(one.position, StreamedPosition)] == [

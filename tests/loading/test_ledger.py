@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.loading.ledger import Ledger
 
 from ..soak import SOAK
 from ..support.examples import examples
+from ..support.loading import Ledger
 
 Pipe = fp.Pipe[Any]
 Row = tuple[str, int]

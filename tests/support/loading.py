@@ -8,6 +8,7 @@ from feedpipe.loading.epoch import KEPT_STEPS as KEPT_STEPS
 from feedpipe.loading.job_state import joined as joined
 from feedpipe.loading.job_state import part_of as part_of
 from feedpipe.loading.job_state import read_states as read_states
+from feedpipe.loading.ledger import Ledger as Ledger
 from feedpipe.loading.ranks import Job as Job
 from feedpipe.loading.schedule import MAX_DROPPED as MAX_DROPPED
 from feedpipe.loading.schedule import PADDING as PADDING
