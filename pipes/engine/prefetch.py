@@ -91,6 +91,7 @@ class _Queue:
             finally:
                 self._clock.end()
                 self._ready.put(end)
+                del end  # as in `next`
 
     def _take(self, wait: bool) -> int | None:
         """The rows of a block that was taken; 0 if none was and it need not wait; None if the consumer is gone."""
@@ -114,9 +115,12 @@ class _Queue:
             self._taken.put(len(item))
             return item
         self._done = True
-        if item is not None:
+        if item is None:
+            return None
+        try:
             raise item.error
-        return None
+        finally:
+            del item  # this frame is in the traceback of the error, and would keep all of it until a collection
 
     def close(self) -> None:
         self._taken.put(None)

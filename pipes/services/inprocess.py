@@ -174,9 +174,12 @@ class ThreadsRun:
             self._wait(lambda: bool(inbox.items), worker_name(worker))
             item = inbox.take()
             self._changed.notify_all()
-        if isinstance(item, BaseException):
+        if not isinstance(item, BaseException):
+            return item
+        try:
             raise item
-        return item
+        finally:
+            del item  # this frame is in the traceback of the error, and would keep all of it until a collection
 
     def wait_for_any(self) -> int:
         """The thread of the next item; threads that have items take turns."""
