@@ -59,9 +59,9 @@ dataset:
 	fi
 
 # A test that takes longer than a minute ends its process, with the stacks of all threads; pytest-xdist starts another.
-test test-slow test-browser docs-test test-gpu test-lowest test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
-# A job of several processes that import a trainer takes longer than that on a busy machine.
-test-clients test-databases: export PYTEST_ADDOPTS += -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
+test test-browser docs-test test-gpu test-lowest test-python: export PYTEST_ADDOPTS += -o faulthandler_timeout=60 -o faulthandler_exit_on_timeout=true
+# A job of several processes that import a trainer takes longer than that on a busy machine, and so does a hostile file.
+test-slow test-clients test-databases: export PYTEST_ADDOPTS += -o faulthandler_timeout=300 -o faulthandler_exit_on_timeout=true
 
 # Tests wait for servers and for other processes much of the time, so there is one process more than cores.
 PARALLEL = -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist worksteal
