@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple, cast, overload
 
@@ -181,11 +182,9 @@ def _all_accounts(counts: Sequence[RowCounts]) -> tuple[Account, ...]:
     return tuple(dict.fromkeys(account for one in counts for account in one.accounts))
 
 
-_identities: dict[int, Ints] = {}  # the same object for equal sizes, so that blocks are joined without a look
-
-
+@cache  # the same object for equal sizes, so that blocks are joined without a look
 def _identity(size: int) -> Ints:
-    return _identities.setdefault(size, np.identity(size, np.int64))
+    return np.identity(size, np.int64)
 
 
 def _packed(numbers: Ints) -> list[int]:

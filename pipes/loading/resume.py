@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from ..core.cursor import Json
-from ..core.taken import Taken
 from ..plan.edits import Edit, EditError, Passing
 from ..plan.fingerprint import differences
 from ..plan.plan import Plan
@@ -183,4 +182,4 @@ def _renumbered(redivision: Redivision | None, edit: Edit, plan: Plan) -> Redivi
 def _taken(edge: Edge, rests: Sequence[Rest]) -> int:
     """The rows of an edge that the rests say were taken."""
     starts = [rest.starts[edge] for rest in rests if edge in rest.starts]
-    return sum(Taken.of_plain(s.cursor).total if s.is_indexed else s.taken for s in starts)
+    return sum(start.taken for start in starts)

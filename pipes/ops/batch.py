@@ -162,11 +162,9 @@ class Batch(TokenOfInput, Grouping):
     @classmethod
     def inputs_taken(cls, past: Past, taken: Taken) -> Sequence[Taken] | None:
         bounds = cls._past_bounds(past)
-        return (
-            super().inputs_taken(past, taken)
-            if bounds is None
-            else [taken.runs(lambda batch: int(bounds.begin(batch)))]
-        )
+        if bounds is None:
+            return super().inputs_taken(past, taken)
+        return [taken.runs(lambda batch: int(bounds.begin(batch)))]
 
     @staticmethod
     def _past_bounds(past: Past) -> RampBounds | None:

@@ -135,5 +135,7 @@ class FlatMap(TokenOfInput):
 
 def _origins(block: Block, owners: Sequence[int]) -> Origins | None:
     """The origins of the items of these rows of a block."""
+    if not block.origins:
+        return None
     rows = np.array(owners, np.int64)
-    return block.origins and block.origins.select(np.where(rows < 0, ~rows, rows)).counted(rows >= 0)
+    return block.origins.select(np.where(rows < 0, ~rows, rows)).counted(rows >= 0)

@@ -240,6 +240,8 @@ class _Feed:
 
     def take_origins(self) -> Origins | None:
         """Return the origins of an output: the last row taken, and the counts of the rows since the last output."""
+        if not self._origins and self._last is None:
+            return None
         taken, self._origins = self._origins, []
         if taken:
             self._last = taken[-1][0]

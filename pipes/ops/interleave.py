@@ -365,10 +365,11 @@ def _origins(item: _OpenItem, count: int) -> Origins | None:
     block, outer = item.block, item.row.origin
     assert block is not None, "only rows at hand are given"
     own = block.origins and block.origins[item.place : item.place + count]
-    first = np.arange(count) + item.cursor.position == 0
-    each = outer and outer.select(np.zeros(count, np.int64)).counted(first)
-    if own is None or each is None:
-        return own or each
+    if not outer:
+        return own
+    each = outer.select(np.zeros(count, np.int64)).counted(np.arange(count) + item.cursor.position == 0)
+    if own is None:
+        return each
     rows = [*map(_within, each, own)] if own.rows or each.rows else None
     return Origins(rows, each.counts or own.counts)
 

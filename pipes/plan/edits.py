@@ -201,8 +201,9 @@ class Edit:
         given_to = self._given_to()
         for number in self.above:
             node = self.nodes[number]
-            counts = node.op.from_row(1) is not node.op
-            if node.op.edits is None or node.op.from_row(1) is None or (counts and number not in given_to):
+            after_a_row = node.op.from_row(1)
+            counts = after_a_row is not node.op
+            if node.op.edits is None or after_a_row is None or (counts and number not in given_to):
                 raise EditError(f"`{self.new[number].call}` must see a pass from its beginning")
             if counts:
                 self._counting = self.new[number].call
@@ -237,7 +238,7 @@ class Edit:
             edge = (number, 0)
             given = 0 if edge in rest.starts else given
         if given is not None and not start.shares:
-            return given + (Taken.of_plain(start.cursor).total if not self.pass_.shards else start.taken)
+            return given + start.taken
         if self._counting:
             raise EditError(f"nobody knows how many rows of the pass were given, which `{self._counting}` counts")
         return None

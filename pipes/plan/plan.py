@@ -115,10 +115,10 @@ class Plan:
         self._stages: dict[Node, Stage] = {}
         self.unsharded = bind(root, self.names, self._stages)
         self.has_positions = root.indexed and not root.has_user_boundary
-        # Ranks that skip different numbers of elements do not stand at one place of an indexed pipe.
         self.accounts = accounts_of(root)
         # Only a run can say which rows were skipped.
         is_countable = not (self.accounts and self.unsharded.may_skip)
+        # Ranks that skip different numbers of elements do not stand at one place of an indexed pipe.
         self.indexed = self.has_positions and not self.unsharded.loses_elements and is_countable
         self.has_remote = find_remote(root) is not None
         self.shards = 0 if self.indexed else _count(root, world_size, shards)

@@ -18,6 +18,7 @@ import numpy as np
 from ..core.context import RowShare
 from ..core.cursor import Cursor, Json
 from ..core.rows import Indices, index_array
+from ..core.taken import Taken
 from .divide import step_of
 
 PARTS = 16
@@ -105,12 +106,9 @@ class Start(NamedTuple):
     @property
     def taken(self) -> int:
         """The number of rows of the rest before it begins."""
+        if isinstance(self.cursor, list) and len(self.cursor) == 2:  # of an indexed pipe
+            return Taken.of_plain(self.cursor).total
         return self.count(Cursor.of(self.cursor).position)
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether its cursor is a plain `Taken`."""
-        return isinstance(self.cursor, list) and len(self.cursor) == 2
 
     @property
     def weight(self) -> Fraction:
