@@ -108,14 +108,16 @@ class Schedule:
         if not (plan.indexed and plan.accounts):
             return Numbers(accounts, progress.rows, progress.rows_before)
         here, data_pass = progress.elements(plan), progress.data_pass
-        begin = progress.data_pass, progress.start, progress.beyond, progress.redivision, progress.counted
-        begin = *begin, progress.rows, progress.rows_before
+        place = progress.data_pass, progress.start, progress.beyond, progress.redivision, progress.counted
+        begin = *place, progress.rows, progress.rows_before
         known, last = self._counted
         if known != begin:
             last = progress.counted or _anchor(progress)
-        number, taken, redivision, rows, before = last
         if self.steps is not None:  # the ranks take elements of a sequence of all passes in turn
-            data_pass, here = self._in_pass(data_pass, here, progress.redivision, (number, redivision))
+            first = progress.counted or _anchor(progress)
+            data_pass, here = self._in_pass(data_pass, here, progress.redivision, (first.data_pass, first.redivision))
+            last = last if last.data_pass <= data_pass else first
+        number, taken, redivision, rows, before = last
         while number < data_pass:
             elements = self._elements(number, redivision)
             before += rows + elements.between(taken, Taken(elements.length))
