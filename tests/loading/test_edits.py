@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
@@ -17,7 +20,7 @@ import pyarrow.csv as csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
@@ -97,6 +100,19 @@ def test_each_row_comes_once_after_inputs_or_weights_have_changed(seed: int, ran
 @given(seed=st.integers(0, 10**9))
 def test_workers_change_nothing(seed: int) -> None:
     check_refusals(edited_pass(seed, ORDER, ranks_change=True, service=fp.MultiProcess(2)))
+
+
+@quiet
+@pytest.mark.slow
+@settings(max_examples=SOAK, deadline=None, phases=[Phase.generate])
+@given(seed=st.integers(0, 10**9))
+def test_real_ranks_change_nothing(seed: int) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={2 + seed % 3}"]
+    command = [*torchrun, "-m", "tests.loading.edits_job", str(seed), "4"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # without it, torchrun prints a warning
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("4 passes")
 
 
 def state_after(pipe: fp.Pipe[Any], count: int, **options: Any) -> tuple[list[Any], dict[str, Any]]:

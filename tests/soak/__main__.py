@@ -30,7 +30,14 @@ PARTS = {
     ),
     "edits": (
         100,
-        ["pytest", "-q", "tests/loading/test_edits.py", "-k", "each_row or workers", "--hypothesis-seed={seed}"],
+        [
+            "pytest",
+            "-q",
+            "tests/loading/test_edits.py",
+            "-k",
+            "each_row or workers or real_ranks",
+            "--hypothesis-seed={seed}",
+        ],
     ),
     "failures": (
         50,
@@ -46,7 +53,10 @@ PARTS = {
     "seeing": (2, ["pytest", "-q", "tests/seeing"]),
     "exponents": (1, ["benchmarks", "scaling", "--strict"]),
     "exits": (20, [".ci/test_databases", "-q", "tests/databases/test_exits.py"]),
-    "ray": (20, [".ci/test_clients", "-q", "tests/clients/test_ray.py", "-k", "killed or conformance or bottleneck"]),
+    "ray": (
+        20,
+        [".ci/test_clients", "-q", "tests/clients/test_ray.py", "-k", "killed or conformance or bottleneck or edits"],
+    ),
 }
 
 
