@@ -71,7 +71,7 @@ def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
         )
     except pa.ArrowInvalid as error:
         raise DataError(f"{error}: {shorten(record)}") from error
-    values: Any = pa.concat_arrays([column.chunk(0) for column in table.columns])
+    values: Any = pa.concat_arrays([cast("Any", column).chunk(0) for column in table.columns])
     return cast("list[bytes]", values[:: table.num_rows].to_pylist())
 
 

@@ -336,7 +336,7 @@ def reduce_interval(interval: tuple[int, ...]) -> Reduced:
 
 
 def _interval(*parts: int) -> object:
-    return pa.MonthDayNano(parts)
+    return cast("Any", pa.MonthDayNano)(parts)
 
 
 def _reduce_jagged_data(data: JaggedData) -> Reduced:
