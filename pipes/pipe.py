@@ -407,18 +407,22 @@ def check_pipe(value: object) -> None:
 
 def warn_in_torch_worker(pipe: Node, what: str, remedy: str) -> None:
     """Warn if each of several workers of torch's DataLoader iterates the whole pipe, or a loader of it."""
-    data = sys.modules.get("torch.utils.data")
-    info: Any = None if data is None else data.get_worker_info()
-    if info is None or info.num_workers == 1:
-        return
-    if any(isinstance(node.op, Slice) and node.op.step == info.num_workers for node in walk(pipe)):
+    workers = torch_workers()
+    if workers == 1 or any(isinstance(node.op, Slice) and node.op.step == workers for node in walk(pipe)):
         return
     warn(
-        f"each of the {info.num_workers} workers of torch's DataLoader iterates this {what}, so each row comes "
-        f"{info.num_workers} times; use `feedpipe.Loader(pipe, workers={info.num_workers})` instead of the "
-        f"DataLoader, or {remedy} of torch's `get_worker_info()`",
+        f"each of the {workers} workers of torch's DataLoader iterates this {what}, so each row comes {workers} times; "
+        f"use `feedpipe.Loader(pipe, workers={workers})` instead of the DataLoader, or {remedy} of torch's "
+        "`get_worker_info()`",
         PlanWarning,
     )
+
+
+def torch_workers() -> int:
+    """The number of workers of the `DataLoader` for which this process works; 1 if it is no such worker."""
+    data = sys.modules.get("torch.utils.data")
+    info: Any = None if data is None else data.get_worker_info()
+    return 1 if info is None else int(info.num_workers)
 
 
 def collect_table(blocks: Iterable[Block], schema: pa.Schema | None, limit: int) -> pa.Table:

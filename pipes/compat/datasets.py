@@ -129,7 +129,7 @@ class PipeIterableDataset(IterableDataset[T_co]):
             asks = agrees and not self._ranks.is_explicit
             self._part = part
             self._loader = Loader(
-                with_part_of_windows(even_ranks(self._pipe, rank.world_size), workers),
+                with_part_of_windows(_even(self._pipe, rank.world_size), workers),
                 seed=self._seed,
                 rank=None if asks else part.number,
                 world_size=None if asks else part.world_size,
@@ -173,7 +173,7 @@ def _loader_of_accelerate(dataset: object, least_processes: int = 1) -> Any:
     return None
 
 
-def even_ranks(pipe: Pipe[T_co], world_size: int) -> Pipe[T_co]:
+def _even(pipe: Pipe[T_co], world_size: int) -> Pipe[T_co]:
     """The elements of an indexed pipe that ranks can share evenly."""
     if world_size == 1 or not pipe.indexed:
         return pipe

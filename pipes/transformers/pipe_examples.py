@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from ..errors import ArgumentTypeError, PlanError
 from ..loader import Loader
 from ..loading.ranks import Rank
-from ..pipe import Pipe
+from ..pipe import Pipe, torch_workers
 
 if TYPE_CHECKING:
 
@@ -69,21 +69,17 @@ class PipeExamples(Examples):
 
     def _whole(self) -> Pipe[Any]:
         """The pipe, whose parts have equally many rows on all processes unless they have no end."""
-        from torch.utils.data import get_worker_info
-
-        from ..compat.datasets import even_ranks
-
-        info = get_worker_info()
-        processes = self._part.world_size // (1 if info is None else info.num_workers)
+        processes = self._part.world_size // torch_workers()
         if self._repeat or processes == 1:
             return self._pipe
         if not self._pipe.indexed:
             raise PlanError(
                 f"{processes} processes divide a streamed pipe unevenly, and a trainer waits for ever for the process "
                 "that has fewer batches; give `dataset(pipe, repeat=True)` and end by steps, or give the trainer "
-                "fp.Loader(pipe), or `.load()` the pipe, as for an evaluation"
+                "fp.Loader(pipe), or `.load()` the pipe, as for an evaluation",
+                at=self._pipe.call_site,
             )
-        return even_ranks(self._pipe, processes)
+        return self._pipe.take(len(self._pipe) // processes * processes)
 
     @property
     def num_shards(self) -> int:

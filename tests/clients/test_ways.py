@@ -27,7 +27,7 @@ def refusal(client: str, way: str, kind: str) -> str | None:
         return DIVIDED_ALREADY
     if way == "iterable dataset, workers":
         return UNEVEN_IN_WORKERS
-    if way == "dataset" and kind != "indexed" and not client.endswith("dispatched"):
+    if way == "dataset" and kind != "indexed" and client in ("torchrun", "Accelerate", "Fabric", "Lightning"):
         return UNEVEN_PARTS
     if way.endswith("loader") and client in MAKES_A_LOADER:
         return "feedpipe.transformers.dataset" if kind == "indexed" else "the length of this pipe is not known"

@@ -192,6 +192,8 @@ def is_tried(client: str, way: str, kind: str) -> bool:
         return kind == "indexed"
     if kind == "indexed" and way not in WAYS:
         return False
+    if client == "Trainer" and kind == "uneven" and way.endswith("dataset"):  # dispatched by default
+        return False
     if client.endswith("dispatched"):  # the first process reads for all
         return kind != "uneven" and "workers" not in way and not (client.startswith("Trainer") and "loader" in way)
     return True
