@@ -24,8 +24,9 @@ from ..errors import PlanError
 from ..ops.concat import Concat
 from .divide import Numbers
 from .division import SharedRead
+from .growth import in_parts
 from .lengths import Lengths, varies
-from .rests import ROOT, Edge, Redivision, Rest, Start
+from .rests import ROOT, Edge, GraphOfPass, Redivision, Rest, Start
 from .sharding import Sharding, reorders
 from .shards import RestOfShard, rows_left
 from .spans import ShardSpans, spans_of
@@ -104,10 +105,20 @@ class Plan:
         has_remote: whether workers run only the part of the graph before a `remote`.
         unsharded: the graph as one run, which knows lengths.
         accounts: what a ledger counts: rows, and perhaps tokens, of each named source.
+        joined: the nodes that join the parts of sources that have grown in a pass.
     """
 
-    def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, shards: int | None) -> None:
-        self.root = root
+    def __init__(
+        self,
+        root: Node,
+        *,
+        seed: int,
+        rank: int,
+        world_size: int,
+        shards: int | None,
+        parts: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
+        self.root, self.joined = root, _ = in_parts(root, parts, by_position=shards is None)
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
@@ -131,6 +142,8 @@ class Plan:
             self._main = self._with_tail(cast("Grouping", self._tail.op).dropping(), self._tail.inputs, self.names)
         self._numbers = {**numbers(root), **numbers(self._main)}
         self._redivision: tuple[Redivision, Sharding] | None = None  # the last one, and its rules
+        self._parts = parts
+        self._grown: Plan | None = None  # of the last pass in which sources have grown
         self._spans: ShardSpans | str | None = None
 
     @property
@@ -227,7 +240,8 @@ class Plan:
         redivision = position.redivision
         if redivision is not None:
             origin = redivision.base + self.tail_shard
-            waiting = tuple(self.waiting(redivision.rests[s], cursor) for s, cursor in cursors.items())
+            plan = self.in_pass(redivision.graph)
+            waiting = tuple(plan.waiting(redivision.rests[s], cursor) for s, cursor in cursors.items())
             stage = self._rest_stage(redivision, Rest(-1, {ROOT: Start(origin)}, waiting))
         else:
             # A tail holds rows, so its stages are not kept with those of the plan: they are freed after the epoch.
@@ -236,6 +250,15 @@ class Plan:
             root = self._tail_node(waiting, self._sharding, names, [rows.get(s) for s in cursors])
             stage = bind(root, names, dict(self._stages))
         return ShardRun(self.tail_shard, stage, state.at)
+
+    def in_pass(self, graph: GraphOfPass) -> Plan:
+        """The plan of the graph of a pass, in which sources may have grown."""
+        if graph.parts == self._parts:
+            return self
+        if self._grown is None or self._grown._parts != graph.parts:
+            of_rank = {"seed": self.seed, "rank": self.rank, "world_size": self.world_size}
+            self._grown = Plan(self.root, **of_rank, shards=self.shards or None, parts=graph.parts)
+        return self._grown
 
     def runs_per_shard(self, node: Node) -> bool:
         """Whether each shard runs `node` on its own rows."""
@@ -283,6 +306,8 @@ class Plan:
 
     def _rest_stage(self, redivision: Redivision, rest: Rest) -> Stage:
         """The graph of a rest, bound. Its stages are freed with the redivision."""
+        if (plan := self.in_pass(redivision.graph)) is not self:
+            return plan._rest_stage(redivision, rest)
         sharding = self._sharding_of(redivision)
         start = rest.starts[ROOT]
         if self.indexed:
@@ -304,8 +329,8 @@ class Plan:
         """The first division of a pass."""
         if self._redivision is None or self._redivision[0] is not redivision:
             names, stages = dict(self.names), dict(self._stages)
-            if redivision.names:  # the graph as it is bound has others
-                names |= {node: name for node, n in self._numbers.items() if (name := redivision.names.get(n))}
+            if redivision.graph.names:  # the graph as it is bound has others
+                names |= {node: name for node, n in self._numbers.items() if (name := redivision.graph.names.get(n))}
                 stages = {}
                 bind(self.root, names, stages)
             self._redivision = redivision, Sharding(redivision.first, redivision.ranks, stages, names)

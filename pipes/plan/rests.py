@@ -247,6 +247,45 @@ class Rest:
 
 
 @dataclass(frozen=True)
+class GraphOfPass:
+    """The differences between the graph of a pass in which the pipe has changed, and the pipe.
+
+    Attributes:
+        names: of operators that keep those of the pipe before it changed, by number.
+        parts: where the parts of sources that have grown begin; see `growth.grown`.
+        fingerprint: of the graph, if it has such parts: operators, and functions.
+    """
+
+    names: Mapping[int, str] = field(default_factory=dict)
+    parts: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    fingerprint: tuple[str, str] | None = None
+
+    @property
+    def plain(self) -> dict[str, Json]:
+        """The differences as JSON; empty if there are none."""
+        plain: dict[str, Json] = {}
+        if self.names:
+            plain["names"] = {str(number): name for number, name in self.names.items()}
+        if self.fingerprint is not None:
+            plain["parts"] = {str(number): [*starts] for number, starts in self.parts.items()}
+            plain["graph"] = [*self.fingerprint]
+        return plain
+
+    @staticmethod
+    def of(plain: Mapping[str, Json]) -> GraphOfPass:
+        """The graph that `plain` was made of."""
+        names = {int(number): name for number, name in cast("dict[str, str]", plain.get("names", {})).items()}
+        parts = cast("dict[str, list[int]]", plain.get("parts", {}))
+        fingerprint = cast("list[str] | None", plain.get("graph"))
+        starts = {int(number): tuple(rows) for number, rows in parts.items()}
+        return GraphOfPass(names, starts, None if fingerprint is None else (fingerprint[0], fingerprint[1]))
+
+
+AS_IT_IS = GraphOfPass()
+"""The graph of a pass that is the pipe's."""
+
+
+@dataclass(frozen=True)
 class Redivision:
     """The rests that the ranks run after their number or the pipe has changed.
 
@@ -256,7 +295,7 @@ class Redivision:
         base: the keys of the draws of rests that have no shard begin here.
         digest: of the states that it was made of; the states of a job have the same.
         rests: by number, which is that of their rank modulo the number of ranks.
-        names: of operators that keep those of the pipe before it changed, by number.
+        graph: what the rests are rests of.
     """
 
     first: int
@@ -264,17 +303,14 @@ class Redivision:
     base: int
     digest: str
     rests: Mapping[int, Rest] = field(repr=False)
-    names: Mapping[int, str] = field(default_factory=dict, repr=False)
+    graph: GraphOfPass = field(default=AS_IT_IS, repr=False)
 
     @property
     def plain(self) -> dict[str, Json]:
         """The redivision as JSON."""
         rests: Json = {str(number): rest.plain for number, rest in self.rests.items()}
         numbers: dict[str, Json] = {"first": self.first, "ranks": self.ranks, "base": self.base}
-        plain: dict[str, Json] = {**numbers, "digest": self.digest, "items": rests}
-        if self.names:
-            plain["names"] = {str(number): name for number, name in self.names.items()}
-        return plain
+        return {**numbers, "digest": self.digest, "items": rests, **self.graph.plain}
 
     @staticmethod
     def of(plain: Json) -> Redivision:
@@ -283,8 +319,7 @@ class Redivision:
         rests = cast("dict[str, Json]", values["items"])
         first, ranks, base = (cast("int", values[name]) for name in ("first", "ranks", "base"))
         items = {int(number): Rest.of(rest) for number, rest in rests.items()}
-        names = {int(number): name for number, name in cast("dict[str, str]", values.get("names", {})).items()}
-        return Redivision(first, ranks, base, cast("str", values["digest"]), items, names)
+        return Redivision(first, ranks, base, cast("str", values["digest"]), items, GraphOfPass.of(values))
 
     def of_rank(self, rank: int, world_size: int) -> Redivision:
         """The redivision with the rests of one rank only; an indexed pipe has one of all ranks."""

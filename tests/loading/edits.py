@@ -7,7 +7,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import feedpipe as fp
@@ -40,8 +42,30 @@ def copied(rows: list[Row]) -> list[Row]:
     return [*rows]
 
 
-INDEXED = ("plain", "shuffle", "map")
-STREAMED = ("filter", "window", "flat", "iterable")
+def pair(row: dict[str, Any]) -> Row:
+    return row["name"], row["number"]
+
+
+ROWS_OF_FILE = 5
+
+
+@cache
+def folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory()
+
+
+@cache
+def file_of(name: str, number: int) -> str:
+    """A file of a few rows."""
+    path = f"{folder().name}/{name}-{number:03}.jsonl"
+    with open(path, "w") as file:
+        for row in range(number * ROWS_OF_FILE, (number + 1) * ROWS_OF_FILE):
+            file.write(json.dumps({"name": name, "number": row}) + "\n")
+    return path
+
+
+INDEXED = ("plain", "shuffle", "map", "split")
+STREAMED = ("filter", "window", "flat", "iterable", "lines", "files")
 
 
 @dataclass(frozen=True)
@@ -54,7 +78,14 @@ class Source:
 
     def made(self, chance: random.Random) -> Pipe:
         pipe: Pipe = fp.from_sequence([(self.name, number) for number in range(self.rows)])
+        files = [file_of(self.name, number) for number in range(-(-self.rows // ROWS_OF_FILE))]
         match self.kind:
+            case "split":
+                return pipe.split({"train": 0.7, "rest": 0.3})["train"].shuffle()
+            case "lines":
+                return fp.read_jsonl(files).map(pair)
+            case "files":
+                return fp.list_files(files).shuffle().open_files().parse_jsonl().shuffle(window=6).map(pair)
             case "shuffle":
                 return pipe.shuffle()
             case "map":
@@ -208,6 +239,14 @@ class Edits:
         if not self.is_indexed and all(source.kind in INDEXED for source in sources):
             return chain
         return replace(chain, sources=tuple(sources), weights=self.weights(len(sources)))
+
+    def _grow(self, chain: Chain) -> Chain:
+        sources = [*chain.sources]
+        number = self.chance.randrange(len(sources))
+        if sources[number].kind != "iterable":
+            rows = sources[number].rows + self.chance.choice([1, 6, 20, 60])
+            sources[number] = replace(sources[number], rows=rows)
+        return replace(chain, sources=tuple(sources))
 
     def _order(self, chain: Chain) -> Chain:
         sources = self.chance.sample(chain.sources, len(chain.sources))
