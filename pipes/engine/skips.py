@@ -226,8 +226,7 @@ def _sound_blocks(
     for block in source.blocks(at, context):
         singly = one_by_one and isinstance(block.rows, list)
         if not has_skipped(block.rows):
-            for place in range(0, len(block), 1 if singly else len(block)):
-                yield block.slice(place, place + 1 if singly else len(block))
+            yield from (block.slice(place, place + 1) for place in range(len(block))) if singly else (block,)
             continue
         parts = parted(block.rows)
         rows = dict(zip(parts.places, range(len(parts.places)), strict=True))

@@ -127,11 +127,14 @@ def _indexed(
     one = merged(states)
     position = one.position
     assert isinstance(position, IndexedPosition), "some of the pass is taken"
-    if one.counted is not None and one.numbers.accounts:
-        raise EditError("the ranks have taken different numbers of elements of named sources")
     before = position.redivision
     if edit.is_same:
         return [replace(one, position=position._replace(redivision=_renumbered(before, edit, plan, graph)))], []
+    if one.counted is not None and one.numbers.accounts:
+        raise EditError(
+            "the ranks have taken different numbers of elements of named sources, and only the old pipe can count "
+            "them; save `gather_state(loader)`, which has counted them"
+        )
     rest = Rest(0, {}) if before is None else before.rests[0]
     base, kept = (0, AS_IT_IS.names) if before is None else (before.base + 1, before.graph.names)
     rest = edit.indexed(rest, position.taken, base, kept)

@@ -190,6 +190,27 @@ def test_states_count_the_same_in_any_order(rank: int, steps: int | None) -> Non
     assert ledgers[::-1] == each
 
 
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.StateWarning")
+def test_rows_that_are_dressed_otherwise_are_counted_though_ranks_are_out_of_step() -> None:
+    sources = {name: fp.from_sequence([(name, number) for number in range(40)]) for name in "ab"}
+    before, now = (fp.mix(sources, weights={"a": 3, "b": 1}).map(function) for function in (same, tuple))
+    rows: Counter[str] = Counter()
+    states: list[Any] = []
+    for rank, steps in enumerate((9, 2, 5)):
+        with fp.Loader(before, rank=rank, world_size=3, even=None) as loader:
+            rows.update(name for _, (name, _) in zip(range(steps), loader, strict=False))
+            states.append(json.loads(json.dumps(loader.state_dict())))
+    for rank in range(2):
+        with fp.Loader(now, rank=rank, world_size=2, even=None) as loader:
+            loader.load_state_dict(states)
+            assert {name: seen.rows for name, seen in loader.ledger().items()} == rows
+    with (
+        fp.Loader(now.batch(2), rank=0, world_size=2, even=None) as loader,
+        pytest.raises(fp.errors.StateError, match="save `gather_state.loader.`, which has counted them"),
+    ):
+        loader.load_state_dict(states, edits="order")
+
+
 def check_recount(seed: int, **options: Any) -> None:
     chains = Chains(seed)
     pipe, recount, chance = chains.pipe(), Recount(chains), chains.chance
