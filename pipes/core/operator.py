@@ -71,6 +71,10 @@ READS_FOR_ALL_EPOCHS = frozenset((Trait.EACH_PROCESS, Trait.READS_ONCE))
 """Traits of operators before which draws are the same in all epochs."""
 
 
+_TRAITS_OF_ROWS = (Trait.SHARD, Trait.TRANSPARENT, Trait.DEALS_UNITS, Trait.WHOLE_UNITS, Trait.FOLLOWS)
+"""Traits of operators that treat each row by itself."""
+
+
 class Columns(enum.Enum):
     """The effect of an operator on the way rows are held."""
 
@@ -244,6 +248,22 @@ class Operator:
         """The part of a state's fingerprint beside the call: lengths, types, a digest of the units; plain and small."""
         return None
 
+    def within(self, rows: range) -> Operator | None:
+        """This operator for some neighbours among its input's rows, or among its own if it has no input.
+
+        All parts together give the rows of the whole, so a pass can take in rows that were appended to its source. None
+        if they would not. What `resolve` has fixed stays fixed.
+        """
+        parts = (Order.ROW_LOCAL, Order.REORDERS)
+        is_alone = type(self).resolve is Operator.resolve and self.trait in (None, *_TRAITS_OF_ROWS)
+        return self if is_alone and getattr(self, "order", None) in parts else None
+
+    @classmethod
+    def rows_of(cls, facts: Mapping[str, Json]) -> int | None:
+        """The number of output rows by the facts in a fingerprint; None if they do not say."""
+        length = facts.get("length")
+        return length if isinstance(length, int) else None
+
     def in_shard(self, shards: int) -> Operator:
         """This operator as one of `shards` shards runs it, if it depends on the number of rows of the pass."""
         return self
@@ -311,6 +331,9 @@ class Source(Operator, ABC):
     @abstractmethod
     def origin(self, stage: StageView, index: int, context: Context) -> Origin | None:
         """The origin of row `index` of an indexed output."""
+
+    def within(self, rows: range) -> Operator | None:
+        return None
 
     def cut(self, unit: object, first: int, stop: int, slots: int) -> object | None:
         """The part [first, stop) of the `slots` of a row, which the next operator expands, as another row.

@@ -5,6 +5,7 @@ They go with the rows through windows, filters and groups: an element's are thos
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,6 +19,26 @@ from ..errors import Origin
 from .rows import Indices, index_array, index_list
 
 Ints = npt.NDArray[np.int64]
+
+
+PACKED = np.dtype("<i8")
+"""A number of the ledger in a sum of all of them: they are packed as one int, the first in the lowest 64 bits."""
+
+
+def pack(numbers: npt.NDArray[np.int64]) -> int:
+    """Numbers of the type `PACKED` as one number."""
+    return int.from_bytes(numbers.tobytes(), "little")
+
+
+def pack_each(numbers: Ints) -> list[int]:
+    """Each row as one number."""
+    size, values = PACKED.itemsize * numbers.shape[1], numbers.astype(PACKED).tobytes()
+    return [int.from_bytes(values[at : at + size], "little") for at in range(0, len(values), size)]
+
+
+def unpacked(packed: int, count: int) -> tuple[int, ...]:
+    """The `count` numbers that were packed."""
+    return struct.unpack(f"<{count}q", packed.to_bytes(PACKED.itemsize * count, "little"))
 
 
 class Account(NamedTuple):
@@ -133,12 +154,15 @@ class RowCounts:
         np.add.at(sums, owners, self.kinds[self.codes[rows]])
         return RowCounts.each(self.accounts, sums)
 
+    def numbers(self, accounts: Sequence[Account]) -> Ints:
+        """The numbers of each row in these accounts."""
+        return self._in(accounts).dense
+
     def packed(self, accounts: Sequence[Account]) -> list[int]:
-        """The numbers of each row as one number, with 64 bits for each of `accounts`; the first has the lowest."""
-        kinds = self._in(accounts).kinds
-        if len(kinds) >= len(self.codes):
-            return _packed(kinds[self.codes])
-        packed = _packed(kinds)
+        """The same, each row packed as one number."""
+        if len(self.kinds) >= len(self.codes):
+            return pack_each(self.numbers(accounts))
+        packed = pack_each(self._in(accounts).kinds)
         return [packed[code] for code in self.codes.tolist()]
 
     def _in(self, accounts: Sequence[Account]) -> RowCounts:
@@ -185,11 +209,6 @@ def _all_accounts(counts: Sequence[RowCounts]) -> tuple[Account, ...]:
 @cache  # the same object for equal sizes, so that blocks are joined without a look
 def _identity(size: int) -> Ints:
     return np.identity(size, np.int64)
-
-
-def _packed(numbers: Ints) -> list[int]:
-    size, values = 8 * numbers.shape[1], numbers.astype("<i8").tobytes()
-    return [int.from_bytes(values[at : at + size], "little") for at in range(0, len(values), size)]
 
 
 @dataclass(slots=True)

@@ -63,6 +63,10 @@ class IndexedFormat(Format):
     def row_reader(self, table: RowTable, units: UnitsAt) -> RowReader:
         """Make the reader of a process."""
 
+    def part(self, units: range) -> Self:
+        """The format of some neighbouring units."""
+        return self
+
     @abstractmethod
     def origin(self, unit: Any, number: int, begin: int) -> Origin:
         """The origin of the row with this number in a unit, which begins at this byte of a file."""
@@ -108,6 +112,9 @@ class ParseByPosition(OfFormat, Source):  # pyright: ignore[reportIncompatibleVa
             raise at_call_site(error, stage) from error.__cause__
         # A new reader: open files belong to these rows, and other rows may be found next time.
         return replace(self, format=form, table=table, reader=PerProcess())
+
+    def within(self, rows: range) -> Operator:
+        return replace(self, format=self.format.part(rows), table=self.resolved_table.part(rows), reader=PerProcess())
 
     def length(self, stage: StageView) -> int:
         return len(self.resolved_table)
@@ -166,6 +173,13 @@ class RowTable:
 
     def __len__(self) -> int:
         return int(self.firsts[-1])
+
+    def part(self, units: range) -> RowTable:
+        """The rows of some neighbouring units."""
+        firsts = self.firsts[units.start : units.stop + 1]
+        begin, end = int(firsts[0]), int(firsts[-1])
+        bounds = None if self.bounds is None else self.bounds[begin + units.start : end + units.stop]
+        return RowTable(firsts - begin, bounds)
 
     def digest(self) -> str:
         """A digest of all numbers, for states."""

@@ -174,6 +174,10 @@ class Mds(IndexedFormat):
         )
         return form, RowTable.of_records(offsets)
 
+    def part(self, units: range) -> Mds:
+        numbers, seals = (array[units.start : units.stop] for array in (self.description_numbers, self.seals))
+        return replace(self, description_numbers=numbers, seals=seals)
+
     def row_reader(self, table: RowTable, units: UnitsAt) -> _SampleRows:
         return _SampleRows(self, table, units)
 

@@ -102,6 +102,9 @@ class OpenFiles(CursorOfInput):
             return self
         return replace(self, index=index, cache=self.cache and self.cache.renewed())
 
+    def within(self, rows: range) -> Operator | None:
+        return self if self.index is None else None
+
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
 

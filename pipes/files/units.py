@@ -221,6 +221,12 @@ class Units(TokenOfInput, Source):
     def weights(self, stage: StageView, context: Context) -> Weights:
         return self.format.weights(self.resolved_table)
 
+    def within(self, rows: range) -> Operator | None:
+        if self.table is None:
+            return self
+        part = self.table.part(rows)
+        return None if part is None else replace(self, table=part)
+
     def cut(self, unit: object, first: int, stop: int, slots: int) -> object | None:
         return self.format.cut(unit, first, stop, slots)
 
@@ -542,6 +548,9 @@ class Parse(OfFormat, ParseUnits[Any]):  # pyright: ignore[reportIncompatibleVar
             return replace(self, format=self.format.checked(InputFiles(stage, self.kind, has_fixed_order=False)))
         except (SourceError, DataError) as error:
             raise at_call_site(error, stage) from error.__cause__
+
+    def within(self, rows: range) -> Operator:
+        return self
 
     def fraction_before(self, unit: Any, place: Place) -> float:
         return self.format.fraction_before(unit, place)

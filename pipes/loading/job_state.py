@@ -7,15 +7,18 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ..core.context import RowShare
 from ..core.cursor import START, Cursor, Json
 from ..core.taken import Taken
 from ..engine.run import position_count
 from ..engine.skips import share_of_lost
 from ..errors import ArgumentError, LoaderError, StateError
+from ..plan.edits import Edit, EditError, Passing
 from ..plan.plan import Plan
-from ..plan.rests import ROOT, Redivision, Rest, Start, dealt, numbered
+from ..plan.rests import AS_IT_IS, ROOT, Redivision, Rest, Start, dealt, numbered
 from .ledger import Ledger, Numbers
 from .ranks import RankSource
 from .schedule import Schedule
@@ -487,7 +490,7 @@ class StreamedJob:
     Attributes:
         first: the number of shards of the first division of the pass.
         first_ranks: the number of ranks of that division.
-        names: of operators that keep those that they had before the pipe changed, by number.
+        graph: what the pass is a pass over.
     """
 
     def __init__(self, states: Sequence[SavedState]) -> None:
@@ -505,7 +508,7 @@ class StreamedJob:
                 )
         self.first = first.shards if redivision is None else redivision.first
         self.first_ranks = first.world_size if redivision is None else redivision.ranks
-        self.names = {} if redivision is None else redivision.names
+        self.graph = AS_IT_IS if redivision is None else redivision.graph
         self._base = 0 if redivision is None else redivision.base
         self._is_redivided = redivision is not None
 
@@ -527,9 +530,23 @@ class StreamedJob:
 
     def redivided(self, plan: Plan) -> Redivision:
         """The rests of all ranks."""
-        left = [rest for of_rank in self.left(plan.waiting) for rest in of_rank.values()]
-        rests = numbered(dealt(left, plan.world_size), plan.shards)
-        return Redivision(self.first, self.first_ranks, self.next_base, self._digest(plan), rests, self.names)
+        left = [rest for of_rank in self.left(plan.in_pass(self.graph).waiting) for rest in of_rank.values()]
+        rests = numbered(dealt(left, plan.world_size, partial(self._cut, plan.in_pass(self.graph))), plan.shards)
+        return Redivision(self.first, self.first_ranks, self.next_base, self._digest(plan), rests, self.graph)
+
+    def _cut(self, plan: Plan, rest: Rest) -> Callable[[RowShare], Rest]:
+        """The function that makes a part of a rest: of the inputs of mixtures, if it can go down to them."""
+        one = self._states[0]
+        fingerprint = self.graph.fingerprint or (one.pipe, one.code)
+        passing = Passing(one.seed, self._data_pass, self.first)
+        edit = Edit(fingerprint, fingerprint, plan.root, plan.joined, plan.length_of, plan.runs_per_shard, passing)
+        try:
+            if edit.at_mixtures():
+                opened = edit.streamed(rest, rest.top.origin, self.graph.names)
+                return lambda share: opened.part(share, edit.edges)
+        except EditError:  # it stands where nobody can say what its inputs have given
+            pass
+        return rest.part
 
     @property
     def next_base(self) -> int:

@@ -1,27 +1,24 @@
 """`Ledger`: the rows of each named source that a job has taken; how states hold it, and how an indexed pipe finds it.
 
-A progress holds the numbers packed, with 64 bits for each account, so that to add those of an element is one sum.
+A progress holds the numbers packed, so that to add those of an element is one sum.
 """
 
 from __future__ import annotations
 
 import json
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from ..core.context import Context
-from ..core.origins import Account, in_order
+from ..core.origins import PACKED, Account, Ints, in_order, pack, pack_each, unpacked
 from ..core.rows import index_array
 from ..core.taken import Taken
 
 if TYPE_CHECKING:
     from ..engine.stage import Stage
-
-BITS = 64
 
 
 class Seen(NamedTuple):
@@ -108,15 +105,8 @@ class Numbers(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The numbers as JSON: by unit and source, those of the pass and those of all passes."""
-        if not self.accounts:
-            return "{}"
-        template, unpack = _form_of(self.accounts)
-        size = 8 * len(self.accounts)
-        numbers = [0] * (2 * len(self.accounts))
-        numbers[::2] = unpack(self.of_pass.to_bytes(size, "little"))
-        numbers[1::2] = unpack((self.of_pass + self.before).to_bytes(size, "little"))
-        return template % tuple(numbers)
+        """The numbers as JSON: by unit and source, those of the pass and those of all passes before."""
+        return NumbersText().of(self)
 
     @staticmethod
     def of(text: str) -> Numbers:
@@ -124,7 +114,7 @@ class Numbers(NamedTuple):
         plain = cast("dict[str, dict[str, list[int]]]", json.loads(text))
         accounts = tuple(Account(name, unit) for unit, names in plain.items() for name in names)
         pairs = [plain[account.unit][account.name] for account in accounts]
-        return Numbers(accounts, pack(now for now, _ in pairs), pack(total - now for now, total in pairs))
+        return Numbers(accounts, _pack(now for now, _ in pairs), _pack(before for _, before in pairs))
 
     def ledger(self, ranks: int) -> Ledger:
         now, before = unpacked(self.of_pass, len(self.accounts)), unpacked(self.before, len(self.accounts))
@@ -143,7 +133,7 @@ class Numbers(NamedTuple):
 
     def _moved(self, packed: int, accounts: Sequence[Account]) -> int:
         values = dict(zip(self.accounts, unpacked(packed, len(self.accounts)), strict=True))
-        return pack(values.get(account, 0) for account in accounts)
+        return _pack(values.get(account, 0) for account in accounts)
 
     def in_pass_before(self) -> Numbers:
         """The same numbers, none of which are of the pass that is under way."""
@@ -159,34 +149,37 @@ class Numbers(NamedTuple):
         """The share of one rank; those of all ranks add up to the numbers."""
         now, total = (unpacked(packed, len(self.accounts)) for packed in (self.of_pass, self.of_pass + self.before))
         own_now, own_total = ([len(range(rank, n, world_size)) for n in numbers] for numbers in (now, total))
-        before = pack(a - b for a, b in zip(own_total, own_now, strict=True))
-        return Numbers(self.accounts, pack(own_now), before)
+        before = _pack(a - b for a, b in zip(own_total, own_now, strict=True))
+        return Numbers(self.accounts, _pack(own_now), before)
 
 
 NO_NUMBERS = Numbers()
 
 
-def pack(numbers: Iterable[int]) -> int:
-    return sum(number << BITS * account for account, number in enumerate(numbers))
+def _pack(numbers: Iterable[int]) -> int:
+    return pack(np.array([*numbers], PACKED))
 
 
-def unpacked(packed: int, accounts: int) -> tuple[int, ...]:
-    return struct.unpack(f"<{accounts}q", packed.to_bytes(8 * accounts, "little"))
+class NumbersText:
+    """Makes the JSON texts of numbers, in which those of all passes before rarely differ."""
 
+    def __init__(self) -> None:
+        self._accounts: tuple[Account, ...] = ()
+        self._before = 0
+        self._form = "{}"  # with a place for each number of the pass
 
-Unpack: TypeAlias = Callable[[bytes], tuple[int, ...]]
-_forms: dict[tuple[Account, ...], tuple[str, Unpack]] = {}
-
-
-def _form_of(accounts: tuple[Account, ...]) -> tuple[str, Unpack]:
-    """The JSON text with a place for each number, and what unpacks the numbers."""
-    if accounts not in _forms:
-        units: dict[str, list[str]] = {}
-        for account in accounts:
-            units.setdefault(account.unit, []).append(f"{json.dumps(account.name).replace('%', '%%')}: [%d, %d]")
-        parts = [f'"{unit}": {{{", ".join(names)}}}' for unit, names in units.items()]
-        _forms[accounts] = f"{{{', '.join(parts)}}}", struct.Struct(f"<{len(accounts)}q").unpack
-    return _forms[accounts]
+    def of(self, numbers: Numbers) -> str:
+        """The text of `numbers`."""
+        accounts, now, before = numbers
+        if accounts is not self._accounts or before != self._before:
+            self._accounts, self._before = accounts, before
+            units: dict[str, list[str]] = {}
+            for account, number in zip(accounts, unpacked(before, len(accounts)), strict=True):
+                name = json.dumps(account.name).replace("%", "%%")
+                units.setdefault(account.unit, []).append(f"{name}: [%d, {number}]")
+            parts = [f'"{unit}": {{{", ".join(names)}}}' for unit, names in units.items()]
+            self._form = f"{{{', '.join(parts)}}}"
+        return self._form % unpacked(now, len(accounts))
 
 
 # An indexed pipe: its elements may be taken without being read, so their rows are found by their positions.
@@ -227,24 +220,21 @@ class RowsOfElements:
         if stop - first > STEP:
             return sum(self._sum(np.arange(at, min(at + STEP, stop))) for at in range(first, stop, STEP))
         if not self._start <= first <= stop < self._start + len(self._sums):
-            self._start, end = first, min(first + 2 * STEP, self.length)
-            self._sums = [0]
-            for packed in self._each(np.arange(first, end)):
-                self._sums.append(self._sums[-1] + packed)
+            self._start = first
+            self._sums = pack_each(self._summed(np.arange(first, min(first + STEP, self.length))))
         return self._sums[stop - self._start] - self._sums[first - self._start]
 
-    def _sum(self, elements: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
-        counts = self._stage.counts(elements, self._context) if len(elements) else None
-        if counts is None:
-            return 0
-        (total,) = counts.grouped([range(len(elements))]).packed(self._accounts)
-        return total
+    def _sum(self, elements: Ints) -> int:
+        return pack(self._summed(elements)[-1])
 
-    def _each(self, elements: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
-        counts = self._stage.counts(elements, self._context) if len(elements) else None
-        return [0] * len(elements) if counts is None else counts.packed(self._accounts)
+    def _summed(self, elements: Ints) -> Ints:
+        """The sums of the numbers of the first elements: of none, of one, of two ..."""
+        sums = np.zeros((len(elements) + 1, len(self._accounts)), PACKED)
+        if len(elements) and (counts := self._stage.counts(elements, self._context)) is not None:
+            np.cumsum(counts.numbers(self._accounts), axis=0, out=sums[1:])
+        return sums
 
 
-def _rows_of(taken: Taken) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _rows_of(taken: Taken) -> Ints:
     """The numbers of the rows that are taken."""
     return np.concatenate([np.arange(taken.first), *map(index_array, taken.beyond)])

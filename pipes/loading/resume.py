@@ -11,9 +11,10 @@ from typing import Literal, TypeAlias
 
 from ..core.cursor import Json
 from ..plan.edits import Edit, EditError, Passing
-from ..plan.fingerprint import differences
+from ..plan.fingerprint import Fingerprint, differences
+from ..plan.growth import grown
 from ..plan.plan import Plan
-from ..plan.rests import Edge, Redivision, Rest
+from ..plan.rests import AS_IT_IS, Edge, GraphOfPass, Redivision, Rest
 from .job_state import StreamedJob, merged, position_of
 from .state import IndexedPosition, SavedState, Signature, StreamedPosition
 
@@ -33,6 +34,7 @@ class Resume:
         taken: of each input that goes on, the call of its source and the number of rows that were taken before; None if
             nobody knows. Of a streamed pipe, those of the ranks whose states were loaded.
         added: the calls of the sources of inputs that are new.
+        grown: those of sources that have grown, each with the number of its new rows; of a listing these are files.
         dropped: those of inputs that are gone.
     """
 
@@ -40,6 +42,7 @@ class Resume:
     effect: Edits
     taken: tuple[tuple[str, int | None], ...]
     added: tuple[str, ...]
+    grown: tuple[tuple[str, int], ...]
     dropped: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -82,16 +85,23 @@ def edited(
     pipe, code = str(signature.entries["pipe"]), str(signature.entries["code"])
     if first.indexed != plan.indexed:
         raise EditError("only one of both pipes is indexed")
-    first_division = first.shards
-    if not first.indexed and (before := position_of(first).redivision) is not None:
-        first_division = before.first
+    before = first.position.redivision if isinstance(first.position, IndexedPosition | StreamedPosition) else None
+    graph = AS_IT_IS if before is None else before.graph
+    old = graph.fingerprint or (first.pipe, first.code)
+    parts = grown(plan.root, old[0])
+    plan = plan.in_pass(GraphOfPass(parts=parts))
+    graph = AS_IT_IS
+    if parts:
+        fingerprint = Fingerprint(plan.root)
+        graph = GraphOfPass(parts=parts, fingerprint=(fingerprint.pipe, fingerprint.code))
     edit = Edit(
-        (first.pipe, first.code),
-        (pipe, code),
+        old,
+        graph.fingerprint or (pipe, code),
         plan.root,
-        lambda node: plan.stage_of(node).length,
+        plan.joined,
+        plan.length_of,
         plan.runs_per_shard,
-        Passing(first.seed, first.data_pass, first_division),
+        Passing(first.seed, first.data_pass, first.shards if before is None or first.indexed else before.first),
     )
     if EDITS.index(edit.effect) > EDITS.index(accepted):
         what = "it would leave out the rest of an input" if edit.effect == "drop" else "it changes the order of rows"
@@ -101,17 +111,19 @@ def edited(
     is_complete = True
     if any(one.position is not None for one in states):
         if first.indexed:
-            moved, rests = _indexed(states, edit, plan)
+            moved, rests = _indexed(states, edit, plan, graph)
         else:
-            moved, rests, is_complete = _streamed(states, edit, plan, pipe)
+            moved, rests, is_complete = _streamed(states, edit, plan, graph, pipe)
     taken = tuple(
         (edit.source_of(edge), _taken(edge, rests) if is_complete else None) for edge in edit.edges.values() if rests
     )
-    resume = Resume(tuple(edit.changes()), edit.effect, taken, edit.added_sources, edit.dropped_sources)
+    resume = Resume(tuple(edit.changes()), edit.effect, taken, edit.added_sources, edit.grown, edit.dropped_sources)
     return [replace(one, pipe=pipe, code=code) for one in moved], resume
 
 
-def _indexed(states: Sequence[SavedState], edit: Edit, plan: Plan) -> tuple[list[SavedState], list[Rest]]:
+def _indexed(
+    states: Sequence[SavedState], edit: Edit, plan: Plan, graph: GraphOfPass
+) -> tuple[list[SavedState], list[Rest]]:
     one = merged(states)
     position = one.position
     assert isinstance(position, IndexedPosition), "some of the pass is taken"
@@ -119,28 +131,30 @@ def _indexed(states: Sequence[SavedState], edit: Edit, plan: Plan) -> tuple[list
         raise EditError("the ranks have taken different numbers of elements of named sources")
     before = position.redivision
     if edit.is_same:
-        return [replace(one, position=position._replace(redivision=_renumbered(before, edit, plan)))], []
+        return [replace(one, position=position._replace(redivision=_renumbered(before, edit, plan, graph)))], []
     rest = Rest(0, {}) if before is None else before.rests[0]
-    base, kept = (0, {}) if before is None else (before.base + 1, before.names)
+    base, kept = (0, AS_IT_IS.names) if before is None else (before.base + 1, before.graph.names)
     rest = edit.indexed(rest, position.taken, base, kept)
     digest = hashlib.blake2b(json.dumps(rest.plain).encode(), digest_size=8).hexdigest()
-    redivision = Redivision(0, one.world_size, base, digest, {0: rest}, edit.names(kept, plan.numbered_names))
+    graph = replace(graph, names=edit.names(kept, plan.numbered_names))
+    redivision = Redivision(0, one.world_size, base, digest, {0: rest}, graph)
     return [replace(one, position=IndexedPosition(0, (), redivision))], [rest]
 
 
 def _streamed(
-    states: Sequence[SavedState], edit: Edit, plan: Plan, pipe: str
+    states: Sequence[SavedState], edit: Edit, plan: Plan, graph: GraphOfPass, pipe: str
 ) -> tuple[list[SavedState], list[Rest], bool]:
     """The states, what is left, and whether that is of all shards of their ranks."""
     positions = [position_of(one) for one in states]
     if len({one.data_pass for one in states}) > 1 or any(position.later for position in positions):
         raise EditError("the ranks are in different passes over the data")
     if edit.is_same:
-        places = [at._replace(redivision=_renumbered(at.redivision, edit, plan)) for at in positions]
+        places = [at._replace(redivision=_renumbered(at.redivision, edit, plan, graph)) for at in positions]
         return [replace(one, position=at) for one, at in zip(states, places, strict=True)], [], True
     edit.check_tails(plan.tail_number)
     job, tail = StreamedJob(states), edit.tail
-    names = edit.names(job.names, plan.numbered_names)
+    kept = job.graph.names
+    graph = replace(graph, names=edit.names(kept, plan.numbered_names))
 
     def waiting(rest: Rest, cursor: Json) -> Rest:
         return rest if rest.waits or tail is None else rest.waiting((tail, 0), cursor)
@@ -152,7 +166,7 @@ def _streamed(
         free = (n for n in range(one.rank, sys.maxsize, one.world_size) if n not in (*of_rank, one.shards + one.rank))
         parts = {n: rest for n, rest in of_rank.items() if not rest.tail_of}
         parts |= {next(free): part for rest in of_rank.values() if rest.tail_of for part in edit.at_tail(rest)}
-        rests = {n: edit.streamed(rest, job.next_base + n, job.names) for n, rest in sorted(parts.items())}
+        rests = {n: edit.streamed(rest, job.next_base + n, kept) for n, rest in sorted(parts.items())}
         own = range(one.rank, job.first, one.world_size)
         is_complete &= len(rests) >= len(own)
         if edit.added:
@@ -165,18 +179,19 @@ def _streamed(
         before = position_of(one).redivision
         content = f"{before and before.digest} {one.pipe} {pipe}"
         digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
-        redivision = Redivision(job.first, job.first_ranks, job.next_base, digest, rests, names)
+        redivision = Redivision(job.first, job.first_ranks, job.next_base, digest, rests, graph)
         position = StreamedPosition({}, {}, redivision, position_of(one).padding)
         moved.append(replace(one, position=position, goal=None))
     return moved, all_rests, is_complete
 
 
-def _renumbered(redivision: Redivision | None, edit: Edit, plan: Plan) -> Redivision | None:
+def _renumbered(redivision: Redivision | None, edit: Edit, plan: Plan, graph: GraphOfPass) -> Redivision | None:
     """A redivision in terms of a pipe that differs only in the operators that dress rows."""
     if redivision is None:
         return None
     rests = {number: edit.renumbered(rest) for number, rest in redivision.rests.items()}
-    return replace(redivision, rests=rests, names=edit.names(redivision.names, plan.numbered_names))
+    names = edit.names(redivision.graph.names, plan.numbered_names)
+    return replace(redivision, rests=rests, graph=replace(graph, names=names))
 
 
 def _taken(edge: Edge, rests: Sequence[Rest]) -> int:

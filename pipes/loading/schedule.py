@@ -63,6 +63,8 @@ class Schedule:
         self.communicates = communicates
         self.signature = Signature(plan)
         self._rows_of_elements: dict[tuple[int, str | None], RowsOfElements] = {}
+        # A later place than that of a progress at which the numbers of the ledger are known.
+        self._counted: tuple[tuple[object, ...], Counted] = (), Counted(0, Taken(), None, 0, 0)
         self._has_warned = False  # that elements are left out
 
     def state(self, progress: Progress) -> State:
@@ -105,18 +107,24 @@ class Schedule:
             return NO_NUMBERS
         if not (plan.indexed and plan.accounts):
             return Numbers(accounts, progress.rows, progress.rows_before)
-        place, data_pass = progress.position(plan), progress.data_pass
-        number, taken, redivision, rows, before = progress.counted or _anchor(progress)
-        here = place.taken
+        here, data_pass = progress.elements(plan), progress.data_pass
+        place = progress.data_pass, progress.start, progress.beyond, progress.redivision, progress.counted
+        begin = *place, progress.rows, progress.rows_before
+        known, last = self._counted
+        if known != begin:
+            last = progress.counted or _anchor(progress)
         if self.steps is not None:  # the ranks take elements of a sequence of all passes in turn
-            data_pass, here = self._in_pass(data_pass, here, progress.redivision, (number, redivision))
+            first = progress.counted or _anchor(progress)
+            data_pass, here = self._in_pass(data_pass, here, progress.redivision, (first.data_pass, first.redivision))
+            last = last if last.data_pass <= data_pass else first
+        number, taken, redivision, rows, before = last
         while number < data_pass:
             elements = self._elements(number, redivision)
             before += rows + elements.between(taken, Taken(elements.length))
             number, taken, redivision, rows = number + 1, Taken(), None, 0
         rows += self._elements(number, redivision).between(taken, here)
         if data_pass == progress.data_pass:
-            progress.counted = Counted(data_pass, here, redivision, rows, before)
+            self._counted = begin, Counted(data_pass, here, redivision, rows, before)
         return Numbers(accounts, rows, before)
 
     def _in_pass(

@@ -18,7 +18,7 @@ from ..errors import StateError, StateWarning, warn
 from ..plan.fingerprint import Fingerprint, code_differences, differences
 from ..plan.plan import Plan, Position, ShardState
 from ..plan.rests import Redivision
-from .ledger import NO_NUMBERS, Numbers
+from .ledger import NO_NUMBERS, Numbers, NumbersText
 
 VERSION = 4
 ALL_RANKS = -1
@@ -72,7 +72,7 @@ class Progress:
         rows: the packed numbers of the ledger in this pass; of an indexed pipe, those of all ranks at `start`.
         rows_before: those of all passes before.
         accounts: what these count, if the pipe of the state had sources that the plan has not.
-        counted: of an indexed pipe, a later place at which the numbers are known.
+        counted: of an indexed pipe, the place at which the numbers are known, if it is not `start`.
         lent: a snapshot has `cursors` too, so the next change is that of a copy; `ended` is replaced at each change.
     """
 
@@ -143,12 +143,15 @@ class Progress:
         """Of an indexed pipe, the number of elements of the pass that all ranks together have taken."""
         return self.start + self.taken * plan.world_size
 
+    def elements(self, plan: Plan) -> Taken:
+        """Of an indexed pipe, the elements of the pass that all ranks together have taken."""
+        taken = self.taken_by_all(plan)
+        return Taken(self.start, self.beyond).after(taken - self.start) if self.beyond else Taken(taken)
+
     def position(self, plan: Plan) -> Position:
         """The place in the data for a service that runs `plan`."""
         if plan.indexed:
-            taken, beyond = self.taken_by_all(plan), self.beyond
-            if beyond:
-                taken, beyond = Taken(self.start, beyond).after(taken - self.start)
+            taken, beyond = self.elements(plan)
             return Position(taken, beyond=beyond, redivision=self.redivision)
         shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
         shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
@@ -164,7 +167,7 @@ def save(progress: Progress, plan: Plan, signature: Signature, numbers: Numbers 
         if not progress.beyond:
             position = f'{{"consumed": {progress.taken_by_all(plan)}'
         else:
-            place = progress.position(plan).taken
+            place = progress.elements(plan)
             position = indexed_text(IndexedPosition(place.first, place.beyond))[:-1]
         if progress.redivision is not None:
             position += f', "cut": {signature.redivision_text(progress.redivision)}'
@@ -192,7 +195,7 @@ def save(progress: Progress, plan: Plan, signature: Signature, numbers: Numbers 
         state["goal"] = goal = progress.goal
     ledger = "{}"
     if numbers.accounts:
-        state["ledger"] = ledger = numbers.text
+        state["ledger"] = ledger = signature.numbers.of(numbers)
     state["checksum"] = crc32(f"{epoch} {step} {data_pass} {goal} {position} {ledger}".encode(), signature.checksum)
     return state
 
@@ -229,6 +232,7 @@ class Signature:
         entries: the entries of a state, in their order; those that differ between states are placeholders.
         checksum: of the entries that all states share; the checksum of a state goes on from it.
         cursors, ended: the JSON text of the position of each shard.
+        numbers: that of the ledger.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -252,6 +256,7 @@ class Signature:
         self.checksum = signature_checksum(self.entries)
         self.cursors = _ShardTexts()
         self.ended = _ShardTexts()
+        self.numbers = NumbersText()
         self._redivisions: dict[int, tuple[Redivision, str]] = {}  # by identity: a state that was loaded has few
 
     def redivision_text(self, redivision: Redivision) -> str:

@@ -72,6 +72,9 @@ class ColumnOperator(CursorOfInput, ABC):
         self.schema(stage)  # so that a wrong name fails here
         return self
 
+    def within(self, rows: range) -> Operator:
+        return self
+
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
 

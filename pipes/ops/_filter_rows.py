@@ -52,6 +52,9 @@ class FilterRows(TokenOfInput, SameRows, ABC):
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
         return amount_of_inputs(self, stage, at, context, at.skip)
 
+    def within(self, rows: range) -> Operator:
+        return self
+
     @abstractmethod
     def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:
         """Test the rows of a block, up to the first that cannot be tested."""

@@ -149,6 +149,9 @@ class Join(TokenOfInput):
     def identity(self) -> Json:
         return {"other": self.other.identity()}
 
+    def within(self, rows: range) -> Operator:
+        return self
+
     def reshuffles(self) -> bool:
         return self.function is not None
 

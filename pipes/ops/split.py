@@ -442,7 +442,8 @@ class IndexedSplitPart(Rearranged, SplitPart):
 
     def identity(self) -> Json:
         bits = b"" if self.rows_of_part is None else self.rows_of_part.bits.tobytes()
-        return {"without" if self.others else "part": value_code(self.part), "rows": crc32(bits)}
+        length = 0 if self.rows_of_part is None else len(self.rows_of_part)
+        return {"without" if self.others else "part": value_code(self.part), "length": length, "rows": crc32(bits)}
 
     def resolve(self, stage: StageView) -> Operator:
         for key in (self.key, self.stratify):
@@ -452,6 +453,12 @@ class IndexedSplitPart(Rearranged, SplitPart):
         divided = self.shared.of(stage, lambda: self._divided(stage))
         mask = (divided.parts == self.number) ^ self.others
         without_key = divided.skipped[mask[divided.skipped]]
+        return replace(self, rows_of_part=RowSet.of([mask]), without_key=without_key)
+
+    def within(self, rows: range) -> Operator:
+        mask = np.unpackbits(self._rows_of_part.bits)[rows.start : rows.stop].view(np.bool_)
+        without_key = self.without_key - rows.start
+        without_key = without_key[(without_key >= 0) & (without_key < len(rows))]
         return replace(self, rows_of_part=RowSet.of([mask]), without_key=without_key)
 
     def length(self, stage: StageView) -> int | None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from ..core.context import Context
-from ..core.cursor import Cursor, Json
+from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, branches, named, walk
 from ..core.operator import ENDED, CursorOfInput, Operator, Order, Past, TokenOfInput, Trait
 from ..core.taken import Taken
@@ -50,6 +50,7 @@ class Edit:
         old: the fingerprint of the old graph: operators, and functions.
         new: that of the new one.
         root: the new graph, resolved.
+        joined: its nodes that join the parts of sources that have grown.
         lengths: the number of rows of a node.
         runs_per_shard: whether each shard runs a node on its own rows.
         pass_: the pass.
@@ -68,6 +69,7 @@ class Edit:
     old_fingerprint: tuple[str, str]
     new_fingerprint: tuple[str, str]
     root: Node
+    joined: Collection[Node]
     lengths: Callable[[Node], int | None]
     runs_per_shard: Callable[[Node], bool]
     pass_: Passing
@@ -112,10 +114,12 @@ class Edit:
     def changes(self) -> list[str]:
         """A line for each operator that differs."""
         lines = [f"`{call}` is gone" for call in self.dropped_sources]
+        lines += [f"`{call}` has {rows:,} new row{'s' if rows > 1 else ''}" for call, rows in self.grown]
         lines += [f"`{call}` is new" for call in self.added_sources]
         gone, come = self._old.apart_from(self.dropped), self._new.apart_from(self.added)
         common = Counter(map(self._old.own.__getitem__, gone)) & Counter(map(self._new.own.__getitem__, come))
         gone, come = _without(gone, self._old.own, common), _without(come, self._new.own, common)
+        come = [number for number in come if self.nodes[number] not in self._appended]
         for old in gone:
             now = next((n for n in come if self.new[n].kind == self.old[old].kind), None)
             if now is None:
@@ -127,9 +131,24 @@ class Edit:
         return lines or ["inputs come in another order"]
 
     @property
+    def grown(self) -> tuple[tuple[str, int], ...]:
+        """The calls of sources that have grown, each with the number of new rows, such as files."""
+        sources = [[next(walk(part)) for part in node.inputs] for node in self.joined]
+        new = [sum(self.lengths(part) or 0 for part in parts if part in self._appended) for parts in sources]
+        calls = [self.new[self.nodes.index(first)].call for first, *_ in sources]
+        return tuple((call, rows) for call, rows in zip(calls, new, strict=True) if rows)
+
+    @property
+    def _appended(self) -> set[Node]:
+        """The operators of new rows of sources that have grown, and those that join the rows."""
+        added = {self.nodes[number] for number in self.added}
+        parts = [{*walk(part)} for node in self.joined for part in node.inputs]
+        return {*self.joined}.union(*(part for part in parts if part & added))
+
+    @property
     def added_sources(self) -> tuple[str, ...]:
         """The names or the sources of inputs that only the new graph has."""
-        return tuple(self._new.source_of(number) for number in self.added)
+        return tuple(self._new.source_of(n) for n in self.added if self.nodes[n] not in self._appended)
 
     @property
     def dropped_sources(self) -> tuple[str, ...]:
@@ -314,6 +333,36 @@ class Edit:
 
     # Rests
 
+    def at_mixtures(self) -> bool:
+        """Moves the edges in common to the inputs of mixtures of the graph, if it has any that a rest can go down to.
+
+        A rest of a shard that is cut there, and not behind them, can go on after other edits.
+        """
+        edges: list[Edge] = []
+        above: list[int] = []
+        waiting = [ROOT]
+        while waiting:
+            edge = waiting.pop(0)
+            number = self._old.child(edge)
+            inputs = [(number, place) for place in range(len(self.old[number].inputs))]
+            is_run = self.runs_per_shard(self.nodes[number]) and not self._was_divided(number)
+            if is_run and any(
+                cls.inputs_at(self._past(number, Start(0)), START) for cls in classes_of(self.old[number].kind)
+            ):
+                above.append(number)
+                waiting += inputs
+            else:
+                edges.append(edge)
+        if all(len(self.old[number].inputs) == 1 for number in above):
+            return False
+        self.edges = {edge: edge for edge in edges}
+        self._claimed, self.stepped, self.above = {*edges}, above, above
+        try:
+            self._check_new()
+        except EditError:
+            return False
+        return True
+
     def indexed(self, rest: Rest, taken: Taken, base: int, names: Mapping[int, str]) -> Rest:
         """The rest of a pass over an indexed pipe of which `rest` was taken up to `taken`."""
         starts: dict[Edge, Start] = {}
@@ -490,9 +539,9 @@ class Edit:
         entry = self.old[number]
         if number in self._pairs and not any(edge[0] in self._old.below(number) for edge in before):
             return self.lengths(self.nodes[self._pairs[number]])
-        if not entry.inputs:
-            length = entry.facts.get("length")
-            return length if isinstance(length, int) else None
+        known = (cls.rows_of(entry.facts) for cls in classes_of(entry.kind))
+        if not entry.inputs or "length" in entry.facts:
+            return next((length for length in known if length is not None), None)
         lengths = [self._length((number, place), before) for place in range(len(entry.inputs))]
         rows = [length for length in lengths if length is not None]
         if len(rows) < len(lengths):

@@ -47,7 +47,7 @@ class Fingerprint:
         for node in walk(root):
             if node.op.trait is Trait.TRANSPARENT:
                 continue
-            facts, function_entry = _facts(node.op, is_source=not node.inputs)
+            facts, function_entry = _facts_and_functions(node.op, is_source=not node.inputs)
             entry = OperatorEntry(_call(node), [number[child] for child in node.inputs], facts)
             if entry.kind != node.op.kind:
                 facts[KIND] = node.op.kind
@@ -152,7 +152,7 @@ def saved_operators(saved: str, root: Node) -> dict[Node, Operator]:
             continue
         resolved = node.resolved[1]
         is_same = resolved is not None and cast("UnitSource", resolved.op).saved() == text
-        arguments, _ = _facts(node.op, is_source=not node.inputs)
+        arguments, _ = _facts_and_functions(node.op, is_source=not node.inputs)
         if not is_same and all(entry.facts.get(name) == value for name, value in arguments.items()):
             restored = node.op.restored(text)
             if restored is not node.op:
@@ -178,7 +178,12 @@ def code_differences(saved: str, now: str, pipe: str) -> list[str]:
     return lines
 
 
-def _facts(op: Operator, *, is_source: bool) -> tuple[Facts, FunctionEntry]:
+def facts_of(op: Operator, *, is_source: bool) -> Facts:
+    """The facts of an operator."""
+    return _facts_and_functions(op, is_source=is_source)[0]
+
+
+def _facts_and_functions(op: Operator, *, is_source: bool) -> tuple[Facts, FunctionEntry]:
     facts: Facts = {}
     values: Facts = {}
     code: Facts = {}

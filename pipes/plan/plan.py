@@ -24,9 +24,10 @@ from ..errors import PlanError
 from ..ops.concat import Concat
 from .divide import Numbers
 from .division import SharedRead
+from .growth import in_parts
 from .lengths import Lengths, varies
-from .rests import ROOT, Edge, Redivision, Rest, Start
-from .sharding import Sharding, reorders
+from .rests import ROOT, Edge, GraphOfPass, Redivision, Rest, Start
+from .sharding import Sharding, has_starts, reorders, start_at
 from .shards import RestOfShard, rows_left
 from .spans import ShardSpans, spans_of
 
@@ -104,10 +105,20 @@ class Plan:
         has_remote: whether workers run only the part of the graph before a `remote`.
         unsharded: the graph as one run, which knows lengths.
         accounts: what a ledger counts: rows, and perhaps tokens, of each named source.
+        joined: the nodes that join the parts of sources that have grown in a pass.
     """
 
-    def __init__(self, root: Node, *, seed: int, rank: int, world_size: int, shards: int | None) -> None:
-        self.root = root
+    def __init__(
+        self,
+        root: Node,
+        *,
+        seed: int,
+        rank: int,
+        world_size: int,
+        shards: int | None,
+        parts: Mapping[int, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
+        self.root, self.joined = root, _ = in_parts(root, parts, by_position=shards is None)
         self.seed = seed
         self.rank = rank
         self.world_size = world_size
@@ -131,6 +142,8 @@ class Plan:
             self._main = self._with_tail(cast("Grouping", self._tail.op).dropping(), self._tail.inputs, self.names)
         self._numbers = {**numbers(root), **numbers(self._main)}
         self._redivision: tuple[Redivision, Sharding] | None = None  # the last one, and its rules
+        self._parts = parts
+        self._grown: Plan | None = None  # of the last pass in which sources have grown
         self._spans: ShardSpans | str | None = None
 
     @property
@@ -227,7 +240,8 @@ class Plan:
         redivision = position.redivision
         if redivision is not None:
             origin = redivision.base + self.tail_shard
-            waiting = tuple(self.waiting(redivision.rests[s], cursor) for s, cursor in cursors.items())
+            plan = self.in_pass(redivision.graph)
+            waiting = tuple(plan.waiting(redivision.rests[s], cursor) for s, cursor in cursors.items())
             stage = self._rest_stage(redivision, Rest(-1, {ROOT: Start(origin)}, waiting))
         else:
             # A tail holds rows, so its stages are not kept with those of the plan: they are freed after the epoch.
@@ -236,6 +250,15 @@ class Plan:
             root = self._tail_node(waiting, self._sharding, names, [rows.get(s) for s in cursors])
             stage = bind(root, names, dict(self._stages))
         return ShardRun(self.tail_shard, stage, state.at)
+
+    def in_pass(self, graph: GraphOfPass) -> Plan:
+        """The plan of the graph of a pass, in which sources may have grown."""
+        if graph.parts == self._parts:
+            return self
+        if self._grown is None or self._grown._parts != graph.parts:
+            of_rank = {"seed": self.seed, "rank": self.rank, "world_size": self.world_size}
+            self._grown = Plan(self.root, **of_rank, shards=self.shards or None, parts=graph.parts)
+        return self._grown
 
     def runs_per_shard(self, node: Node) -> bool:
         """Whether each shard runs `node` on its own rows."""
@@ -283,6 +306,8 @@ class Plan:
 
     def _rest_stage(self, redivision: Redivision, rest: Rest) -> Stage:
         """The graph of a rest, bound. Its stages are freed with the redivision."""
+        if (plan := self.in_pass(redivision.graph)) is not self:
+            return plan._rest_stage(redivision, rest)
         sharding = self._sharding_of(redivision)
         start = rest.starts[ROOT]
         if self.indexed:
@@ -304,8 +329,8 @@ class Plan:
         """The first division of a pass."""
         if self._redivision is None or self._redivision[0] is not redivision:
             names, stages = dict(self.names), dict(self._stages)
-            if redivision.names:  # the graph as it is bound has others
-                names |= {node: name for node, n in self._numbers.items() if (name := redivision.names.get(n))}
+            if redivision.graph.names:  # the graph as it is bound has others
+                names |= {node: name for node, n in self._numbers.items() if (name := redivision.graph.names.get(n))}
                 stages = {}
                 bind(self.root, names, stages)
             self._redivision = redivision, Sharding(redivision.first, redivision.ranks, stages, names)
@@ -345,29 +370,29 @@ class Plan:
 
     def _lengths_of_rests(self, redivision: Redivision, data_pass: int) -> list[int] | None:
         """The number of elements of the rests of each rank; None if it is not known."""
-        if any(rest.is_edited for rest in redivision.rests.values()):
-            return None
+        if (plan := self.in_pass(redivision.graph)) is not self:
+            return plan._lengths_of_rests(redivision, data_pass)
         lengths = Lengths(self._sharding_of(redivision), self.seed, data_pass)
-        rows = lengths.of_shards(self._main_of(redivision.first))
-        tail = self._behind_tail() if redivision.first > 1 else []
-        before_tail = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(redivision.first, np.int64)
-        if rows is None or before_tail is None:
-            return None
+        tail = self._tail if redivision.first > 1 else None
         totals = [0] * self.world_size
-        left: list[list[int]] = [[] for _ in range(self.world_size)]  # the shards whose leftover rows a rank has
-        begun: list[tuple[int, list[int], int]] = []  # groups of leftover rows: rank, shards, and elements given
+        left: list[list[int]] = [[] for _ in range(self.world_size)]  # the rows of shards whose leftovers a rank has
+        begun: list[tuple[int, list[int], int]] = []  # groups of leftover rows: rank, rows of shards, elements given
         for number, rest in redivision.rests.items():
             rank, top = number % self.world_size, rest.top
+            before = [self._rows_before(tail, one, lengths) for one in rest.tail_of or [rest]]
+            if (known := [rows for rows in before if rows is not None]) != before:
+                return None
             if rest.tail_of:
-                begun.append((rank, [one.shard for one in rest.tail_of], top.taken))
+                begun.append((rank, known, top.taken))
                 continue
+            rows = self._rows_of_rest(self._main_of(redivision.first), rest, lengths)
+            if rows is None:
+                return None
             if rest.runs:
-                totals[rank] += top.count(int(rows[rest.shard])) - top.taken
-            if top.owns(int(rows[rest.shard])):
-                left[rank].append(rest.shard)
-        before = before_tail.tolist()
-        shards = [*left, *(shards for _, shards, _ in begun)]
-        groups = self._groups(lengths, [[before[shard] for shard in own] for own in shards])
+                totals[rank] += top.count(rows) - top.taken
+            if top.owns(rows):
+                left[rank] += known
+        groups = self._groups(lengths, [*left, *(rows for _, rows, _ in begun)])
         if groups is None:
             return None
         for rank, count in enumerate(groups[: self.world_size]):
@@ -375,6 +400,36 @@ class Plan:
         for (rank, _, position), count in zip(begun, groups[self.world_size :], strict=True):
             totals[rank] += count - position
         return totals
+
+    def _rows_before(self, tail: Node | None, rest: Rest, lengths: Lengths) -> int | None:
+        """The number of rows before the operator that leaves rows over; None if it is not known."""
+        if tail is None:
+            return 0
+        if rest.is_edited and (not rest.runs or tail.op.from_row(1) is not tail.op):
+            return None
+        return self._rows_of_rest(tail.inputs[0], rest, lengths)
+
+    def _rows_of_rest(self, node: Node, rest: Rest, lengths: Lengths) -> int | None:
+        """The number of rows of `node` in a rest whose last edge has its beginning; None if it is not known."""
+
+        def rows_of(node: Node, shard: int, given: int) -> int | None:
+            if not has_starts(node, rest.starts, self._numbers):
+                rows = lengths.of_shards(node) if 0 <= shard < lengths.shards else None
+                return None if rows is None else int(rows[shard])
+            inputs: list[Numbers | None] = []
+            for place, source in enumerate(node.inputs):
+                start = start_at(node, place, rest.starts, self._numbers)
+                count = rows_of(source, *((shard, given) if start is None else (start.origin, start.given or 0)))
+                if count is not None and start is not None:
+                    count = start.count(count) - start.taken
+                inputs.append(None if count is None else np.array([count]))
+            if all(rows is None for rows in inputs):
+                return None
+            op = node.op.in_shard(lengths.shards)
+            rows = lengths.after(node, inputs, [op.from_row(given) or op])
+            return None if rows is None else int(rows[0])
+
+        return rows_of(node, rest.shard, rest.top.given or 0)
 
     def _groups(self, lengths: Lengths, shards: Sequence[Sequence[int]]) -> list[int] | None:
         """The number of elements that are made of the leftover rows of some shards together.
@@ -506,6 +561,10 @@ class Plan:
     def stage_of(self, node: Node) -> Stage:
         """The stage of `node` in the graph without shards."""
         return self._stages[node]
+
+    def length_of(self, node: Node) -> int | None:
+        """The number of rows of `node` in the graph without shards, if it is known."""
+        return self._stages[node].length
 
     def shard_points(self) -> set[Node]:
         """The nodes whose output is divided among the shards."""

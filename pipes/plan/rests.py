@@ -6,7 +6,7 @@ each of several ranks runs the shard, and gives a part of its elements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -223,9 +223,16 @@ class Rest:
             return Rest(self.shard, {edge: Start(self.top.origin, cursor, given=self.top.given), **below})
         return Rest(self.shard, {edge: start.begun(cursor), **below})
 
-    def part(self, share: RowShare) -> Rest:
-        """A part of it."""
-        return replace(self, starts={**self.starts, ROOT: self.top._replace(shares=(*self.top.shares, Share(share)))})
+    @property
+    def weight(self) -> Fraction:
+        """The part of the rows of its shard."""
+        below = (start.weight for edge, start in self.starts.items() if edge != ROOT)
+        return self.top.weight * (max(below, default=0) or 1)
+
+    def part(self, share: RowShare, edges: Collection[Edge] = (ROOT,)) -> Rest:
+        """A part of it, which is a part of the rows of some edges."""
+        parts = {edge: start._replace(shares=(*start.shares, Share(share))) for edge, start in self.starts.items()}
+        return replace(self, starts={edge: parts[edge] if edge in edges else self.starts[edge] for edge in parts})
 
     @property
     def plain(self) -> list[Json]:
@@ -247,6 +254,45 @@ class Rest:
 
 
 @dataclass(frozen=True)
+class GraphOfPass:
+    """The differences between the graph of a pass in which the pipe has changed, and the pipe.
+
+    Attributes:
+        names: of operators that keep those of the pipe before it changed, by number.
+        parts: where the parts of sources that have grown begin; see `growth.grown`.
+        fingerprint: of the graph, if it has such parts: operators, and functions.
+    """
+
+    names: Mapping[int, str] = field(default_factory=dict)
+    parts: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    fingerprint: tuple[str, str] | None = None
+
+    @property
+    def plain(self) -> dict[str, Json]:
+        """The differences as JSON; empty if there are none."""
+        plain: dict[str, Json] = {}
+        if self.names:
+            plain["names"] = {str(number): name for number, name in self.names.items()}
+        if self.fingerprint is not None:
+            plain["parts"] = {str(number): [*starts] for number, starts in self.parts.items()}
+            plain["graph"] = [*self.fingerprint]
+        return plain
+
+    @staticmethod
+    def of(plain: Mapping[str, Json]) -> GraphOfPass:
+        """The graph that `plain` was made of."""
+        names = {int(number): name for number, name in cast("dict[str, str]", plain.get("names", {})).items()}
+        parts = cast("dict[str, list[int]]", plain.get("parts", {}))
+        fingerprint = cast("list[str] | None", plain.get("graph"))
+        starts = {int(number): tuple(rows) for number, rows in parts.items()}
+        return GraphOfPass(names, starts, None if fingerprint is None else (fingerprint[0], fingerprint[1]))
+
+
+AS_IT_IS = GraphOfPass()
+"""The graph of a pass that is the pipe's."""
+
+
+@dataclass(frozen=True)
 class Redivision:
     """The rests that the ranks run after their number or the pipe has changed.
 
@@ -256,7 +302,7 @@ class Redivision:
         base: the keys of the draws of rests that have no shard begin here.
         digest: of the states that it was made of; the states of a job have the same.
         rests: by number, which is that of their rank modulo the number of ranks.
-        names: of operators that keep those of the pipe before it changed, by number.
+        graph: what the rests are rests of.
     """
 
     first: int
@@ -264,17 +310,14 @@ class Redivision:
     base: int
     digest: str
     rests: Mapping[int, Rest] = field(repr=False)
-    names: Mapping[int, str] = field(default_factory=dict, repr=False)
+    graph: GraphOfPass = field(default=AS_IT_IS, repr=False)
 
     @property
     def plain(self) -> dict[str, Json]:
         """The redivision as JSON."""
         rests: Json = {str(number): rest.plain for number, rest in self.rests.items()}
         numbers: dict[str, Json] = {"first": self.first, "ranks": self.ranks, "base": self.base}
-        plain: dict[str, Json] = {**numbers, "digest": self.digest, "items": rests}
-        if self.names:
-            plain["names"] = {str(number): name for number, name in self.names.items()}
-        return plain
+        return {**numbers, "digest": self.digest, "items": rests, **self.graph.plain}
 
     @staticmethod
     def of(plain: Json) -> Redivision:
@@ -283,8 +326,7 @@ class Redivision:
         rests = cast("dict[str, Json]", values["items"])
         first, ranks, base = (cast("int", values[name]) for name in ("first", "ranks", "base"))
         items = {int(number): Rest.of(rest) for number, rest in rests.items()}
-        names = {int(number): name for number, name in cast("dict[str, str]", values.get("names", {})).items()}
-        return Redivision(first, ranks, base, cast("str", values["digest"]), items, names)
+        return Redivision(first, ranks, base, cast("str", values["digest"]), items, GraphOfPass.of(values))
 
     def of_rank(self, rank: int, world_size: int) -> Redivision:
         """The redivision with the rests of one rank only; an indexed pipe has one of all ranks."""
@@ -305,22 +347,29 @@ def numbered(of_ranks: Sequence[Sequence[Rest]], shards: int) -> dict[int, Rest]
     }
 
 
-def dealt(rests: Sequence[Rest], ranks: int) -> list[list[Rest]]:
-    """The rests of each rank, nearly even; only those at the border of two ranks are cut."""
+def dealt(rests: Sequence[Rest], ranks: int, cut: Callable[[Rest], Callable[[RowShare], Rest]]) -> list[list[Rest]]:
+    """The rests of each rank, nearly even; only those at the border of two ranks are cut.
+
+    Args:
+        rests: of all shards.
+        ranks: their number.
+        cut: gives the function that makes a part of a rest.
+    """
     lists: list[list[Rest]] = [[] for _ in range(ranks)]
     by_shard = sorted((rest for rest in rests if rest.runs), key=_place)
     # Shards with low numbers have their turns first, so neighbours have given as many elements.
     running = [rest for rank in range(ranks) for rest in by_shard[rank::ranks]]
-    total = sum((rest.top.weight for rest in running), Fraction(0))
+    total = sum((rest.weight for rest in running), Fraction(0))
     begin = Fraction(0)  # in shares of a rank
     for rest in running:
-        end = begin + rest.top.weight * ranks / total
+        end = begin + rest.weight * ranks / total
         slots = PARTS * ceil(end - begin)
         of_ranks = range(int(begin), ceil(end))
+        part = cut(rest) if len(of_ranks) > 1 else rest.part
         cuts = (round((rank - begin) / (end - begin) * slots) for rank in (*of_ranks, of_ranks.stop))
         for rank, (first, stop) in zip(of_ranks, pairwise(min(max(0, cut), slots) for cut in cuts), strict=True):
             if first < stop:
-                lists[rank].append(rest if stop - first == slots else rest.part(share_of_rows(first, stop, slots)))
+                lists[rank].append(rest if stop - first == slots else part(share_of_rows(first, stop, slots)))
         begin = end
     for number, rest in enumerate(sorted((rest for rest in rests if not rest.runs), key=_place)):
         lists[number % ranks].append(rest)

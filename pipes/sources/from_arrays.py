@@ -12,7 +12,7 @@ import numpy as np
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.lazy import pa
-from ..core.operator import Columns, Source, StageView
+from ..core.operator import Columns, Operator, Source, StageView
 from ..core.rows import Array, BlockRows, Indices, Row, Rows, read_only, take
 from ..errors import ArgumentError, ArgumentTypeError, Origin, SourceError
 from ..pipe import Pipe
@@ -87,6 +87,14 @@ class FromArrays(Source):
 
     def identity(self) -> Json:
         return describe_columns(self.arrays)
+
+    @classmethod
+    def rows_of(cls, facts: Mapping[str, Json]) -> int | None:
+        shapes = (cast("Any", value[1]) for value in facts.values() if isinstance(value, list))
+        return next((int(shape[0]) for shape in shapes), None)
+
+    def within(self, rows: range) -> Operator:
+        return FromArrays({name: array[rows.start : rows.stop] for name, array in self.arrays.items()})
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restored, ({name: pickled_array(array) for name, array in self.arrays.items()},)

@@ -72,6 +72,12 @@ class FromSequence(Source):
     def identity(self) -> Json:
         return {"length": len(self.sequence)}
 
+    def within(self, rows: range) -> Operator | None:
+        sequence = self.sequence
+        if isinstance(sequence, (list, tuple, range, str, PackedList)):
+            return FromSequence(sequence[rows.start : rows.stop])
+        return None
+
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin("from_sequence", index + 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
@@ -118,6 +119,19 @@ class FromTable(Source):
         chunks, length = self.loaded.filled()
         columns: dict[str, Json] = {name: str(chunks.schema.field(name).type) for name in chunks.schema.names}
         return {"rows": length, "columns": columns, "sample": self._sample(length)}
+
+    @classmethod
+    def rows_of(cls, facts: Mapping[str, Json]) -> int | None:
+        rows = facts.get("rows")
+        return rows if isinstance(rows, int) else None
+
+    def within(self, rows: range) -> Operator | None:
+        loaded = self._load()
+        if loaded.table is None or loaded.positions is not None:
+            return None
+        part = FromTable(loaded.table.slice(rows.start, len(rows)))
+        part._load()
+        return part
 
     def call(self) -> str:
         return f"from_table(<{type(self.table).__name__}>)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
@@ -145,6 +145,15 @@ class ListFiles(UnitSource):
 
     def identity(self) -> Json:
         return {} if self.listing is None else {"files": len(self.listing), "digest": self.listing.files_digest}
+
+    @classmethod
+    def rows_of(cls, facts: Mapping[str, Json]) -> int | None:
+        files = facts.get("files")
+        return files if isinstance(files, int) else None
+
+    def within(self, rows: range) -> Operator | None:
+        part = self.listing.part(rows) if isinstance(self.listing, Listing) else None
+        return None if part is None else replace(self, listing=part)
 
     def saved(self) -> str | None:
         opened = self.listing

@@ -51,6 +51,13 @@ class UnitTable:
         columns = [number for number, name in enumerate(self.fields) if name != "footer_bytes"]
         return hashlib.blake2b(self.numbers[:, columns].tobytes(), digest_size=16).hexdigest()
 
+    def part(self, files: range) -> UnitTable | None:
+        """The units of some neighbouring files; None if nobody can take the table apart."""
+        first, stop = np.searchsorted(self.numbers[:, 0], (files.start, files.stop))
+        numbers = self.numbers[first:stop].copy()
+        numbers[:, 0] -= files.start
+        return UnitTable(self.fields, numbers)
+
     def at(self, indices: Indices) -> tuple[Numbers, Iterator[tuple[int, list[int]]]]:
         """Look up units.
 

@@ -593,6 +593,9 @@ class IndexedUnits(UnitTable):
     def digest(self) -> str:
         return self.index.version.identity
 
+    def part(self, files: range) -> None:
+        return None
+
     def at(self, indices: Indices) -> tuple[Numbers, Iterator[tuple[int, list[int]]]]:
         return by_file(self.index.units_at(index_array(indices), self.fields))
 

@@ -68,6 +68,7 @@ class Listing:
         changed: when each file was changed, in milliseconds since 1970; 0 if the storage does not say. None if it was
             not kept.
         root: the folder of all files; see `ListedPath.root`.
+        stretches: the files that each of the user's paths stands for; none if the digest is not of these.
     """
 
     paths: pa.LargeStringArray
@@ -75,6 +76,7 @@ class Listing:
     digest: str
     changed: pa.Int64Array | None = None
     root: str = ""
+    stretches: tuple[Stretch, ...] = ()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -94,6 +96,23 @@ class Listing:
         changed = [0] * len(paths) if self.changed is None else _values_at(self.changed, indices)
         return [ListedPath.of(*file, len(self.root)) for file in zip(paths, sizes, changed, strict=True)]
 
+    def part(self, files: range) -> Listing | None:
+        """Some neighbouring files, with the digest of a listing of these alone; None if it is not known."""
+        if not self.stretches:
+            return None
+        paths, sizes = self.paths.slice(files.start, len(files)), self.sizes.slice(files.start, len(files))
+        changed = None if self.changed is None else self.changed.slice(files.start, len(files))
+        digest = hashlib.blake2b(digest_size=16)
+        stretches: list[Stretch] = []
+        begin = 0
+        for stretch in self.stretches:
+            first, begin = begin, begin + stretch.files
+            own = range(max(files.start, first) - files.start, min(files.stop, begin) - files.start)
+            if own:
+                stretches.append(stretch._replace(files=len(own)))
+                stretches[-1].add_to(digest, paths.slice(own.start, len(own)), sizes.slice(own.start, len(own)))
+        return Listing(paths, sizes, digest.hexdigest(), changed, self.root, tuple(stretches))
+
     def bytes_of_files(self) -> Sums:
         """The bytes of each file."""
         return Sums(numpy_array(self.sizes))
@@ -106,6 +125,30 @@ class Listing:
         """The folders of the files."""
         call: Any = pc
         return cast("list[str]", call.replace_substring_regex(self.paths, "/?[^/]*$", "").unique().to_pylist())
+
+
+class Stretch(NamedTuple):
+    """Neighbouring files of a listing: those of one folder or glob, or files that were given one by one.
+
+    Attributes:
+        files: their number.
+        prefix: the beginning of their paths that is no part of their names; None if that is all but the last part.
+        suffix: the end of their paths that is no part of their names.
+    """
+
+    files: int
+    prefix: str | None
+    suffix: str = ""
+
+    def add_to(self, digest: hashlib.blake2b, paths: pa.LargeStringArray, sizes: pa.Int64Array) -> None:
+        """Add these files to the digest of a listing."""
+        for start in range(0, len(paths), BATCH_FILES):
+            texts = cast("list[str]", paths.slice(start, BATCH_FILES).to_pylist())
+            if self.prefix is None:
+                names = [os.path.basename(split_options(path)[0]) for path in texts]
+            else:
+                names = [path[len(self.prefix) : len(path) - len(self.suffix)] for path in texts]
+            add_to_digest(digest, names, sizes.slice(start, BATCH_FILES))
 
 
 class Sums(NamedTuple):
@@ -189,7 +232,7 @@ class Selection:
         """
         batches: list[pa.RecordBatch] = []
         root: str | None = None
-        digest = hashlib.blake2b(digest_size=16)
+        stretches: list[Stretch] = []
         selected = [self.paths] if isinstance(self.paths, str) else self.paths
         on_s3 = True
         with ProgressBar("list_files", unit=" files", delay=LISTING_SECONDS) as bar:
@@ -202,7 +245,8 @@ class Selection:
                     single.add(place.root + place.path + place.options, _size(info), _changed(info))
                     continue
                 if single.count:
-                    batches.append(single.to_batch(digest, prefix=None))
+                    batches.append(single.to_batch())
+                    stretches.append(Stretch(single.count, None))
                     single = FileNames(bar)
                 if kind == "Directory":
                     glob = ("**/" if self.recursive else "") + (self.pattern or "*")
@@ -219,12 +263,15 @@ class Selection:
                 if not names.count:
                     raise SourceError(walk.no_files_message(path))
                 walk.log_folders(path)
-                batches.append(names.to_batch(digest, prefix=place.root + _with_slash(walk.base), suffix=place.options))
+                stretches.append(Stretch(names.count, place.root + _with_slash(walk.base), place.options))
+                batches.append(names.to_batch(stretches[-1]))
             if single.count:
-                batches.append(single.to_batch(digest, prefix=None))
+                batches.append(single.to_batch())
+                stretches.append(Stretch(single.count, None))
         batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
         paths, sizes, changed = cast("tuple[Any, Any, Any]", batch.columns)
-        return Listing(paths, sizes, digest.hexdigest(), changed if times or on_s3 else None, root or "")
+        listing = Listing(paths, sizes, "", changed if times or on_s3 else None, root or "", tuple(stretches))
+        return cast("Listing", listing.part(range(len(listing))))
 
     def digest(self) -> str:
         """A digest of the arguments, the same for relative and absolute paths to one place."""
@@ -570,19 +617,15 @@ class FileNames:
         self.show()
         self._names, self._sizes, self._changed = [], [], []
 
-    def to_batch(self, digest: hashlib.blake2b, *, prefix: str | None, suffix: str = "") -> pa.RecordBatch:
-        """All columns: sorted by name if there is a `prefix`, which begins each path; else as they came."""
+    def to_batch(self, stretch: Stretch | None = None) -> pa.RecordBatch:
+        """All columns: paths as they came, or names of a stretch, sorted, as paths."""
         self._flush()
         table = pa.Table.from_batches(self._parts).combine_chunks()
-        if prefix is not None:
+        if stretch is not None:
             table = table.take(pc.sort_indices(table["name"]))
-        for batch in table.to_batches(max_chunksize=BATCH_FILES):
-            names = cast("list[str]", batch.column("name").to_pylist())
-            relative = names if prefix is not None else [os.path.basename(split_options(name)[0]) for name in names]
-            add_to_digest(digest, relative, cast("Any", batch.column("size")))
         paths: Any = table["name"]
-        if prefix or suffix:
-            parts = [arrow_scalar(part, pa.large_string()) for part in (prefix or "", suffix, "")]
+        if stretch is not None and (stretch.prefix or stretch.suffix):
+            parts = [arrow_scalar(part or "", pa.large_string()) for part in (stretch.prefix, stretch.suffix, "")]
             join: Any = pc.binary_join_element_wise
             paths = join(parts[0], paths, *parts[1:])
         columns = [pa.concat_arrays(column.chunks) for column in (paths, table["size"], table["changed"])]

@@ -26,6 +26,8 @@ from feedpipe.compat import DataLoader
 from feedpipe.errors import MissingError, RowError, WorkerError, WorkerWarning
 from feedpipe.testing import same
 
+from ..loading.edits import edited_pass
+from ..loading.test_edits import ORDER, check_refusals
 from ..seeing.bottlenecks import CASES, WORKERS, napping, problem, run
 from ..soak import SOAK
 from ..support.check_service import PARTS, Part, check_part
@@ -96,6 +98,12 @@ def test_all_services_give_the_same(name: str) -> None:
         with fp.Loader(pipe, service, seed=3, shards=shards) as loader:
             loader.load_state_dict(state)
             assert same(list(loader), epochs[0][2]), service
+
+
+@pytest.mark.filterwarnings("ignore::feedpipe.errors.StateWarning", "ignore::feedpipe.errors.PlanWarning")
+@pytest.mark.parametrize("seed", range(SOAK))
+def test_a_pass_lives_through_edits(seed: int) -> None:
+    check_refusals(edited_pass(seed, ORDER, ranks_change=True, service=fp.Ray(1 + seed % 3, cpus=CPUS)))
 
 
 if SOAK > 1:  # some hundred actors start for it, which takes minutes

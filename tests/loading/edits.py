@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
 
 import feedpipe as fp
 from feedpipe.errors import StateError
@@ -40,8 +44,30 @@ def copied(rows: list[Row]) -> list[Row]:
     return [*rows]
 
 
-INDEXED = ("plain", "shuffle", "map")
-STREAMED = ("filter", "window", "flat", "iterable")
+def pair(row: dict[str, Any]) -> Row:
+    return row["name"], row["number"]
+
+
+ROWS_OF_FILE = 5
+
+
+@cache
+def folder() -> TemporaryDirectory[str]:
+    return TemporaryDirectory()
+
+
+@cache
+def file_of(name: str, number: int) -> str:
+    """A file of a few rows."""
+    path = f"{folder().name}/{name}-{number:03}.jsonl"
+    with open(path, "w") as file:
+        for row in range(number * ROWS_OF_FILE, (number + 1) * ROWS_OF_FILE):
+            file.write(json.dumps({"name": name, "number": row}) + "\n")
+    return path
+
+
+INDEXED = ("plain", "shuffle", "map", "split")
+STREAMED = ("filter", "window", "flat", "iterable", "lines", "files")
 
 
 @dataclass(frozen=True)
@@ -54,7 +80,14 @@ class Source:
 
     def made(self, chance: random.Random) -> Pipe:
         pipe: Pipe = fp.from_sequence([(self.name, number) for number in range(self.rows)])
+        files = [file_of(self.name, number) for number in range(-(-self.rows // ROWS_OF_FILE))]
         match self.kind:
+            case "split":
+                return pipe.split({"train": 0.7, "rest": 0.3})["train"].shuffle()
+            case "lines":
+                return fp.read_jsonl(files).map(pair)
+            case "files":
+                return fp.list_files(files).shuffle().open_files().parse_jsonl().shuffle(window=6).map(pair)
             case "shuffle":
                 return pipe.shuffle()
             case "map":
@@ -209,6 +242,14 @@ class Edits:
             return chain
         return replace(chain, sources=tuple(sources), weights=self.weights(len(sources)))
 
+    def _grow(self, chain: Chain) -> Chain:
+        sources = [*chain.sources]
+        number = self.chance.randrange(len(sources))
+        if sources[number].kind != "iterable":
+            rows = sources[number].rows + self.chance.choice([1, 6, 20, 60])
+            sources[number] = replace(sources[number], rows=rows)
+        return replace(chain, sources=tuple(sources))
+
     def _order(self, chain: Chain) -> Chain:
         sources = self.chance.sample(chain.sources, len(chain.sources))
         return replace(chain, sources=tuple(sources))
@@ -230,10 +271,16 @@ class EditedJob:
         self.loaders = [
             fp.Loader(chain.pipe(), rank=rank, world_size=ranks, even=None, seed=5, **options) for rank in range(ranks)
         ]
-        if states is not None:
-            state_of: Callable[[int], Any] = states if callable(states) else lambda _: states
-            for rank, loader in enumerate(self.loaders):
-                loader.load_state_dict(state_of(rank), edits=edits)
+        self.load(states, edits)
+
+    def load(self, states: Any, edits: str, first: int = 0) -> None:
+        """Loads a state that all ranks share, a list of those of all, or what gives that of a rank."""
+        for rank, loader in enumerate(self.loaders if states is not None else (), first):
+            loader.load_state_dict(states(rank) if callable(states) else states, edits=edits)
+
+    @property
+    def resumed(self) -> object:
+        return self.loaders[0].resumed if self.loaders else None
 
     def take(self, steps: list[int]) -> tuple[list[Row], list[State]]:
         """Rows of some elements of each rank in the first epoch, and the states after them."""
@@ -246,7 +293,7 @@ class EditedJob:
             for element, info in islice(loader.with_info(), count):
                 if info.epoch:  # the only rank has come to the end before
                     break
-                rows += rows_of(element)
+                rows += rows_of(element) if np.all(info.valid) else []
                 states[-1] = info.state_dict()
         return rows, json.loads(json.dumps(states))
 
@@ -261,7 +308,7 @@ class EditedJob:
             for element, info in loader.with_info():
                 if info.epoch:
                     break
-                elements.append(element)
+                elements += [element] if np.all(info.valid) else []
                 states[-1] = info.state_dict()
         return elements, states
 
@@ -290,7 +337,7 @@ class Pass:
             return
         ledgers = [json.loads(str(state["ledger"]))["rows"] for state in states]
         combined = max if is_indexed else sum
-        found = {name: combined(ledger[name][1] for ledger in ledgers) for name in ledgers[0]}
+        found = {name: combined(ledger[name][0] for ledger in ledgers) for name in ledgers[0]}
         counted = Counter(name for name, _ in self.rows.elements())
         assert found == {name: counted[name] for name in found}, "\n".join(map(str, self.log))
         assert counted.keys() <= found.keys()
@@ -304,20 +351,29 @@ class Pass:
         assert self.rows.keys() <= self.wanted, log
 
 
-def edited_pass(seed: int, kinds: tuple[str, ...], *, ranks_change: bool, **options: Any) -> Pass:
+def edited_pass(
+    seed: int,
+    kinds: tuple[str, ...],
+    *,
+    ranks_change: bool,
+    kind: type[EditedJob] = EditedJob,
+    most_ranks: int = 6,
+    is_even: bool = False,
+    **options: Any,
+) -> Pass:
     """Runs a pass through one to three edits, and checks that each row of it comes once."""
     chance = random.Random(seed)
     edits = Edits(chance, kinds, chance.random() < 0.5)
     chain, result = edits.chain(), Pass()
-    ranks = chance.choice([1, 1, 2, 3, 4])
+    ranks = min(most_ranks, chance.choice([1, 1, 2, 3, 4]))
     if not edits.is_indexed and chance.random() < 0.5:
         options = {**options, "shards": ranks * chance.choice([1, 2, 3])}
-    job = EditedJob(chain, ranks, **options)
+    job = kind(chain, ranks, **options)
     result.log.append(("begins", chain, ranks, options))
     result.wanted |= {row for source in chain.sources for row in source.all_rows()}
     for _ in range(chance.choice([1, 1, 2, 3])):
         steps = chance.choice([0, 1, 2, 3, 5, 9, 20])
-        uneven = chance.random() < 0.3
+        uneven = chance.random() < 0.3 and not is_even
         rows, states = job.take([steps + (chance.choice([0, 0, 1, 2]) if uneven else 0) for _ in range(ranks)])
         result.rows.update(rows)
         result.log.append(("takes", len(rows), [state["position"] for state in states]))
@@ -325,12 +381,12 @@ def edited_pass(seed: int, kinds: tuple[str, ...], *, ranks_change: bool, **opti
         if any(state["epoch"] for state in states):
             if not all(state["epoch"] for state in states):
                 job.close()
-                job = EditedJob(chain, ranks, states.__getitem__)
+                job = kind(chain, ranks, states.__getitem__, **options)
             break
         now = edits.edited(chain)
         before, ranks_before = ranks, ranks
         if ranks_change and chance.random() < 0.5:
-            ranks = chance.choice([1, 2, 3, 4, 6])
+            ranks = min(most_ranks, chance.choice([1, 2, 3, 4, 6]))
         begun = all(state["position"] != "null" for state in states)
         at_one_place = not edits.is_indexed or len({str(state["position"]) for state in states}) == 1
         own = ranks == before and begun and at_one_place and chance.random() < 0.5
@@ -338,13 +394,13 @@ def edited_pass(seed: int, kinds: tuple[str, ...], *, ranks_change: bool, **opti
         result.log.append(("edit", now, ranks, "own" if own else "all"))
         job.close()
         try:
-            job = EditedJob(now, ranks, states.__getitem__ if own else states, "drop", **options)
+            job = kind(now, ranks, states.__getitem__ if own else states, "drop", **options)
         except StateError as error:
             result.refused.append(str(error).partition("it does not go on, because ")[2] or str(error))
             result.log.append(("refused", str(error)))
-            job, ranks = EditedJob(chain, ranks_before, states, **options), ranks_before
+            job, ranks = kind(chain, ranks_before, states, **options), ranks_before
             continue
-        resumed = job.loaders[0].resumed
+        resumed = job.resumed
         result.log.append(("resumed", resumed))
         result.edits += resumed is not None
         names = {source.name for source in now.sources}
@@ -354,7 +410,7 @@ def edited_pass(seed: int, kinds: tuple[str, ...], *, ranks_change: bool, **opti
         if chance.random() < 0.3:  # a state of an edited pass is a state like any other
             _, again = job.take([0] * ranks)
             result.check_ledger(chain, again)
-            twin = EditedJob(chain, ranks, again.__getitem__ if begun else again, **options)
+            twin = kind(chain, ranks, again.__getitem__ if begun else again, **options)
             rest, states = twin.rest()
             twin.close()
             assert rest == job.rest()[0], result.log

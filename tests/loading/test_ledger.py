@@ -176,6 +176,20 @@ def test_workers_count_the_same(seed: int) -> None:
     check_recount(seed, service=fp.MultiProcess(2))
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("steps", [None, 5])
+def test_states_count_the_same_in_any_order(rank: int, steps: int | None) -> None:
+    sources = {
+        name: fp.from_sequence([(name, number) for number in range(size)]) for name, size in (("a", 7), ("b", 12))
+    }
+    with fp.Loader(fp.mix(sources).batch(2), rank=rank, world_size=2, steps=steps, even="drop") as loader:
+        infos = [info for _ in range(4) for _, info in loader.with_info()]
+        ledgers = [json.loads(str(info.state_dict()["ledger"])) for info in reversed(infos)]
+    with fp.Loader(fp.mix(sources).batch(2), rank=rank, world_size=2, steps=steps, even="drop") as again:
+        each = [json.loads(str(again.state_dict()["ledger"])) for _ in range(4) for _ in again]
+    assert ledgers[::-1] == each
+
+
 def check_recount(seed: int, **options: Any) -> None:
     chains = Chains(seed)
     pipe, recount, chance = chains.pipe(), Recount(chains), chains.chance
