@@ -10,8 +10,8 @@ import feedpipe as fp
 
 LONG = 1_000
 SHORT = 10
-#: Rows of each long input that come before the first that is measured, and that are measured.
-BEFORE, MEASURED = 2, 8
+#: Rows of each long input that come before the first that is measured, while its blocks grow, and that are measured.
+BEFORE, MEASURED = 75, 512
 
 
 def _keep(row: int) -> bool:

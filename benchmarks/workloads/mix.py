@@ -12,7 +12,7 @@ OURS, OURS_RANDOM = "feedpipe", "feedpipe, random"
 SCHEDULE = "feedpipe, 200 stages"
 LOOP, LOOP_RANDOM = "hand-written loop", "hand-written loop, random"
 GRAIN = "Grain 0.2"
-MANY = 5_000
+MANY, MOST = 1_000, 5_000
 LONG, SHORT = "long inputs", "inputs of 10 rows"
 
 
@@ -35,7 +35,7 @@ CONTESTANTS = (
     _many(100, LONG),
     _many(MANY, LONG),
     _many(100, SHORT),
-    _many(MANY, SHORT),
+    _many(MOST, SHORT),
 )
 
 
@@ -51,6 +51,13 @@ def _check(found: Mapping[str, Any], arguments: Mapping[str, Any]) -> str | None
     return None
 
 
+def _at_most_each(results: Results, name: str, most: float, which: str) -> list[Verdict]:
+    if not results.have(name):
+        return []
+    each = [figures["seconds_each"] * 1e6 for figures in results.summaries[name].figures]
+    return [Verdict.at_most(most, f"{name}{which}: at most {most} us a row", each)]
+
+
 def _judge(results: Results) -> list[Verdict]:
     verdicts = []
     for ours, loop in ((OURS, LOOP), (OURS_RANDOM, LOOP_RANDOM)):
@@ -62,12 +69,9 @@ def _judge(results: Results) -> list[Verdict]:
     if results.have(SCHEDULE, OURS):
         ratios = results.round_ratios(SCHEDULE, OURS)
         verdicts.append(Verdict.at_most(2, f"{SCHEDULE}: at most 2 of fixed weights", ratios))
-    if results.have(_of(MANY, LONG), _of(100, LONG)):
-        ratios = results.round_ratios(_of(MANY, LONG), _of(100, LONG))
-        verdicts.append(Verdict.at_most(2.5, f"{MANY:,} {LONG}: at most 2.5 of 100 a row", ratios))
-    if results.have(_of(MANY, SHORT)):
-        each = [figures["seconds_each"] * 1e6 for figures in results.summaries[_of(MANY, SHORT)].figures]
-        verdicts.append(Verdict.at_most(120, f"{MANY:,} {SHORT}, which all end: at most 120 us a row", each, 0))
+    for inputs, most in (100, 2), (MANY, 10):
+        verdicts += _at_most_each(results, _of(inputs, LONG), most, "")
+    verdicts += _at_most_each(results, _of(MOST, SHORT), 120, ", which all end")
     return verdicts
 
 
