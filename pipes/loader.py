@@ -20,8 +20,9 @@ from .core.times import here
 from .engine.run import length_of
 from .engine.skips import NONE_LOST
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, StateWarning, warn
-from .loading.epoch import Epoch, EpochIterator, InfoIterator, check_kept
+from .loading.epoch import Epoch, EpochIterator, InfoIterator
 from .loading.epochs import Epochs, Starter
+from .loading.history import check_kept
 from .loading.job_state import (
     gather,
     group_of_job,

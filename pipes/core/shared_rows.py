@@ -19,7 +19,8 @@ import numpy as np
 from .rows import BlockRows, Indices, Rows, take
 from .skips import Skipped
 
-Copier: TypeAlias = Callable[[Any], Any]
+Copier: TypeAlias = Callable[[Sequence[Any]], list[Any]]
+"""Copies values: all of a block at once, since a call for each takes longer than its copy."""
 
 _SCALARS = frozenset(np.sctypeDict.values()) - {np.object_, np.void}
 _PLAIN = _SCALARS | {type(None), bool, int, float, complex, str, bytes, range}
@@ -36,62 +37,69 @@ class SharedRows:
     def take(self, indices: Indices) -> BlockRows:
         """Return the rows at `indices` for one reader."""
         rows = take(self._rows, indices)
-        return rows if self._copier is None else list(map(self._copier, rows))
+        return rows if self._copier is None else self._copier(cast("list[object]", rows))
 
 
 def shared(rows: list[object]) -> list[object]:
     """Return the rows for one reader; the same list if nobody can change them."""
     copier = copier_of(rows)
-    return rows if copier is None else list(map(copier, rows))
+    return rows if copier is None else copier(rows)
 
 
 def copier_of(values: Sequence[Any]) -> Copier | None:
-    """Return a function that copies any of the values for one reader; None if nobody can change them."""
+    """Return a function that copies values such as these for one reader; None if nobody can change them."""
     kinds = set(map(type, values))
     if kinds <= _PLAIN:
         return None
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is dict:
         if _are_plain(chain.from_iterable(map(dict.values, values))):
-            return dict.copy
+            return partial(_each, dict.copy)
         names = values[0].keys()
         if all(map(names.__eq__, map(dict.keys, values))):
             return _field_copier({name: copier_of([*map(itemgetter(name), values)]) for name in names})
     elif kind is list:
-        return list.copy if _are_plain(chain.from_iterable(values)) else _copy
+        return partial(_each, list.copy if _are_plain(chain.from_iterable(values)) else _copy)
     elif kind is tuple:
         if _are_plain(chain.from_iterable(values)):
             return None
         if len(set(map(len, values))) == 1:
             return _item_copier([copier_of(items) for items in zip(*values, strict=True)])
     elif kind is np.ndarray:
-        return _view if any(value.flags.writeable for value in values) else None
-    return _copy
+        return _views if any(value.flags.writeable for value in values) else None
+    return partial(_each, _copy)
+
+
+def _each(function: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
+    return list(map(function, values))
 
 
 def _field_copier(copiers: dict[str, Copier | None]) -> Copier:
-    fields = [(name, copier) for name, copier in copiers.items() if copier is not None]
+    def copy_dicts(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        copies = _each(dict.copy, rows)
+        for name, copier in copiers.items():
+            if copier is not None:
+                for row, value in zip(copies, copier([*map(itemgetter(name), rows)]), strict=True):
+                    row[name] = value
+        return copies
 
-    def copy_dict(row: dict[str, object]) -> dict[str, object]:
-        row = row.copy()
-        for name, copier in fields:
-            row[name] = copier(row[name])
-        return row
-
-    return copy_dict if fields else dict.copy
+    return copy_dicts
 
 
 def _item_copier(copiers: list[Copier | None]) -> Copier | None:
-    functions = [copier or _same for copier in copiers]
-    return partial(_copy_tuple, functions) if any(copiers) else None
+    def copy_tuples(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        columns = zip(*rows, strict=True)
+        copies = [copier(column) if copier else column for copier, column in zip(copiers, columns, strict=False)]
+        return list(zip(*copies, strict=True))
+
+    return copy_tuples if any(copiers) else None
 
 
-def _copy_tuple(functions: list[Copier], row: tuple[object, ...]) -> tuple[object, ...]:
-    return tuple([function(item) for function, item in zip(functions, row, strict=True)])
-
-
-def _same(value: object) -> object:
-    return value
+def _views(arrays: Sequence[Any]) -> list[Any]:
+    views = [array.view() for array in arrays]
+    for view in views:
+        view.setflags(False)
+    return views
 
 
 def _view(array: Any) -> Any:

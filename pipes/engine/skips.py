@@ -16,9 +16,10 @@ from dataclasses import fields, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ..core.block import Block, Parted, has_skipped, parted
 from ..core.checks import digest
@@ -26,10 +27,12 @@ from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Input, StageView, Trait
+from ..core.operator import Input, Operator, StageView, Trait
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..core.skips import Quarantine, Skipped, SkippedRow, skips
 from ..errors import CallSite, DataError, Origin, PlanError, SourceError, redacted, text_of
+
+T = TypeVar("T")
 
 
 def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows:
@@ -38,10 +41,9 @@ def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows
     Raises:
         PlanError: the operator makes a row of several rows of its input, some of which were skipped.
     """
+    inputs = [_instead(source, rows=partial(_sound_rows, source)) for source in stage.inputs]
     try:
-        return stage.op.rows(
-            _View(stage, cast("list[Input]", [_GuardedRows(source) for source in stage.inputs])), indices, context
-        )
+        return stage.op.rows(_view(stage, inputs), indices, context)
     except _MetSkippedError as met:
         rows = met.rows
     if not stage.one_for_one or len(rows) != len(indices):
@@ -54,9 +56,8 @@ def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows
     places = index_array(indices)[np.array(parts.places, np.int64)]
     if not len(places):
         return parts.merged([])
-    return parts.merged(
-        stage.op.rows(_View(stage, [cast("Input", _RowsAtHand(stage.input, places, parts))]), places, context)
-    )
+    at_hand = _instead(stage.input, rows=partial(_rows_at_hand, stage.input, places, parts.values))
+    return parts.merged(stage.op.rows(_view(stage, [at_hand]), places, context))
 
 
 def blocks_around(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
@@ -72,8 +73,8 @@ def blocks_around(stage: _Around, at: Cursor, context: Context) -> Iterator[Bloc
 
 def _one_for_one(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
     waiting: deque[Block] = deque()  # of one `Skipped` each
-    source = _GuardedBlocks(stage.input, waiting.append)
-    for block in stage.op.blocks(_View(stage, [cast("Input", source)]), at, context):
+    source = _instead(stage.input, blocks=partial(_sound_blocks, stage.input, waiting.append, False))
+    for block in stage.op.blocks(_view(stage, [source]), at, context):
         while waiting and waiting[0].at.position < block.end.position:
             first = waiting.popleft()
             skipped = cast("Skipped", cast("list[object]", first.rows)[0])
@@ -109,11 +110,11 @@ def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
 
     # One row at a time: a resume then runs no row again whose function may fail this time, or not fail any more.
     inputs = [
-        _GuardedBlocks(source, partial(leave_out, number), one_by_one=True)
+        _instead(source, blocks=partial(_sound_blocks, source, partial(leave_out, number), True))
         for number, source in enumerate(stage.inputs)
     ]
     end = at
-    for block in stage.op.blocks(_View(stage, cast("list[Input]", inputs)), start, context):
+    for block in stage.op.blocks(_view(stage, inputs), start, context):
         begin, end = end, _joined_cursor(block.end, looked_at)
         block = Block(block.rows, _joined_cursor(block.at, looked_at), end, block.origins)
         if not skips:
@@ -159,71 +160,35 @@ def _joined_cursor(own: Cursor, looked_at: list[int]) -> Cursor:
     return own._replace(token={"token": own.token, "skips": looked_at.copy()}) if any(looked_at) else own
 
 
-class _Around(Input, StageView, Protocol):
+class _Around(StageView, Protocol):
     """The part of a stage that keeps its operator from skipped rows."""
 
     @property
     def one_for_one(self) -> bool: ...
     @property
     def node(self) -> Node: ...
-
-
-class _View:
-    """A stage with other inputs, for one run of its operator."""
-
-    def __init__(self, stage: _Around, inputs: Sequence[Input]) -> None:
-        self._stage = stage
-        self.inputs = inputs
-        self.memo = stage.memo
-        self.failed = stage.failed
-        self.failed_at = stage.failed_at
-        self.failed_on = stage.failed_on
-        self.skip = stage.skip
-        self.name = stage.name
-        self.call_site = stage.call_site
-
     @property
-    def input(self) -> Input:
-        return self.inputs[0] if len(self.inputs) == 1 else self._stage.input
+    def op(self) -> Operator: ...
+
+
+class _Instead:
+    """Another object with some attributes of its own."""
+
+    def __init__(self, other: object, own: dict[str, object]) -> None:
+        self.__dict__.update(own, _other=other)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stage, name)
+        return getattr(self._other, name)
 
 
-class _Guarded:
-    """An input without the rows that were skipped."""
-
-    def __init__(self, source: Input) -> None:
-        self._source = source
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
+def _instead(other: T, **own: object) -> T:
+    return cast("T", _Instead(other, own))
 
 
-class _GuardedRows(_Guarded):
-    def rows(self, indices: Indices, context: Context) -> BlockRows:
-        rows = self._source.rows(indices, context)
-        if has_skipped(rows):
-            raise _MetSkippedError(rows)
-        return rows
-
-
-class _RowsAtHand(_GuardedRows):
-    """Gives the rows that remain at some positions, without reading them again."""
-
-    def __init__(self, source: Input, places: np.ndarray[Any, np.dtype[np.int64]], parts: Parted) -> None:
-        super().__init__(source)
-        self._places = places
-        self._parts = parts
-
-    def rows(self, indices: Indices, context: Context) -> BlockRows:
-        at = index_array(indices)
-        if len(at) == len(self._places) and (at == self._places).all():
-            return self._parts.values
-        if len(at) and np.isin(at, self._places).all():
-            order = np.argsort(self._places)
-            return take(self._parts.values, order[np.searchsorted(self._places[order], at)])
-        return super().rows(indices, context)
+def _view(stage: _Around, inputs: Sequence[Input]) -> StageView:
+    """The stage with other inputs, for one run of its operator."""
+    own = {"input": inputs[0]} if len(inputs) == 1 else {}
+    return _instead(stage, inputs=inputs, name=stage.name, memo=stage.memo, **own)  # read for each block
 
 
 class _MetSkippedError(Exception):
@@ -234,35 +199,44 @@ class _MetSkippedError(Exception):
         self.rows = rows
 
 
-class _GuardedBlocks(_Guarded):
-    """Gives the rows that remain, and hands each `Skipped` to a function, in a block of its own."""
+def _sound_rows(source: Input, indices: Indices, context: Context) -> BlockRows:
+    rows = source.rows(indices, context)
+    if has_skipped(rows):
+        raise _MetSkippedError(rows)
+    return rows
 
-    def __init__(self, source: Input, skipped: Any, *, one_by_one: bool = False) -> None:
-        super().__init__(source)
-        self._skipped = skipped
-        self._one_by_one = one_by_one
 
-    def blocks(self, at: Cursor, context: Context) -> Iterator[Block]:
-        for block in self._source.blocks(at, context):
-            if has_skipped(block.rows):
-                yield from self._remaining(block)
-            elif self._one_by_one and isinstance(block.rows, list):
-                for place in range(len(block)):
-                    yield block.slice(place, place + 1)
-            else:
-                yield block
+def _rows_at_hand(
+    source: Input, places: npt.NDArray[np.int64], rows: BlockRows, indices: Indices, context: Context
+) -> BlockRows:
+    """`_sound_rows`, of which those at `places` are not read again."""
+    at = index_array(indices)
+    if np.array_equal(at, places):
+        return rows
+    if len(at) and np.isin(at, places).all():
+        order = np.argsort(places)
+        return take(rows, order[np.searchsorted(places[order], at)])
+    return _sound_rows(source, indices, context)
 
-    def _remaining(self, block: Block) -> Iterator[Block]:
+
+def _sound_blocks(
+    source: Input, note: Callable[[Block], object], one_by_one: bool, at: Cursor, context: Context
+) -> Iterator[Block]:
+    """The rows that remain; `note` gets each `Skipped` in a block of its own."""
+    for block in source.blocks(at, context):
+        singly = one_by_one and isinstance(block.rows, list)
+        if not has_skipped(block.rows):
+            for place in range(0, len(block), 1 if singly else len(block)):
+                yield block.slice(place, place + 1 if singly else len(block))
+            continue
         parts = parted(block.rows)
         rows = dict(zip(parts.places, range(len(parts.places)), strict=True))
-        cuts = {0, parts.total, *parts.skipped, *(place + 1 for place in parts.skipped)}
-        if self._one_by_one and isinstance(block.rows, list):
-            cuts.update(range(parts.total))
-        bounds = sorted(cuts)
-        for start, stop in pairwise(bounds):
+        cuts = {*range(0, parts.total, 1 if singly else parts.total), parts.total, *parts.skipped}
+        cuts.update(place + 1 for place in parts.skipped)
+        for start, stop in pairwise(sorted(cuts)):
             piece = block.slice(start, stop)
             if start in parts.skipped:
-                self._skipped(Block([parts.skipped[start]], piece.at, piece.end, piece.origins))
+                note(Block([parts.skipped[start]], piece.at, piece.end, piece.origins))
             if start in rows:
                 first = rows[start]
                 yield Block(take(parts.values, range(first, first + stop - start)), piece.at, piece.end, piece.origins)

@@ -52,10 +52,11 @@ def parse_arrow(pipe: Pipe[File], /, **options: Unpack[ArrowOptions]) -> Pipe[Ro
     dictionaries, run ends and views of text are read as their values.
 
     Local files are mapped into memory, and nothing is copied before rows are gathered. Do not shorten such a file while
-    it is read: the system then ends the process, and of a worker, the next one raises a `SourceError`. A batch is
-    checked when it is first used, which reads its text once. Of a remote file only the columns and batches needed are
-    fetched. A stream that ends between two batches is accepted as complete, as the format allows. Files compressed as a
-    whole, as in `.arrow.gz`, are read as streams.
+    it is read. The next batch finds that and raises a `SourceError`, but rows in hand and columns that are read in
+    place change or, as the system decides, end the process; of a worker, the next one raises a `SourceError`. A batch
+    is checked when it is first used, which reads its text once. Of a remote file only the columns and batches needed
+    are fetched. A stream that ends between two batches is accepted as complete, as the format allows. Files compressed
+    as a whole, as in `.arrow.gz`, are read as streams.
 
     Args:
         columns: reads only these columns, in this order.

@@ -6,7 +6,7 @@ import io
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,15 @@ from ..core.rows import Indices, Rows, index_array
 from ..errors import DataError, FeedpipeError
 from ..formats.chunked import ChunkedTable, ColumnWindow, column_window, take_rows, with_takeable_types
 from ..formats.columns import read_error
-from ..formats.streams import OpenableFile
 from ..formats.table_format import FixedSchema
-from ..storage.mapping import local_path, room_for_mappings
+from ..storage.mapping import file_size, local_path, room_for_mappings
 from .arrow_ipc import ArrowFooter, ipc_errors, read_arrow_head
 from .by_position import Mark, Numbers, RowReader, RowTable, UnitsAt, extend_rows
 from .footers import CountedFormat, FileUnit
 from .open_files import OpenFileCache, changed_error
+
+if TYPE_CHECKING:
+    from ..storage.file import File
 
 MAX_KEPT_BYTES = 2**28
 """The memory of the batches that a process keeps, of those that it decompressed or fetched."""
@@ -36,7 +38,8 @@ class ArrowFile:
         file: a handle on the file.
         fixed: names and types for all files.
         seal: the seal of the footer that listed the batches.
-        mapping: the file, mapped into memory; None if it is read as a stream.
+        mapping: the file, mapped into memory; None if it is read as a stream. The system ends a process that reads
+            memory of a file which has been cut, so each batch first compares the size; a cut between the two is fatal.
 
     Raises:
         SourceError: the file cannot be read, or has changed.
@@ -46,9 +49,11 @@ class ArrowFile:
         mapped: whether the file is mapped into memory.
     """
 
-    def __init__(self, file: OpenableFile, fixed: FixedSchema, seal: int, mapping: pa.Buffer | None) -> None:
+    def __init__(self, file: File, fixed: FixedSchema, seal: int, mapping: pa.Buffer | None) -> None:
         self.name = file.name
         self.mapped = mapping is not None
+        self._path = None if mapping is None else local_path(file)
+        self._size = 0 if mapping is None else mapping.size
         self._fixed = fixed
         if mapping is None:
             self._stream: io.BufferedReader = file.open(None)
@@ -63,7 +68,7 @@ class ArrowFile:
             self._stream.close()
             raise read_error(error, file.name) from error
 
-    def _read_footer(self, file: OpenableFile, seal: int, source: Any) -> None:
+    def _read_footer(self, file: File, seal: int, source: Any) -> None:
         footer = read_arrow_head(self._stream, file.name)
         if not isinstance(footer, ArrowFooter) or footer.seal != seal:
             raise changed_error(file.name)
@@ -86,6 +91,7 @@ class ArrowFile:
             columns: which of the fixed columns to give, if the file has them; None for all.
         """
         what = f"{self.name}, record batch {number},"
+        self.check_size()
         try:
             # When Arrow leaves out columns it copies the others, even out of mapped memory.
             in_place = self.mapped and not compressed
@@ -97,6 +103,11 @@ class ArrowFile:
             raise
         except ipc_errors() as error:
             raise read_error(error, what) from error
+
+    def check_size(self) -> None:
+        """Raise a `SourceError` if the file is mapped, and has another size than its mapping."""
+        if self._path is not None and file_size(self._path) not in (self._size, None):
+            raise changed_error(self.name)
 
     def with_fixed_types(self, batch: pa.RecordBatch, columns: Sequence[str], count: int) -> pa.RecordBatch:
         """Cast these columns of `count` rows of a batch to the types fixed for all files."""
@@ -122,8 +133,9 @@ def validated(batch: pa.RecordBatch) -> pa.RecordBatch:
 class ArrowRows(RowReader):
     """The rows of all record batches.
 
-    Number columns of mapped files are read in place, if there are not too many files. For other columns a batch is read
-    when one of its rows is asked for, and the last few batches are kept.
+    Number columns of mapped files are read in place, if there are not too many files, without a look at the
+    size of the file. For other columns a batch is read when one of its rows is asked for, and the last few batches are
+    kept.
 
     Args:
         form: the format, with names and types for all files.
@@ -182,6 +194,7 @@ class ArrowRows(RowReader):
         """Rows of a batch, without the columns that are read in place."""
         with self._lock:
             file, batch = self._batch(k)
+        file.check_size()
         return file.with_fixed_types(take_rows(batch, places), self._other_columns, len(places))
 
     def _batch(self, k: int) -> tuple[ArrowFile, pa.RecordBatch]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +63,7 @@ def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
             read_options=ReadOptions(use_threads=False, autogenerate_column_names=True, block_size=BLOCK_BYTES),
             parse_options=dialect.parse_options(),
             convert_options=ConvertOptions(
-                column_types={f"f{i}": pa.binary() for i in range(max_values)},
+                column_types=dict.fromkeys([f"f{i}" for i in range(max_values)], pa.binary()),
                 null_values=[],
                 true_values=[],
                 false_values=[],
@@ -71,7 +71,8 @@ def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
         )
     except pa.ArrowInvalid as error:
         raise DataError(f"{error}: {shorten(record)}") from error
-    return [column[0].as_py() for column in table.columns]
+    values: Any = pa.concat_arrays([cast("Any", column).chunk(0) for column in table.columns])
+    return cast("list[bytes]", values[:: table.num_rows].to_pylist())
 
 
 def parse_records(
@@ -222,9 +223,7 @@ def _is_exact(text: str) -> bool:
 
 
 def _largest(column: Any) -> float:
-    """The largest absolute value of a column of floats; 0 for any other."""
-    if not pa.types.is_floating(column.type) or not len(column):
-        return 0.0
+    """The largest absolute value of a column of floats."""
     bounds: Any = compute.min_max(column).as_py()
     return max(-bounds["min"], bounds["max"]) if bounds["max"] is not None else 0.0
 
@@ -285,6 +284,7 @@ class CsvParser:
         self._reader = reader
         self._read_table = table_reader(dialect, names, list(types), types)
         self._numbers = {name: kind for name, kind in types.items() if name in inferred and is_number(kind)}
+        self._floats = [name for name, kind in self._numbers.items() if pa.types.is_floating(kind)]
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
         """The parts of a chunk, as `parse_records` returns them."""
@@ -293,7 +293,7 @@ class CsvParser:
     def _read(self, data: bytes) -> pa.Table:
         table = self._read_table(data)
         if self._numbers:
-            large = [name for name in self._numbers if _largest(table.column(name)) >= 2**53]
+            large = [name for name in self._floats if _largest(table.column(name)) >= 2**53]
             padded = _padded_records(self._dialect, data)
             if (large and self._lost(data, large)) or (padded and self._lost(padded)):
                 raise ValueError("a number would not come out as it is written")
@@ -460,10 +460,12 @@ class Dialect(NamedTuple):
     def unclosed_quotes(self, data: bytes, *, last: bool) -> list[UnclosedQuote]:
         """The records with a quote that is not closed within them, or whose line break is escaped, in order.
 
+        A value that goes on after line breaks and a closing quote has lacked its own: that quote opens the next value.
+
         Args:
             data: whole records; the last one may lack its end if it is the `last` of the file.
         """
-        if (self.newlines and not last) or not any(char and char in data for char in (self.quote, self.escape)):
+        if not any(char and char in data for char in (self.quote, self.escape)):
             return []
         data = self.plain(data)
         opened = "a quote is opened in the record that begins here, and"
@@ -471,7 +473,12 @@ class Dialect(NamedTuple):
         found: dict[tuple[int, int], str] = {}
         quoted = self.quote is not None and self.quote in data
         ends, quoted_breaks, unclosed = record_ends(data, self.delimiter, self.quote)
-        if quoted and self.newlines and unclosed:
+        if quoted and self.newlines and len(quoted_breaks):
+            bounds = [0, *ends.tolist(), len(data)]
+            numbers = np.searchsorted(ends, runaway_quotes(data, self.delimiter, self.quote or b""), "right").tolist()
+            problem = f"{opened} not closed before another one, lines later, within a value; {plain}"
+            found |= {(bounds[number], bounds[number + 1]): problem for number in numbers}
+        if quoted and self.newlines and unclosed and last:
             start = int(ends[-1]) if len(ends) else 0
             end = (
                 ", `newlines_in_values=False` ends each record with its line" if b"\n" in data[start:].rstrip() else ""
@@ -484,7 +491,7 @@ class Dialect(NamedTuple):
             ends = record_ends(data, self.delimiter, None).ends
             bounds = [0, *ends.tolist(), len(data)]
             escaped = [match.start() for match in re.finditer(re.escape(self.escape), data)]
-            numbers: list[int] = np.searchsorted(ends, escaped, "right").tolist()
+            numbers = np.searchsorted(ends, escaped, "right").tolist()
             problem = "its line break is escaped, and `newlines_in_values=True` reads such values"
             found |= {(bounds[number], bounds[number + 1]): problem for number in numbers}
         return [UnclosedQuote(start, stop, problem) for (start, stop), problem in sorted(found.items())]
@@ -624,14 +631,35 @@ def unclosed_lines(data: bytes, delimiter: bytes, quote: bytes) -> list[tuple[in
     return [(bounds[line], bounds[line + 1]) for line in lines.tolist()]
 
 
-def _ends_by_regions(data: bytes, breaks: npt.NDArray[np.int64], delimiter: bytes, quote: bytes) -> RecordEnds:
-    # Slower, but right for text with quotes inside fields, such as 5" nails. The pattern begins with the quote, so `re`
-    # finds candidates with memchr.
+def runaway_quotes(data: bytes, delimiter: bytes, quote: bytes) -> list[int]:
+    """The places of quotes that open values with line breaks, and that close where the value goes on."""
+    bytes_ = np.frombuffer(data, np.uint8)
+    places = np.flatnonzero(bytes_ == quote[0])
+    closers = places[1::2]
+    after = bytes_[np.minimum(closers + 1, len(data) - 1)]
+    ends = (after == delimiter[0]) | (after == _LF) | (after == _CR) | (after == quote[0])
+    if ends.all():  # then the quotes alternate, for the next one cannot stand in a value that has ended
+        return []
+    ending = (b"", delimiter, b"\r", b"\n")
+    return [
+        match.start()
+        for match in _quoted_values(data, delimiter, quote)
+        if match.group(1) is None and data[match.end() : match.end() + 1] not in ending and b"\n" in match[0]
+    ]
+
+
+def _quoted_values(data: bytes, delimiter: bytes, quote: bytes) -> Iterator[re.Match[bytes]]:
+    """The values in quotes; the first group is one of those that are not closed. `re` finds quotes with memchr."""
     q, d = re.escape(quote), re.escape(delimiter)
     pattern = rb"%b(?:(?<=\A%b)|(?<=[%b\r\n]%b))[^%b]*(?:%b%b[^%b]*)*(?:%b|(\Z))" % (q, q, d, q, q, q, q, q, q)
+    return re.finditer(pattern, data)
+
+
+def _ends_by_regions(data: bytes, breaks: npt.NDArray[np.int64], delimiter: bytes, quote: bytes) -> RecordEnds:
+    # Slower, but right for text with quotes inside fields, such as 5" nails.
     spans: list[tuple[int, int]] = []
     unclosed = False
-    for match in re.finditer(pattern, data):
+    for match in _quoted_values(data, delimiter, quote):
         spans.append(match.span())
         unclosed = match.group(1) is not None
     regions = np.array(spans, np.int64).reshape(-1, 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -97,7 +98,9 @@ def _read_well_formed(
     as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
     read_bytes = table_reader(dialect, names, selected, as_bytes)
     parsed = parse_records(dialect, names, chunk, read_bytes, lambda chunk, problem: DataError())
-    parts = [part.chunk for part in parsed if part.error is None]
+    parts: list[Chunk] = []
+    with suppress(DataError):  # a quote that swallows lines ends the well-formed records; a run says so in its turn
+        parts.extend(part.chunk for part in parsed if part.error is None)
     return (read(b"".join(part.data for part in parts)) if parts else None), parts
 
 

@@ -92,8 +92,9 @@ class ChunkedTable:
         """Rows of any chunks."""
         owners = np.searchsorted(self._bounds, indices, "right") - 1
         places = indices - self._bounds[owners]
-        numbers: dict[str, Column] = {name: window.take(owners, places) for name, window in self._windows.items()}
+        # The others first: to read a batch of a mapped file looks whether the file has been cut.
         others = self._scattered_others(indices, owners, places) if self._has_others else {}
+        numbers: dict[str, Column] = {name: window.take(owners, places) for name, window in self._windows.items()}
         return self._join(numbers, others, len(indices))
 
     def _scattered_others(self, indices: Positions, owners: Positions, places: Positions) -> dict[str, Column]:

@@ -62,6 +62,8 @@ def storage_type(kind: Any) -> Any:
 
 def with_fields(kind: Any, change: Callable[[Any], Any]) -> Any:
     """The type with each field of a struct or a list changed; any other type as it is."""
+    if not kind.num_fields:
+        return kind
     if pa.types.is_struct(kind):
         return pa.struct([change(field) for field in kind])
     if pa.types.is_fixed_size_list(kind):
@@ -341,6 +343,8 @@ def _contiguous(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
 def check_encoding_of_names(types: Iterable[Any]) -> None:
     """Raise a `UnicodeDecodeError` if a name inside a type is not UTF-8, which rows would raise much later."""
     for kind in types:
+        if pa.types.is_primitive(kind):
+            continue
         if isinstance(kind, pa.BaseExtensionType):  # whose class may give other attributes any meaning
             check_encoding_of_names([kind.storage_type])
             continue

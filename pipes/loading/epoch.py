@@ -1,29 +1,24 @@
-"""`Epoch`: one iteration of a loader, the last steps of it, and the rows that it skips."""
+"""`Epoch`: one iteration of a loader."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import weakref
-from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import row_count, row_shape
-from ..core.cursor import Json
+from ..core.block import row_shape
 from ..core.ending import Ending
-from ..core.skips import Skipped
 from ..core.times import EpochTimes, opening
 from ..engine.run import ONE_THREAD, interrupted, is_executing
-from ..engine.skips import LostCounts, LostLog
 from ..errors import (
-    ArgumentError,
     DataError,
     FeedpipeError,
     LoaderError,
@@ -34,11 +29,13 @@ from ..errors import (
     raised_by_signal_handler,
     shown_traceback,
 )
-from ..plan.plan import Plan, Position
+from ..plan.plan import Position
 from ..services.base import Session, ShardEnd, Step
 from .epochs import Epochs
+from .history import History
+from .lost_rows import LostCounter, element_of
 from .ranks import Job, on_rank
-from .replay import ElementCursor, Info, cursor_of_indexed, cursor_of_streamed, note_cursor
+from .replay import Info, note_cursor
 from .schedule import PADDING, AgreedItems, End, Schedule
 from .state import Progress
 
@@ -233,7 +230,6 @@ class EpochRun:
         self.history = History() if history is None else history
         self.start_step = progress.step if start_step is None else start_step
         self.end = End(None, None)
-        self._last: int | None = None  # the step at which this rank ends
         self.schedule: Schedule | None = None
         self.element: object = _NOTHING
         self.stop: Exception | None = None
@@ -245,7 +241,6 @@ class EpochRun:
         self._padding = False
         self._padding_items: Iterator[Step | ShardEnd] = iter(())
         self._has_cursors = False  # an indexed pipe and padding need only the number of elements
-        self._has_counts = False  # the cursor of an element has its numbers of the ledger
         self._skips = None if epochs.lost_log is None else LostCounter(epochs.lost_log)
         self._session: Session | None = None
         self._items: Iterator[Step | ShardEnd | Literal["padding"]] = iter(())
@@ -274,9 +269,9 @@ class EpochRun:
                 if self._has_cursors:
                     if progress.lent:
                         progress.own_cursors()
-                    progress.cursors[shard] = step.cursor
-                    if self._has_counts:
-                        progress.rows += cast("list[int]", step.cursor)[3]
+                    progress.cursors[shard] = cursor = step.cursor
+                    if len(cast("list[int]", cursor)) > 3:  # with its numbers of the ledger
+                        progress.rows += cast("list[int]", cursor)[3]
                 self.element = step.element
                 if self._skips is not None and not self._padding:
                     self._skips.count(step.element, progress)
@@ -421,7 +416,7 @@ class EpochRun:
         if self._job is not None and self._agreement is None:
             self._job.look()
         restarted = False
-        while (last := self._last) is None or self.progress.step < last:
+        while (last := self.end.of_rank) is None or self.progress.step < last:
             item = next(self._items, None)
             if isinstance(item, Step):
                 skips = self._skips
@@ -458,9 +453,7 @@ class EpochRun:
     def _begin(self) -> None:
         self._job = job = self._epochs.job()
         self.schedule, self.end = self._epochs.begin(self.progress, job)
-        self._last = self.end.of_rank
         self._has_cursors = not self._schedule.plan.indexed
-        self._has_counts = self._has_cursors and bool(self._schedule.plan.accounts)
         items = self._open(self.progress.position(self._schedule.plan))
         if job is None or not self._schedule.agrees(self.end):
             self._items, self._agreement = items, None
@@ -532,163 +525,3 @@ def too_many(count: int, left: int) -> LoaderError:
 
 def _moved(progress: Progress, count: int) -> Progress:
     return replace(progress.copy(), step=progress.step + count, taken=progress.taken + count)
-
-
-# The last steps of an epoch: a framework that looks ahead saves an earlier one
-
-
-KEPT_STEPS = 64
-"""The number of steps before the current one that a loader can still save."""
-
-
-class Passed(NamedTuple):
-    """A skipped row: its shard, with the cursor before it, and the numbers of rows skipped before."""
-
-    shard: int
-    cursor: Json
-    skipped: LostCounts
-
-
-class Before(NamedTuple):
-    """The place before a step of an epoch that may skip rows.
-
-    Attributes:
-        taken: the elements and skipped rows of the pass before the step.
-        skipped: the numbers of rows that had been skipped before it.
-        passed: the rows skipped since the last step.
-    """
-
-    taken: int
-    skipped: LostCounts
-    passed: tuple[Passed, ...]
-
-
-Change: TypeAlias = tuple[Progress, int, Json, int, Before | None]
-"""A step: the progress that it changes; the shard of the element, and its cursor before; the number of shards that had
-ended before; and the rows that were skipped."""
-
-
-class History:
-    """The changes of the last steps. A step costs one small tuple; only a state of an earlier step takes work.
-
-    Attributes:
-        add: keeps the change of one more step.
-    """
-
-    def __init__(self) -> None:
-        self._changes: deque[Change] = deque(maxlen=KEPT_STEPS)
-        self.add = self._changes.append
-
-    def __len__(self) -> int:
-        return len(self._changes)
-
-    @property
-    def last_place(self) -> tuple[int, Json]:
-        """The shard of the last element, and the plain cursor of that shard before it."""
-        _, shard, cursor, _, _ = self._changes[-1]
-        return shard, cursor
-
-    def back(self, progress: Progress, steps: int) -> Progress:
-        """`progress` as it was `steps` steps ago."""
-        changed = progress
-        earlier = progress.copy()
-        for _, change in zip(range(steps), reversed(self._changes), strict=False):
-            owner, shard, cursor, ended, before = change
-            if owner is not changed:  # a later pass over the data began with a progress of its own
-                changed = owner
-                earlier = owner.copy()
-            earlier.step -= 1
-            earlier.taken -= 1
-            after = earlier.cursors.get(shard)
-            if after is not cursor and len(cast("list[Json]", after)) > 3:  # padding has moved no shard
-                earlier.rows -= cast("list[int]", after)[3]
-            _set(earlier, shard, cursor)
-            if before is not None:
-                earlier.taken, earlier.skipped = before.taken, before.skipped
-                for passed in reversed(before.passed):
-                    _set(earlier, passed.shard, passed.cursor)
-                    earlier.taken, earlier.skipped = earlier.taken - 1, passed.skipped
-            while len(earlier.ended) > ended:
-                earlier.ended.popitem()
-        return earlier
-
-
-def _set(progress: Progress, shard: int, cursor: Json) -> None:
-    if cursor is None:
-        progress.cursors.pop(shard, None)
-    else:
-        progress.cursors[shard] = cursor
-
-
-def check_kept(step: int, kept: range) -> None:
-    """Raises an `ArgumentError` if `step` is none of the steps whose positions are `kept`."""
-    if step not in kept:
-        steps = f"from {kept[0]} to {kept[-1]}" if len(kept) > 1 else f"{kept[0]}"
-        raise ArgumentError(
-            f"`step` must be {steps} but got: {step}; a loader keeps the last {KEPT_STEPS} steps that it has given "
-            "in an epoch"
-        )
-
-
-# Skipped rows
-
-
-class LostCounter:
-    """Counts the skipped rows of an epoch, when the consumer comes to them.
-
-    A skipped row moves the progress as an element does, but it is no step. Rows that were skipped before an element
-    count when that is taken.
-
-    Args:
-        log: of the policies; it counts and records.
-    """
-
-    def __init__(self, log: LostLog) -> None:
-        self._log = log
-        self._counts: LostCounts | None = None  # when the next element is taken
-        self._passed: list[Passed] = []  # the rows skipped before the next element
-
-    def take_apart(self, step: Step, progress: Progress, plan: Plan, fingerprint: str) -> Step | None:
-        """The step of a plan without the rows that were skipped before it; None if it is such a row alone."""
-        skipped = step.element
-        if not isinstance(skipped, Skipped):
-            return step
-
-        def cursor() -> ElementCursor:
-            if plan.indexed:
-                return cursor_of_indexed(plan, fingerprint, progress)
-            return cursor_of_streamed(plan, fingerprint, progress, step.shard, progress.cursors.get(step.shard))
-
-        counts = self._log.add(skipped.skips, self._counts or progress.skipped, cursor)
-        if not skipped.is_row:
-            self._counts = counts
-            return step._replace(element=skipped.value)
-        self._passed.append(Passed(step.shard, progress.cursors.get(step.shard), progress.skipped))
-        progress.taken += 1
-        progress.skipped = counts
-        if not plan.indexed:
-            progress.own_cursors()[step.shard] = step.cursor
-        return None
-
-    def before(self, progress: Progress) -> Before:
-        """The place before the next step."""
-        passed, self._passed = tuple(self._passed), []
-        return Before(progress.taken, progress.skipped, passed)
-
-    def count(self, element: object, progress: Progress) -> None:
-        """Counts an element that was taken, and the rows skipped before it."""
-        counts, self._counts = self._counts or progress.skipped, None
-        if self._log.counts_rows:
-            counts = counts._replace(rows=counts.rows + row_count(element))
-        progress.skipped = counts
-
-    def report(self, progress: Progress) -> None:
-        """Logs the numbers of skipped rows at the end of an epoch."""
-        self._log.report(progress.skipped, f"epoch {progress.epoch}")
-
-
-def element_of(step: Step) -> Step | None:
-    """The step without the rows that were skipped before it, if nobody counts them."""
-    if not isinstance(step.element, Skipped):
-        return step
-    return None if step.element.is_row else step._replace(element=step.element.value)

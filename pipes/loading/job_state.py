@@ -7,13 +7,16 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ..core.context import RowShare
 from ..core.cursor import START, Cursor, Json
 from ..core.taken import Taken
 from ..engine.run import position_count
 from ..engine.skips import share_of_lost
 from ..errors import ArgumentError, LoaderError, StateError
+from ..plan.edits import Edit, EditError, Passing
 from ..plan.plan import Plan
 from ..plan.rests import AS_IT_IS, ROOT, Redivision, Rest, Start, dealt, numbered
 from .ledger import Ledger, Numbers
@@ -528,8 +531,22 @@ class StreamedJob:
     def redivided(self, plan: Plan) -> Redivision:
         """The rests of all ranks."""
         left = [rest for of_rank in self.left(plan.in_pass(self.graph).waiting) for rest in of_rank.values()]
-        rests = numbered(dealt(left, plan.world_size), plan.shards)
+        rests = numbered(dealt(left, plan.world_size, partial(self._cut, plan.in_pass(self.graph))), plan.shards)
         return Redivision(self.first, self.first_ranks, self.next_base, self._digest(plan), rests, self.graph)
+
+    def _cut(self, plan: Plan, rest: Rest) -> Callable[[RowShare], Rest]:
+        """The function that makes a part of a rest: of the inputs of mixtures, if it can go down to them."""
+        one = self._states[0]
+        fingerprint = self.graph.fingerprint or (one.pipe, one.code)
+        passing = Passing(one.seed, self._data_pass, self.first)
+        edit = Edit(fingerprint, fingerprint, plan.root, plan.joined, plan.length_of, plan.runs_per_shard, passing)
+        try:
+            if edit.at_mixtures():
+                opened = edit.streamed(rest, rest.top.origin, self.graph.names)
+                return lambda share: opened.part(share, edit.edges)
+        except EditError:  # it stands where nobody can say what its inputs have given
+            pass
+        return rest.part
 
     @property
     def next_base(self) -> int:

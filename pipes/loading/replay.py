@@ -296,7 +296,3 @@ class Info:
             LoaderError: the element is padding.
         """
         return lineage_at(self._schedule.plan, self.cursor)
-
-
-ROWS_COMPARED = 16
-"""The rows of an operator that are made twice, to see whether they are the same."""

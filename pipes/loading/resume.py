@@ -99,7 +99,7 @@ def edited(
         graph.fingerprint or (pipe, code),
         plan.root,
         plan.joined,
-        lambda node: plan.stage_of(node).length,
+        plan.length_of,
         plan.runs_per_shard,
         Passing(first.seed, first.data_pass, first.shards if before is None or first.indexed else before.first),
     )

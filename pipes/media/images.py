@@ -307,6 +307,11 @@ def _opened(data: bytes, mode: Mode) -> Image:
         raise ValueError(f"its pixels are of mode {_raw_mode(image)}, and conversion to 8 bits would cut them off")
     if mode == "P" and image.mode not in ("P", "L", "1"):
         raise ValueError(f'its pixels are of mode {image.mode}, and `mode="P"` takes numbers of colours or of grey')
+    if _has_others(image):
+        log_once(
+            f"a {image.format} image has several pages or frames, and only the first one is decoded; a function in "
+            "`map`, with `PIL.ImageSequence`, reads the others"
+        )
     if mode == "L" and image.mode == "P":
         log_once('`decode` makes grey of the colours of a palette; `mode="P"` gives their numbers, as masks need them')
     return image
@@ -345,6 +350,14 @@ def _raw_mode(image: Image) -> str:
     """Return how the file holds pixels, such as "RGB;16B"; Pillow's own mode has 8 bits for these."""
     arguments = _tile_arguments(image)
     return str((arguments or (image.mode,))[0])
+
+
+def _has_others(image: Any) -> bool:
+    """Whether the file has several pages or frames; False if what follows the first one is damaged."""
+    try:
+        return bool(getattr(image, "is_animated", False)) and image.format != "MPO"  # a JPEG with a preview or a depth
+    except Exception:
+        return False
 
 
 def _has_wide_channels(image: Image) -> bool:

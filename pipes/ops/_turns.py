@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.context import Generators, Key
-from ..core.rows import Indices, index_array, stable_order
+from ..core.rows import Indices, index_array, inverse, stable_order
 from ..errors import ArgumentError, ArgumentTypeError
 
 Ints = npt.NDArray[np.int64]
@@ -366,12 +366,11 @@ class Stretch(NamedTuple):
 
 
 class TurnWindow:
-    """The turns of `inputs` inputs from position `start` to `stop`, computed at once."""
+    """The turns from position `start` to `stop`, computed at once."""
 
-    def __init__(self, turns: Turns, inputs: int, start: int, stop: int) -> None:
+    def __init__(self, turns: Turns, start: int, stop: int) -> None:
         self.start = start
         self.stop = stop
-        self._inputs = inputs
         self._sources, self._turns = turns.at(range(start, stop))
 
     def turn(self, position: int) -> tuple[int, int]:
@@ -394,9 +393,8 @@ class TurnWindow:
         """Return the turns from `start` to `stop`."""
         inside = slice(start - self.start, stop - self.start)
         sources, turns = self._sources[inside], self._turns[inside]
-        firsts = np.zeros(self._inputs, np.int64)
-        firsts[sources[::-1]] = turns[::-1]  # the last value that is assigned remains
-        counts = np.bincount(sources, minlength=self._inputs)
-        places = turns - (firsts - np.cumsum(counts) + counts)[sources]
-        present = np.flatnonzero(counts)
-        return Stretch(present, firsts[present], counts[present], places)
+        order = stable_order(sources, MAX_INPUTS)  # its cost does not depend on the number of inputs
+        in_order = sources[order]
+        edges = np.concatenate([[0], np.flatnonzero(in_order[1:] != in_order[:-1]) + 1, [len(order)]])
+        begins = edges[:-1]
+        return Stretch(in_order[begins], turns[order[begins]], np.diff(edges), inverse(order))

@@ -140,8 +140,10 @@ def collate(
     windows of a table, such as those of `sliding`, becomes one too: its tensors have the batch and the window as their
     first dimensions. Objects of a dataclass or an attrs class become one object of that class, which is called once
     with the collated fields. Objects that torch can stack, such as a TensorDict, are stacked; so are sparse tensors of
-    the layout COO. Tensors can be written to and share no memory. Order and length are the input's. Indexed if the
-    input is. State: none.
+    the layout COO. Ints and floats in one field become floats in a batch that has both, and integers in one of ints
+    alone. The floats are float64 after a float, torch's default dtype after an int, which rounds integers above 2^24
+    (`format="numpy"` always gives float64, exact up to 2^53). Tensors can be written to and share no memory. Order and
+    length are the input's. Indexed if the input is. State: none.
 
     Args:
         function: called with each batch, a list of rows or a `feedpipe.Rows`; its errors come with file, line and row
@@ -663,6 +665,8 @@ def _array_of(values: Sequence[object], rules: Rules) -> Array:
     array = np.array(values)
     if array.ndim != 1 or array.dtype.kind not in "biufc":
         raise TypeError(f"values of type {type_name(values[0])} cannot become {rules.form.noun}")
+    if array.dtype.kind == "f" and all(isinstance(value, int) for value in values):
+        raise ValueError("no dtype of integers holds all of these, and floats would round them")
     return array
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, c
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block, has_skipped, join_origins, parted
+from ..core.block import Block, has_skipped, parted
 from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.context import Context
@@ -919,7 +919,7 @@ class MixtureLayout:
             return last[1]
         length, segment = self._segments[number]
         start = position - position % WINDOW
-        window = TurnWindow(segment, len(self._lengths), start, min(start + WINDOW, length))
+        window = TurnWindow(segment, start, min(start + WINDOW, length))
         self._window = number, window
         return window
 
@@ -1031,7 +1031,7 @@ class MixtureRun:
         turns = self._op.random_turns(self._stage, fixed, self._context)
         last_edge = int(fixed.edges[-1]) if self._op.repeats_inputs and len(fixed.idle) else -1
         size = FIRST_WINDOW
-        window = TurnWindow(turns, len(sources), self._position, self._position + size)
+        window = TurnWindow(turns, self._position, self._position + size)
         ends = self._rows_left[sources]  # the first turn of each input for which there is no row at hand
         at = Cursor(self._token(), 0, self._row)
         while True:
@@ -1039,7 +1039,7 @@ class MixtureRun:
                 self._check_idle(sources[fixed.idle])
             if self._position == window.stop:
                 size = min(WINDOW, 4 * size)
-                window = TurnWindow(turns, len(sources), self._position, self._position + size)
+                window = TurnWindow(turns, self._position, self._position + size)
             number, turn = window.turn(self._position)
             source = int(sources[number])
             if not self._rows_left[source]:
@@ -1083,35 +1083,33 @@ class MixtureRun:
         """The rows of the next turns, which are at hand."""
         inputs, counts, places = sources[stretch.sources], stretch.counts, stretch.places
         parts: list[BlockRows] = []
-        taken: list[Block] = []
+        origins: list[Origins | None] = []
         self._cursors = [*self._cursors]
         for source, count in zip(inputs.tolist(), counts.tolist(), strict=True):
-            reader = self._readers[source]
-            part = reader.take(count)
-            parts.append(part.rows if self._op.columnar or isinstance(part.rows, list) else list(part.rows))
-            taken.append(part)
-            self._cursors[source] = part.end.plain
+            rows, own, self._cursors[source] = self._readers[source].take(count)
+            parts.append(rows if self._op.columnar or isinstance(rows, list) else list(rows))
+            origins.append(own)
         self._rows_left[inputs] -= counts
         self._rows_given[inputs] += counts
         self._position += len(places)
         self._row += len(places)
-        rows = parts[0] if len(parts) == 1 else take_joined(parts, places)[0]
+        mixed = parts[0] if len(parts) == 1 else take_joined(parts, places)[0]
         end = Cursor(self._token(), 0, self._row)
-        return Block(rows, at, end, self._origins(inputs, taken, places, sizes))
+        return Block(mixed, at, end, self._origins(inputs, origins, counts, places, sizes))
 
-    def _origins(self, inputs: Ints, parts: list[Block], places: Ints, sizes: Ints | None) -> Origins | None:
-        """The origins of rows of these inputs, which are at these places of the parts."""
+    def _origins(
+        self, inputs: Ints, parts: list[Origins | None], rows: Ints, places: Ints, sizes: Ints | None
+    ) -> Origins | None:
+        """The origins of rows of these inputs, so many of each, which are at these places of the parts."""
         names = self._op.input_names
         if not (names and self._context.tracing.counts):
-            origins = join_origins(parts)
+            origins = Origins.joined([*zip(parts, rows.tolist(), strict=True)])
             return origins and origins.select(places)
-        known = [part.origins or Origins() for part in parts]
+        known = [part or Origins() for part in parts]
         below = [own.counts and own.counts.below(names[k]) for own, k in zip(known, inputs.tolist(), strict=True)]
-        sizes_of_parts = [*map(len, parts)]
-        inner = RowCounts.joined([*zip(below, sizes_of_parts, strict=True)])
-        numbers = np.repeat(inputs, sizes_of_parts)[places]
-        counts = RowCounts.of_inputs(names, numbers, inner and inner.select(places), sizes)
-        origins = Origins.joined([(Origins.of(own.rows), n) for own, n in zip(known, sizes_of_parts, strict=True)])
+        inner = RowCounts.joined([*zip(below, rows.tolist(), strict=True)])
+        counts = RowCounts.of_inputs(names, np.repeat(inputs, rows)[places], inner and inner.select(places), sizes)
+        origins = Origins.joined([(Origins.of(own.rows), n) for own, n in zip(known, rows.tolist(), strict=True)])
         return Origins(None if origins is None else origins.select(places).rows, counts)
 
     def _token(self) -> Json:
@@ -1270,14 +1268,20 @@ class _MixedInput:
         block = self._block
         return [] if block is None else block.rows[self._taken :] if self._taken else block.rows
 
-    def take(self, count: int) -> Block:
-        """The next `count` rows, which are in one block."""
+    def take(self, count: int) -> tuple[BlockRows, Origins | None, Json]:
+        """The next `count` rows, which are in one block; their origins, and the plain cursor after them."""
         block = self._block
         assert block is not None, "only rows at hand are taken"
-        start, self._taken = self._taken, self._taken + count
-        if self._taken == len(block):
+        start = self._taken
+        stop = self._taken = start + count
+        token, skip, row = block.at
+        end: Json = [token, skip + stop, row]
+        if stop == len(block.rows):
             self._block = None
-        return block.slice(start, self._taken)
+            end = block.end.plain
+            if not start:
+                return block.rows, block.origins, end
+        return block.rows[start:stop], block.origins and block.origins[start:stop], end
 
 
 class _RowsTaken:

@@ -285,7 +285,7 @@ def _cut(rows: BlockRows, spans: list[tuple[int, int]], *, overlap: bool) -> lis
     """Cut windows out of rows, each with rows of its own."""
     if overlap and isinstance(rows, list) and (own := shared(rows)) is not rows:
         copier = copier_of(own)  # of rows whose arrays are read-only already
-        return [list(map(copier, own[start:stop])) if copier else own[start:stop] for start, stop in spans]
+        return [copier(own[start:stop]) if copier else own[start:stop] for start, stop in spans]
     return [rows[start:stop] for start, stop in spans]
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from ..core.context import Context
-from ..core.cursor import Cursor, Json
+from ..core.cursor import START, Cursor, Json
 from ..core.graph import Node, branches, named, walk
 from ..core.operator import ENDED, CursorOfInput, Operator, Order, Past, TokenOfInput, Trait
 from ..core.taken import Taken
@@ -332,6 +332,36 @@ class Edit:
         return [before.get(n, name) for n, name in enumerate(named(kinds, inputs, own, input_names))]
 
     # Rests
+
+    def at_mixtures(self) -> bool:
+        """Moves the edges in common to the inputs of mixtures of the graph, if it has any that a rest can go down to.
+
+        A rest of a shard that is cut there, and not behind them, can go on after other edits.
+        """
+        edges: list[Edge] = []
+        above: list[int] = []
+        waiting = [ROOT]
+        while waiting:
+            edge = waiting.pop(0)
+            number = self._old.child(edge)
+            inputs = [(number, place) for place in range(len(self.old[number].inputs))]
+            is_run = self.runs_per_shard(self.nodes[number]) and not self._was_divided(number)
+            if is_run and any(
+                cls.inputs_at(self._past(number, Start(0)), START) for cls in classes_of(self.old[number].kind)
+            ):
+                above.append(number)
+                waiting += inputs
+            else:
+                edges.append(edge)
+        if all(len(self.old[number].inputs) == 1 for number in above):
+            return False
+        self.edges = {edge: edge for edge in edges}
+        self._claimed, self.stepped, self.above = {*edges}, above, above
+        try:
+            self._check_new()
+        except EditError:
+            return False
+        return True
 
     def indexed(self, rest: Rest, taken: Taken, base: int, names: Mapping[int, str]) -> Rest:
         """The rest of a pass over an indexed pipe of which `rest` was taken up to `taken`."""

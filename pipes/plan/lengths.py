@@ -74,17 +74,17 @@ class Lengths:
         count = next((len(lengths) for lengths in inputs if lengths is not None), self._runs)
         rows = [[UNKNOWN] * count if lengths is None else lengths.tolist() for lengths in inputs]
         columns = list(zip(*rows, strict=True)) if rows else [()] * count
-        ops = ops or [node.op.in_shard(self._sharding.shards)] * count
+        own = ops or [node.op.in_shard(self._sharding.shards)] * count
         outputs: dict[tuple[int, tuple[int, ...]], int] = {}
-        keys = [(id(op), column) for op, column in zip(ops, columns, strict=True)]
-        for key, op, column in zip(keys, ops, columns, strict=True):
+        keys = [(id(op), column) for op, column in zip(own, columns, strict=True)]
+        for key, op, column in zip(keys, own, columns, strict=True):
             if key in outputs:
                 continue
             view = _LengthView(op, self._sharding.names[node], node.call_site, _inputs_of(node, column))
             try:
                 length = op.length(cast("StageView", view))
             except AttributeError:
-                return self._of_bound(node)  # it asks for more than lengths
+                return None if ops else self._of_bound(node)  # it asks for more than lengths
             if length is None:
                 return None
             outputs[key] = check_row_count(length, node)

@@ -27,7 +27,7 @@ from .division import SharedRead
 from .growth import in_parts
 from .lengths import Lengths, varies
 from .rests import ROOT, Edge, GraphOfPass, Redivision, Rest, Start
-from .sharding import Sharding, reorders
+from .sharding import Sharding, has_starts, reorders, start_at
 from .shards import RestOfShard, rows_left
 from .spans import ShardSpans, spans_of
 
@@ -370,29 +370,29 @@ class Plan:
 
     def _lengths_of_rests(self, redivision: Redivision, data_pass: int) -> list[int] | None:
         """The number of elements of the rests of each rank; None if it is not known."""
-        if any(rest.is_edited for rest in redivision.rests.values()):
-            return None
+        if (plan := self.in_pass(redivision.graph)) is not self:
+            return plan._lengths_of_rests(redivision, data_pass)
         lengths = Lengths(self._sharding_of(redivision), self.seed, data_pass)
-        rows = lengths.of_shards(self._main_of(redivision.first))
-        tail = self._behind_tail() if redivision.first > 1 else []
-        before_tail = lengths.of_shards(tail[0].inputs[0]) if tail else np.zeros(redivision.first, np.int64)
-        if rows is None or before_tail is None:
-            return None
+        tail = self._tail if redivision.first > 1 else None
         totals = [0] * self.world_size
-        left: list[list[int]] = [[] for _ in range(self.world_size)]  # the shards whose leftover rows a rank has
-        begun: list[tuple[int, list[int], int]] = []  # groups of leftover rows: rank, shards, and elements given
+        left: list[list[int]] = [[] for _ in range(self.world_size)]  # the rows of shards whose leftovers a rank has
+        begun: list[tuple[int, list[int], int]] = []  # groups of leftover rows: rank, rows of shards, elements given
         for number, rest in redivision.rests.items():
             rank, top = number % self.world_size, rest.top
+            before = [self._rows_before(tail, one, lengths) for one in rest.tail_of or [rest]]
+            if (known := [rows for rows in before if rows is not None]) != before:
+                return None
             if rest.tail_of:
-                begun.append((rank, [one.shard for one in rest.tail_of], top.taken))
+                begun.append((rank, known, top.taken))
                 continue
+            rows = self._rows_of_rest(self._main_of(redivision.first), rest, lengths)
+            if rows is None:
+                return None
             if rest.runs:
-                totals[rank] += top.count(int(rows[rest.shard])) - top.taken
-            if top.owns(int(rows[rest.shard])):
-                left[rank].append(rest.shard)
-        before = before_tail.tolist()
-        shards = [*left, *(shards for _, shards, _ in begun)]
-        groups = self._groups(lengths, [[before[shard] for shard in own] for own in shards])
+                totals[rank] += top.count(rows) - top.taken
+            if top.owns(rows):
+                left[rank] += known
+        groups = self._groups(lengths, [*left, *(rows for _, rows, _ in begun)])
         if groups is None:
             return None
         for rank, count in enumerate(groups[: self.world_size]):
@@ -400,6 +400,36 @@ class Plan:
         for (rank, _, position), count in zip(begun, groups[self.world_size :], strict=True):
             totals[rank] += count - position
         return totals
+
+    def _rows_before(self, tail: Node | None, rest: Rest, lengths: Lengths) -> int | None:
+        """The number of rows before the operator that leaves rows over; None if it is not known."""
+        if tail is None:
+            return 0
+        if rest.is_edited and (not rest.runs or tail.op.from_row(1) is not tail.op):
+            return None
+        return self._rows_of_rest(tail.inputs[0], rest, lengths)
+
+    def _rows_of_rest(self, node: Node, rest: Rest, lengths: Lengths) -> int | None:
+        """The number of rows of `node` in a rest whose last edge has its beginning; None if it is not known."""
+
+        def rows_of(node: Node, shard: int, given: int) -> int | None:
+            if not has_starts(node, rest.starts, self._numbers):
+                rows = lengths.of_shards(node) if 0 <= shard < lengths.shards else None
+                return None if rows is None else int(rows[shard])
+            inputs: list[Numbers | None] = []
+            for place, source in enumerate(node.inputs):
+                start = start_at(node, place, rest.starts, self._numbers)
+                count = rows_of(source, *((shard, given) if start is None else (start.origin, start.given or 0)))
+                if count is not None and start is not None:
+                    count = start.count(count) - start.taken
+                inputs.append(None if count is None else np.array([count]))
+            if all(rows is None for rows in inputs):
+                return None
+            op = node.op.in_shard(lengths.shards)
+            rows = lengths.after(node, inputs, [op.from_row(given) or op])
+            return None if rows is None else int(rows[0])
+
+        return rows_of(node, rest.shard, rest.top.given or 0)
 
     def _groups(self, lengths: Lengths, shards: Sequence[Sequence[int]]) -> list[int] | None:
         """The number of elements that are made of the leftover rows of some shards together.
@@ -531,6 +561,10 @@ class Plan:
     def stage_of(self, node: Node) -> Stage:
         """The stage of `node` in the graph without shards."""
         return self._stages[node]
+
+    def length_of(self, node: Node) -> int | None:
+        """The number of rows of `node` in the graph without shards, if it is known."""
+        return self._stages[node].length
 
     def shard_points(self) -> set[Node]:
         """The nodes whose output is divided among the shards."""

@@ -6,7 +6,7 @@ each of several ranks runs the shard, and gives a part of its elements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -223,9 +223,16 @@ class Rest:
             return Rest(self.shard, {edge: Start(self.top.origin, cursor, given=self.top.given), **below})
         return Rest(self.shard, {edge: start.begun(cursor), **below})
 
-    def part(self, share: RowShare) -> Rest:
-        """A part of it."""
-        return replace(self, starts={**self.starts, ROOT: self.top._replace(shares=(*self.top.shares, Share(share)))})
+    @property
+    def weight(self) -> Fraction:
+        """The part of the rows of its shard."""
+        below = (start.weight for edge, start in self.starts.items() if edge != ROOT)
+        return self.top.weight * (max(below, default=0) or 1)
+
+    def part(self, share: RowShare, edges: Collection[Edge] = (ROOT,)) -> Rest:
+        """A part of it, which is a part of the rows of some edges."""
+        parts = {edge: start._replace(shares=(*start.shares, Share(share))) for edge, start in self.starts.items()}
+        return replace(self, starts={edge: parts[edge] if edge in edges else self.starts[edge] for edge in parts})
 
     @property
     def plain(self) -> list[Json]:
@@ -340,22 +347,29 @@ def numbered(of_ranks: Sequence[Sequence[Rest]], shards: int) -> dict[int, Rest]
     }
 
 
-def dealt(rests: Sequence[Rest], ranks: int) -> list[list[Rest]]:
-    """The rests of each rank, nearly even; only those at the border of two ranks are cut."""
+def dealt(rests: Sequence[Rest], ranks: int, cut: Callable[[Rest], Callable[[RowShare], Rest]]) -> list[list[Rest]]:
+    """The rests of each rank, nearly even; only those at the border of two ranks are cut.
+
+    Args:
+        rests: of all shards.
+        ranks: their number.
+        cut: gives the function that makes a part of a rest.
+    """
     lists: list[list[Rest]] = [[] for _ in range(ranks)]
     by_shard = sorted((rest for rest in rests if rest.runs), key=_place)
     # Shards with low numbers have their turns first, so neighbours have given as many elements.
     running = [rest for rank in range(ranks) for rest in by_shard[rank::ranks]]
-    total = sum((rest.top.weight for rest in running), Fraction(0))
+    total = sum((rest.weight for rest in running), Fraction(0))
     begin = Fraction(0)  # in shares of a rank
     for rest in running:
-        end = begin + rest.top.weight * ranks / total
+        end = begin + rest.weight * ranks / total
         slots = PARTS * ceil(end - begin)
         of_ranks = range(int(begin), ceil(end))
+        part = cut(rest) if len(of_ranks) > 1 else rest.part
         cuts = (round((rank - begin) / (end - begin) * slots) for rank in (*of_ranks, of_ranks.stop))
         for rank, (first, stop) in zip(of_ranks, pairwise(min(max(0, cut), slots) for cut in cuts), strict=True):
             if first < stop:
-                lists[rank].append(rest if stop - first == slots else rest.part(share_of_rows(first, stop, slots)))
+                lists[rank].append(rest if stop - first == slots else part(share_of_rows(first, stop, slots)))
         begin = end
     for number, rest in enumerate(sorted((rest for rest in rests if not rest.runs), key=_place)):
         lists[number % ranks].append(rest)

@@ -83,11 +83,11 @@ class Sharding:
     def _rest(
         self, node: Node, shard: int, given: int, starts: Mapping[Edge, Start], numbers: Mapping[Node, int]
     ) -> Node:
-        if not any((numbers[below], place) in starts for below in walk(node) for place in range(len(below.inputs))):
+        if not has_starts(node, starts, numbers):
             return node if self.shards == 0 else self.subgraph(node, shard)
         inputs: list[Node] = []
         for place, source in enumerate(node.inputs):
-            start = None if node.op.trait is Trait.TRANSPARENT else starts.get((numbers[node], place))
+            start = start_at(node, place, starts, numbers)
             if start is None:
                 inputs.append(self._rest(source, shard, given, starts, numbers))
             else:
@@ -210,6 +210,16 @@ class Sharding:
         node = Node(op, (source,), source.call_site)
         self.names[node] = f"{op.kind} of {name}"
         return node
+
+
+def start_at(node: Node, place: int, starts: Mapping[Edge, Start], numbers: Mapping[Node, int]) -> Start | None:
+    """Where a rest begins in the rows of an input of `node`, if it begins there."""
+    return None if node.op.trait is Trait.TRANSPARENT else starts.get((numbers[node], place))
+
+
+def has_starts(node: Node, starts: Mapping[Edge, Start], numbers: Mapping[Node, int]) -> bool:
+    """Whether a rest begins in the rows of an input of `node`, or below."""
+    return any((numbers[below], place) in starts for below in walk(node) for place in range(len(below.inputs)))
 
 
 def reorders(node: Node) -> bool:

@@ -54,6 +54,14 @@ def local_path(file: File) -> str | None:
     return location.path if location.filesystem.type_name == "local" else None
 
 
+def file_size(path: str) -> int | None:
+    """The bytes of a local file; None if it is not there any more, and lives on as a mapping."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None
+
+
 def map_file(path: str, name: str) -> pa.Buffer:
     """Map a local file, or give another view of its mapping. The mapping ends with the last view.
 

@@ -18,7 +18,8 @@ def dataset(pipe: Pipe[Any], *, seed: int = 0, repeat: bool = False) -> HuggingF
     The trainer makes batches of `per_device_train_batch_size` rows, and divides the rows among its processes and
     `dataloader_num_workers`; each row comes once in an epoch. By default Accelerate lets the first process read for
     all; with `accelerator_config={"dispatch_batches": False}`, which is TRL's default, each process reads its own part.
-    `map`, `filter` and the like of the dataset work as usual, after the pipe.
+    The parts of a streamed pipe differ in length, so they need `repeat=True`; those of an indexed pipe are even, and
+    the few rows that go beyond are left out. `map`, `filter` and the like of the dataset work as usual, after the pipe.
 
     As with every iterable dataset, training needs `max_steps`. A resumed run drops the rows before its step, so it
     needs the same number of processes and workers. If it trains for more than an epoch, give `repeat=True`: a trainer
@@ -31,6 +32,7 @@ def dataset(pipe: Pipe[Any], *, seed: int = 0, repeat: bool = False) -> HuggingF
 
     Raises:
         ArgumentTypeError: `pipe` is no pipe, or its rows are no dicts.
+        PlanError: processes read parts of a streamed pipe without `repeat`; at the first row.
 
     Example:
         import feedpipe as fp

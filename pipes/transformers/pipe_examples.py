@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from ..errors import ArgumentTypeError
+from ..errors import ArgumentTypeError, PlanError
 from ..loader import Loader
 from ..loading.ranks import Rank
-from ..pipe import Pipe
+from ..pipe import Pipe, torch_workers
 
 if TYPE_CHECKING:
 
@@ -55,7 +55,7 @@ class PipeExamples(Examples):
     def __iter__(self) -> Iterator[tuple[int, dict[str, Any]]]:
         number, world_size = self._part
         steps = self.ENDLESS if self._repeat else None
-        loader = Loader(self._pipe, seed=self._seed, rank=number, world_size=world_size, even=None, steps=steps)
+        loader = Loader(self._whole(), seed=self._seed, rank=number, world_size=world_size, even=None, steps=steps)
         loader.set_epoch(self._epoch)
         state = self._state_dict
         done = state["rows"] if state else 0
@@ -66,6 +66,20 @@ class PipeExamples(Examples):
             if state:
                 state["rows"] = place + 1
             yield place, dict(row)  # a copy, because functions of `map` may change their row
+
+    def _whole(self) -> Pipe[Any]:
+        """The pipe, whose parts have equally many rows on all processes unless they have no end."""
+        processes = self._part.world_size // torch_workers()
+        if self._repeat or processes == 1:
+            return self._pipe
+        if not self._pipe.indexed:
+            raise PlanError(
+                f"{processes} processes divide a streamed pipe unevenly, and a trainer waits for ever for the process "
+                "that has fewer batches; give `dataset(pipe, repeat=True)` and end by steps, or give the trainer "
+                "fp.Loader(pipe), or `.load()` the pipe, as for an evaluation",
+                at=self._pipe.call_site,
+            )
+        return self._pipe.take(len(self._pipe) // processes * processes)
 
     @property
     def num_shards(self) -> int:

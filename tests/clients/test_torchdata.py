@@ -17,7 +17,7 @@ PIPES = {
 
 
 def loader_of(pipe: fp.Pipe[Any], workers: int, epoch: int) -> Any:
-    dataset = pipe.as_iterable_dataset(seed=4, rank=1, world_size=2)
+    dataset = pipe.as_iterable_dataset(seed=4, rank=1, world_size=2, even=None)
     dataset.set_epoch(epoch)
     options = {"multiprocessing_context": "fork"} if workers else {}
     return StatefulDataLoader(dataset, batch_size=None, num_workers=workers, **options)

@@ -143,13 +143,17 @@ class TestDataset:
         for step in (4, STEPS + 4):
             assert train(tmp_path, data(), tmp_path / f"checkpoint-{step}", **options) == whole[step * BATCH :]
 
-    @pytest.mark.parametrize("way", ["pipe", "dataset"])
+    @pytest.mark.parametrize("way", ["pipe", "dataset", "map dataset", "map dataset, workers"])
     def test_an_indexed_pipe_resumes_in_each_epoch(self, tmp_path: Path, way: str) -> None:
         def data() -> Any:
             rows = fp.from_sequence([{"x": x} for x in range(ROWS)]).shuffle()
+            if way.startswith("map dataset"):
+                return rows.as_map_dataset(seed=1)
             return rows if way == "pipe" else dataset(rows, repeat=True)
 
-        limits = {"max_steps": 2 * STEPS} if way == "dataset" else {}
+        limits: dict[str, Any] = {"max_steps": 2 * STEPS} if way == "dataset" else {}
+        if way == "map dataset, workers":
+            limits = {"dataloader_num_workers": 2, "dataloader_persistent_workers": True}
         options = {"per_device_train_batch_size": BATCH, "trainer": Trainer, **limits}
         whole = train(tmp_path, data(), **options)
         assert sorted(whole[:ROWS]) == sorted(whole[ROWS:]) == list(range(ROWS)) and whole[:ROWS] != whole[ROWS:]

@@ -12,24 +12,30 @@ import pytest
 
 from .programs import GUIDE
 from .two_ranks import run_on_two_ranks
-from .ways_job import CLIENTS, ROWS, WAYS, is_tried
+from .ways_job import BATCH, CLIENTS, KINDS, ROWS, WAYS, WAYS_OF_STREAMS, is_tried
 
 DIVIDED_ALREADY = "divided the pipe among 2 ranks already.*or use feedpipe.accelerate.PreparedLoader"
 DIVIDES = {"Accelerate", "Accelerate, dispatched", "Trainer", "Trainer, dispatched"}
 MAKES_A_LOADER = {"Trainer", "Trainer, dispatched"}
+UNEVEN_IN_WORKERS = r"cannot be made even in the workers of a DataLoader; give fp.Loader\(pipe, workers=...\)"
+UNEVEN_PARTS = r"2 processes divide a streamed pipe unevenly.* give `dataset\(pipe, repeat=True\)`"
 
 
 def refusal(client: str, way: str, kind: str) -> str | None:
     """What the error says, if the client refuses a pipe that it is given in this way."""
-    if way == "iterable dataset" and client in DIVIDES:
+    if way.startswith("iterable dataset") and client in DIVIDES:
         return DIVIDED_ALREADY
+    if way == "iterable dataset, workers":
+        return UNEVEN_IN_WORKERS
+    if way == "dataset" and kind != "indexed" and client in ("torchrun", "Accelerate", "Fabric", "Lightning"):
+        return UNEVEN_PARTS
     if way.endswith("loader") and client in MAKES_A_LOADER:
         return "feedpipe.transformers.dataset" if kind == "indexed" else "the length of this pipe is not known"
     return None
 
 
 Report = dict[str, list[int] | str]
-CASES = [(c, w, k) for c in CLIENTS for w in WAYS for k in ("indexed", "streamed") if is_tried(c, w, k)]
+CASES = [(c, w, k) for c in CLIENTS for w in WAYS_OF_STREAMS for k in KINDS if is_tried(c, w, k)]
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +58,14 @@ def test_each_row_once_or_a_refusal(
     results = [report[f"{way}, {kind}"] for report in reports_of(client)]
     if error := refusal(client, way, kind):
         assert all(isinstance(result, str) and re.search(error, result) for result in results), results
-    else:
-        assert all(isinstance(result, list) for result in results), results
-        assert sorted(row for result in results for row in result) == list(range(ROWS))
+        return
+    first, second = results
+    assert isinstance(first, list) and isinstance(second, list), results
+    if kind != "uneven":
+        assert sorted(first + second) == list(range(ROWS))
+    elif way != "repeated dataset":  # that goes on with the next round
+        assert -(-len(first) // BATCH) == -(-len(second) // BATCH) > ROWS // 8
+        assert len({*first, *second}) == len(first) + len(second)
 
 
 def test_the_guide_has_the_table() -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
 
-ROWS = 48  # as many for each of 16 shards: DDP waits for ever for a rank that has fewer batches
+ROWS = 48  # as many for each of 16 shards
 BATCH = 2
 STEPS = ROWS // BATCH // 2  # of each process
 
@@ -25,8 +26,16 @@ Client = Callable[[str, fp.Pipe[Any]], Iterable[Any]]
 
 
 def pipes() -> dict[str, fp.Pipe[Any]]:
+    """Of the uneven one, the ranks have rows for different numbers of batches: DDP would wait for ever."""
     rows = fp.from_sequence([{"x": x} for x in range(ROWS)])
-    return {"indexed": rows.shuffle(), "streamed": rows.filter(lambda row: row["x"] >= 0).shuffle(window=7)}
+    return {
+        "indexed": rows.shuffle(),
+        "streamed": rows.filter(lambda row: row["x"] >= 0).shuffle(window=7),
+        "uneven": rows.filter(lambda row: row["x"] < 2 * ROWS // 3).shuffle(window=7),
+    }
+
+
+KINDS = list(pipes())
 
 
 def dataset(way: str, pipe: fp.Pipe[Any]) -> Any:
@@ -35,25 +44,25 @@ def dataset(way: str, pipe: fp.Pipe[Any]) -> Any:
         return pipe
     if way == "map dataset":
         return pipe.as_map_dataset()
-    if way == "iterable dataset":
+    if way.startswith("iterable dataset"):
         return pipe.as_iterable_dataset(shards=None if pipe.indexed else 4)
     from feedpipe.transformers import dataset
 
-    return dataset(pipe)
+    return dataset(pipe, repeat=way == "repeated dataset")
 
 
 def loader(way: str, pipe: fp.Pipe[Any]) -> Any:
     """What a program iterates, or gives to a client in place of torch's loader."""
     if way in ("loader", "prepared loader"):
-        batches = pipe.batch(BATCH).collate()
-        loader = fp.Loader(batches) if pipe.indexed else fp.Loader(batches, shards=4, even=None)
+        loader = fp.Loader(pipe.batch(BATCH).collate(), shards=None if pipe.indexed else 4)
         return loader if way == "loader" else PreparedLoader(loader)
-    return DataLoader(dataset(way, pipe), batch_size=BATCH)
+    workers = {"num_workers": 2, "multiprocessing_context": "fork"} if way == "iterable dataset, workers" else {}
+    return DataLoader(dataset(way, pipe), batch_size=BATCH, **workers)
 
 
 def split_loader(way: str, pipe: fp.Pipe[Any]) -> Any:
     """A loader for a client that divides no iterable dataset: those of Hugging Face are split by the program."""
-    if way != "dataset":
+    if not way.endswith("dataset") or way in ("map dataset", "iterable dataset"):
         return loader(way, pipe)
     from datasets.distributed import split_dataset_by_node
 
@@ -125,7 +134,13 @@ def lightning() -> Client:
     def batches(way: str, pipe: fp.Pipe[Any]) -> Iterable[Any]:
         quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
         trainer = pl.Trainer(
-            accelerator="cpu", devices=2, strategy="ddp", max_epochs=1, enable_checkpointing=False, **quiet
+            accelerator="cpu",
+            devices=2,
+            strategy="ddp",
+            max_epochs=1,
+            limit_train_batches=STEPS if way == "repeated dataset" else None,
+            enable_checkpointing=False,
+            **quiet,
         )
         module = Module()
         trainer.fit(module, split_loader(way, pipe))
@@ -168,13 +183,20 @@ CLIENTS: dict[str, Callable[[], Client]] = {
     "Trainer, dispatched": partial(transformers, dispatch=True),
 }
 WAYS = ["loader", "prepared loader", "pipe", "map dataset", "iterable dataset", "dataset"]
+WAYS_OF_STREAMS = [*WAYS, "repeated dataset", "iterable dataset, workers"]
 
 
 def is_tried(client: str, way: str, kind: str) -> bool:
     """Not what a streamed pipe refuses by itself, nor what fails on one process while the other waits for it."""
     if way in ("pipe", "map dataset"):
         return kind == "indexed"
-    return not (client == "Trainer, dispatched" and "loader" in way)
+    if kind == "indexed" and way not in WAYS:
+        return False
+    if client == "Trainer" and kind == "uneven" and way.endswith("dataset"):  # dispatched by default
+        return False
+    if client.endswith("dispatched"):  # the first process reads for all
+        return kind != "uneven" and "workers" not in way and not (client.startswith("Trainer") and "loader" in way)
+    return True
 
 
 def main(name: str, folder: Path) -> None:
@@ -182,11 +204,12 @@ def main(name: str, folder: Path) -> None:
     client = CLIENTS[name]()
     report: dict[str, Any] = {}
     for kind, pipe in pipes().items():
-        for way in WAYS:
+        for way in WAYS_OF_STREAMS:
             if not is_tried(name, way, kind):
                 continue
             try:
-                report[f"{way}, {kind}"] = [x for batch in client(way, pipe) for x in batch["x"].tolist()]
+                batches = islice(client(way, pipe), STEPS)
+                report[f"{way}, {kind}"] = [x for batch in batches for x in batch["x"].tolist()]
             except Exception as error:
                 report[f"{way}, {kind}"] = f"{type(error).__name__}: {error}"
     (folder / f"{name}.{distributed.get_rank()}").write_text(json.dumps(report))

@@ -92,7 +92,7 @@ def test_streamed_ranks_and_workers_give_each_element_once(count: int, ranks: in
     pipe = fp.from_sequence(range(1, count + 1)).filter(lambda x: x % 5 != 1).shuffle(window=4)
     parts = []
     for rank in range(ranks):
-        dataset = pipe.as_iterable_dataset(rank=rank, world_size=ranks, seed=3)
+        dataset = pipe.as_iterable_dataset(rank=rank, world_size=ranks, seed=3, even=None)
         parts.append(in_turn(as_workers(dataset, workers)))
     assert sorted(itertools.chain(*parts)) == [x for x in range(1, count + 1) if x % 5 != 1]
 
@@ -143,11 +143,11 @@ def test_states_of_the_workers_resume_exactly(pipe: fp.Pipe[Any], stop: int) -> 
 
 
 def test_a_state_of_another_worker_is_refused() -> None:
-    dataset = streamed(30).as_iterable_dataset(rank=0, world_size=2)
+    dataset = streamed(30).as_iterable_dataset(rank=0, world_size=2, even=None)
     elements = iter(dataset)
     next(elements)
     with pytest.raises(StateError, match="rank"):
-        streamed(30).as_iterable_dataset(rank=1, world_size=2).load_state_dict(dataset.state_dict())
+        streamed(30).as_iterable_dataset(rank=1, world_size=2, even=None).load_state_dict(dataset.state_dict())
 
 
 def test_map_dataset_with_a_sampler_and_default_collation() -> None:

@@ -30,7 +30,8 @@ def chain_of_known_length(sources: Sources, chance: random.Random) -> Chain:
 
     pipe = source()
     if chance.random() < 0.3:
-        pipe = pipe.map(lambda row: ("first", row)).concat(source().map(lambda row: ("second", row)))
+        pipe, other = pipe.map(lambda row: ("first", row)), source().map(lambda row: ("second", row))
+        pipe = chance.choice([pipe.concat(other), pipe.mix(other, weights=[2, 1]), pipe.mix(other, random=True)])
     if chance.random() < 0.5:
         pipe = pipe.shuffle(window=chance.choice([2, 6, 20]))
     if chance.random() < 0.3:

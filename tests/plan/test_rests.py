@@ -37,7 +37,7 @@ def test_each_element_belongs_to_one_rest(seed: int) -> None:
     rests = [Rest.of_shard(shard, None) for shard in range(shards)]
     for _ in range(chance.randint(1, 6)):
         ranks = chance.choice([1, 2, 5, 12, 64])
-        of_ranks = dealt(rests, ranks)
+        of_ranks = dealt(rests, ranks, lambda rest: rest.part)
         numbers = numbered(of_ranks, shards + -shards % ranks)
         assert [rest for of_rank in of_ranks for rest in of_rank] == [
             rest for rank in range(ranks) for number, rest in numbers.items() if number % ranks == rank

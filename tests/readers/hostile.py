@@ -75,14 +75,15 @@ def forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def outcome(rows: Callable[[], Iterable[Any]]) -> str:
-    """What comes of reading: a number of rows, or the error of the user; any other error begins with `RAW`."""
+def outcome(rows: Callable[[], Iterable[Any]], file: str) -> str:
+    """What comes of reading: rows, or the error of the user, which names the file; others begin with `RAW`."""
     count = 0
     try:
         for _ in rows():
             count += 1
     except fp.FeedpipeError as error:
-        return f"{count} rows, {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        unnamed = "" if file in str(error) else "RAW, without the file: "
+        return f"{unnamed}{count} rows, {type(error).__name__}: {' '.join(str(error).split())[:200]}"
     except BaseException as error:
         trace = traceback.extract_tb(error.__traceback__)
         where = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(trace[-6:]))
@@ -90,13 +91,13 @@ def outcome(rows: Callable[[], Iterable[Any]]) -> str:
     return f"{count} rows"
 
 
-def read(name: str, rows: Callable[[], Iterable[Any]]) -> None:
+def read(name: str, rows: Callable[[], Iterable[Any]], file: str = "") -> None:
     sys.stdout.write(f"begin {name}\n")
     sys.stdout.flush()
     forget_peak()
     faulthandler.dump_traceback_later(HANG_SECONDS, exit=True)
     start = time.process_time()
-    result = outcome(rows)
+    result = outcome(rows, file)
     faulthandler.cancel_dump_traceback_later()
     sys.stdout.write(json.dumps([name, result, time.process_time() - start, peak()]) + "\n")
 
@@ -111,7 +112,9 @@ def read_mutants(kind: str, numbers: range, folder: Path) -> None:
         draws = random.Random(number)
         path = draws.choice([case.last, case.last, *files])
         (folder / path).write_bytes(mutated(files[path], draws))
-        read(f"{number} {path}", lambda: case.read(str(folder)))
+        # Errors may name the index of a file, and the folder of a table.
+        named = folder.name if kind == "delta" else f"{Path(path).stem.partition('.')[0]}."
+        read(f"{number} {path}", lambda: case.read(str(folder)), named)
         (folder / path).write_bytes(files[path])
 
 

@@ -13,9 +13,8 @@ from feedpipe.testing import check_operator
 from ..servers.s3 import S3
 from ..storage.remote_store import RemoteStore
 from ..support.core import walk
-from ..support.sources import read_files
 from .cases import CASES
-from .checks import READERS, Place, all_files, check_resume, check_rows, check_shuffled, check_workers
+from .checks import READERS, Place, all_files, check_resume, check_rows, check_shuffled, check_workers, small_units
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +78,10 @@ def test_rows(name: str, there: Place) -> None:
     check_rows(name, there)
 
 
-@pytest.mark.parametrize("name", [name.removeprefix("read_") for name in vars(read_files) if name.startswith("read_")])
+@READERS
 def test_law(name: str, here: Place) -> None:
-    check_operator(here.read(name), samples=3)
+    with small_units():
+        check_operator(here.read(name), samples=3)
 
 
 @on("local", "remote", "s3")

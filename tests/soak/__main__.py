@@ -2,7 +2,8 @@
 
 The parts: random chains with resumes, damaged states, plans of up to 1,024 ranks, resumes on other numbers of ranks and
 by pipes that have changed, rows that fail and caches that are cut off, mutants of the code that divides rows, killed
-workers, Ctrl-C at random moments, loops that something holds back and what their reports say, exponents of costs, ranks
+workers, kills and signals to every process of a job, Ctrl-C at random moments, loops that something holds back and what
+their reports say, exponents of costs, ranks
 that end with connections to PostgreSQL, killed actors and nodes of Ray, and the conformance of services in actors, in
 the environment of `make test-clients`.
 """
@@ -49,6 +50,7 @@ PARTS = {
     ),
     "mutants": (1, ["tests.soak.mutants"]),
     "kills": (20, ["pytest", "-q", "tests/services/processes/test_kills.py", "-k", "each_epoch or signals"]),
+    "jobs": (1, ["tests.soak.jobs", "300", "{seed}"]),
     "interrupts": (1, ["tests.soak.interrupts", "60", "{seed}"]),
     "seeing": (2, ["pytest", "-q", "tests/seeing"]),
     "exponents": (1, ["benchmarks", "scaling", "--strict"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from feedpipe.loading.epoch import KEPT_STEPS as KEPT_STEPS
+from feedpipe.loading.history import KEPT_STEPS as KEPT_STEPS
 from feedpipe.loading.job_state import joined as joined
 from feedpipe.loading.job_state import part_of as part_of
 from feedpipe.loading.job_state import read_states as read_states

@@ -22,7 +22,8 @@ from ...plan.plan import Plan, Position, ShardRun, remote_stages
 from ..base import PlanService, ServiceRun, ShardEnd, SpanEnd, Step
 from ..fetching import FetchRequest
 from ..turns import DEFAULT, Assignment, Item, Merge, run_rank
-from .pool import Pool, PoolSettings, WorkerHandle
+from .handles import WorkerHandle
+from .pool import Pool, PoolSettings
 from .protocol import DispatchRequest, PackedBody, PlanArguments, ReceivedItem, RunRequest, StartHead
 from .remote import StreamRequest
 

@@ -35,7 +35,7 @@ from ...errors import ArgumentTypeError, CallSite
 from . import nesting
 from .culprit import PickleError, find_culprit, named_type, path_of
 from .importable import Importable
-from .packing import adopt, number_of
+from .packing import adopt, number_of, reduce_interval
 
 _ALIGNMENT_BYTES = 64
 _HEAD = struct.Struct("<7Q")
@@ -258,6 +258,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._importable = Importable()
         self._registered: list[ModuleType] = []
         self._tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
+        self._interval: Any = getattr(sys.modules.get("pyarrow"), "MonthDayNano", None)
 
     @contextmanager
     def by_value(self) -> Generator[None]:
@@ -284,6 +285,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         elif type(obj) is self._tensor:
             self.imports.add("torch")
             return _reduce_tensor(obj)
+        elif type(obj) is self._interval:
+            return reduce_interval(obj)
         elif isinstance(obj, _CACHED_FUNCTION) and not self._can_import(obj):
             return _cache, (obj.__wrapped__, obj.cache_parameters())
         elif isinstance(obj, io.TextIOWrapper) and obj not in (sys.stdout, sys.stderr):

@@ -207,6 +207,8 @@ class Packer:
             from . import arrow_tables
 
             return arrow_tables.reducer(self._add_stream)
+        if arrow and cls is arrow.MonthDayNano:
+            return reduce_interval
         return None
 
     def _reduce_stack(self, stack: Stack) -> Reduced:
@@ -326,6 +328,15 @@ def _tensor_maker() -> Callable[..., object]:
     from ...torch import tensors
 
     return tensors.tensor_at
+
+
+def reduce_interval(interval: tuple[int, ...]) -> Reduced:
+    """The reduction of Arrow's `MonthDayNano`: the name of that class leads to no module, and C defines it."""
+    return _interval, tuple(interval)
+
+
+def _interval(*parts: int) -> object:
+    return cast("Any", pa.MonthDayNano)(parts)
 
 
 def _reduce_jagged_data(data: JaggedData) -> Reduced:

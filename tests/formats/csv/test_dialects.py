@@ -3,6 +3,8 @@ r"""Dialects of CSV: escapes, comments and lines before the header, against a pa
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -88,3 +90,19 @@ def test_errors_name_the_line(tmp_path):
 def test_wrong_options(options, message):
     with pytest.raises(ArgumentError, match=message):
         fp.read_csv("a.csv", **options)
+
+
+@pytest.mark.parametrize("last", ['9,"z"', '9,"z","k"', "9,k"])
+@pytest.mark.parametrize("lines", [20, 40_000])  # of one chunk, and of several
+def test_a_quote_that_swallows_lines_up_to_another_one_is_named(last: str, lines: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    rows = [*(f"{n},x" for n in range(lines)), f'{lines},"open', *(f"{n},y" for n in range(30)), last, "10,end"]
+    path.write_text("\n".join(["a,b", *rows, ""]))
+    taken: list[Any] = []
+    with pytest.raises(
+        fp.DataError, match=rf"a.csv, line {lines + 2}: a quote is opened in the record that begins here"
+    ):
+        taken.extend(fp.read_csv(path))
+    assert len(taken) == lines
+    path.write_text("\n".join(["a,b", *rows[:lines], '7,"of\ntwo ""lines"""', '8,5" nails', ""]))
+    assert [row["a"] for row in fp.read_csv(path)] == [*range(lines), 7, 8]

@@ -106,3 +106,19 @@ def test_the_argument_is_checked() -> None:
     with pytest.raises(ArgumentError, match="`format` must be left out if `function` is given but got: 'numpy'"):
         pipe.collate(list, format="numpy")
     assert repr(pipe.collate(format="numpy")).endswith(".batch(1).collate(format='numpy')")
+
+
+def test_integers_that_only_floats_could_hold_are_refused() -> None:
+    ids = fp.from_sequence([2**53 + 1, 2**63]).batch(2)
+    with pytest.raises(fp.DataError, match="no dtype of integers holds all of these, and floats would round them"):
+        list(ids.collate(format="numpy"))
+    assert fp.from_sequence([2**63, 2**64 - 1]).batch(2).collate(format="numpy")[0].tolist() == [2**63, 2**64 - 1]
+
+
+@pytest.mark.parametrize(("rows", "dtypes"), [([1, 0.5], ["float32", "float64"]), ([0.5, 1], ["float64"] * 2)])
+def test_ints_beside_floats_become_floats_as_documented(rows: list[float], dtypes: list[str]) -> None:
+    batch = fp.from_sequence(rows).batch(2)
+    assert [str(batch.collate()[0].dtype), str(batch.collate(format="numpy")[0].dtype)] == [
+        f"torch.{dtypes[0]}",
+        dtypes[1],
+    ]

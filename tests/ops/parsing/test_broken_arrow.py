@@ -115,3 +115,18 @@ def test_a_mapped_file_that_is_cut_in_use_ends_no_loader_with_workers(tmp_path):
         os.truncate(path, 1000)
         with pytest.raises(SourceError, match=r"a\.arrow is not the file that was listed"):
             list(batches)
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_mapped_file_that_is_cut_in_use(indexed: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    table = pa.table({"x": range(20_000), "t": [str(number) for number in range(20_000)]})
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=500)
+    pipe = fp.read_arrow(path).shuffle() if indexed else fp.list_files(path).open_files().parse_arrow()
+    rows = iter(pipe)
+    for _ in range(500):  # a batch: what is left of one is not looked at again
+        next(rows)
+    os.truncate(path, 5000)
+    with pytest.raises(SourceError, match=r"a\.arrow has changed since its footer was read"):
+        list(rows)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 
 import fsspec
 import pytest
@@ -26,18 +25,6 @@ def write(path, rows, names=("id", "text"), **options):
         writer.writerow(names)
         writer.writerows(rows)
     return path
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_law(tmp_path, compressed):
-    files = []
-    for number, count in enumerate([3, 0, 40, 1]):
-        path = write(tmp_path / f"{number}.csv", [(i, f'a "{i}",\nb') for i in range(count)])
-        if compressed:
-            path.with_suffix(".csv.gz").write_bytes(gzip.compress(path.read_bytes()))
-        files.append(path.with_suffix(".csv.gz") if compressed else path)
-    expected = [{"id": i, "text": f'a "{i}",\nb'} for count in (3, 0, 40, 1) for i in range(count)]
-    assert check_operator(parsed(files)) == expected
 
 
 @given(st.lists(st.lists(st.text('a"\n, é', max_size=5), max_size=9), min_size=1, max_size=3))

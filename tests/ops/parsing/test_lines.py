@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import gzip
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,19 +13,6 @@ from ...support.examples import examples
 
 def lines_of(files, **options):
     return fp.from_sequence([str(file) for file in files]).open_files().parse_lines(**options)
-
-
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_law(tmp_path, ending):
-    files = []
-    expected = []
-    for number, count in enumerate([3, 0, 40, 1]):
-        lines = [f"file {number} line {i}" for i in range(count)]
-        files.append(tmp_path / f"{number}.txt{ending}")
-        data = "\n".join(lines).encode()
-        files[-1].write_bytes(gzip.compress(data) if ending else data)
-        expected += lines
-    assert check_operator(lines_of(files)) == expected
 
 
 @given(st.lists(st.lists(st.text("ab\r é", max_size=5), max_size=9), max_size=4), st.booleans())

@@ -6,14 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.orc as po
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import DataError, FeedpipeError
+from feedpipe.errors import DataError
 from feedpipe.testing import check_operator
 
-from ...support.examples import examples
 from ...support.files import OrcFile
 
 
@@ -35,18 +32,6 @@ def write(path, rows, **options):
 
 def parsed(*files, **options):
     return fp.from_sequence([str(file) for file in files]).open_files().parse_orc(**options)
-
-
-@pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-def test_law(tmp_path):
-    counts = [3, 0, 40, 1]
-    files = [write(tmp_path / f"{k}.orc", listed(100 * k, count)) for k, count in enumerate(counts)]
-    rows = [row for k, count in enumerate(counts) for row in listed(100 * k, count)]
-    pipe = parsed(*files)
-    assert check_operator(pipe) == rows
-    assert len(pipe) == 44
-    loader = fp.Loader(pipe, shards=3)
-    assert sorted(row["id"] for row in loader) == [row["id"] for row in rows]
 
 
 @pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "lz4", "zstd"])
@@ -78,22 +63,3 @@ def test_no_orc(tmp_path, data, message):
     (tmp_path / "a.orc").write_bytes(data)
     with pytest.raises(DataError, match=message):
         list(parsed(tmp_path / "a.orc"))
-
-
-@pytest.mark.skipif(
-    int(pa.__version__.split(".")[0]) < 24, reason="Arrow's reader ends the process for some files before version 24"
-)
-@given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None)
-def test_mutated_files(tmp_path, data):
-    """ORC has no checksums: damage of values may go unseen, all else is an error that names the file."""
-    whole = bytearray(encoded(listed(0, 60), compression=data.draw(st.sampled_from(["uncompressed", "zstd"]))))
-    for _ in range(data.draw(st.integers(0, 2))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
-    cut = data.draw(st.integers(0, len(whole)) | st.just(len(whole)))
-    (tmp_path / "a.orc").write_bytes(whole[:cut])
-    rows = []
-    try:
-        rows.extend(parsed(tmp_path / "a.orc", columns=["id", "t"]))
-    except FeedpipeError as error:
-        assert "a.orc" in str(error)

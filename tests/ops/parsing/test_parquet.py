@@ -19,11 +19,6 @@ from ...support.files import parquet as parquet_file
 from .parquet_files import column, counted, listed, parsed, write
 
 
-def test_law(tmp_path):
-    files = counted(tmp_path, [3, 0, 40, 1], rows=7)
-    assert check_operator(parsed(files)) == listed(44)
-
-
 class Stopped(Clock):
     def now(self):
         return 0.0

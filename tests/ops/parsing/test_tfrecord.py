@@ -7,17 +7,13 @@ import google_crc32c
 import pyarrow as pa
 import pytest
 import tfrecord
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tfrecord.tools.tfrecord2idx import create_index
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError
 from feedpipe.testing import check_operator
 
-from ...support.examples import examples
 from ...support.files import BYTES, INTS, masked, write_example, write_feature
-from ...support.files import ranges as _byte_ranges
 
 
 def framed(content: bytes) -> bytes:
@@ -43,11 +39,6 @@ def parsed(*files, **options):
     return fp.from_sequence([str(file) for file in files]).open_files().parse_tfrecord(**options)
 
 
-@pytest.fixture(params=[2**10, 2**30])
-def small_ranges(request, monkeypatch):
-    monkeypatch.setattr(_byte_ranges, "MAX_RANGE_BYTES", request.param)
-
-
 def test_a_record_that_claims_too_much_is_not_read(tmp_path):
     """Its content may follow: a compressed file of a few bytes holds any number of them."""
     length = struct.pack("<Q", 3 << 30)
@@ -59,16 +50,6 @@ def test_a_record_that_claims_too_much_is_not_read(tmp_path):
         DataError, match=r"begins here would take 3221225488 bytes, and the limit of a row is 2147483648"
     ):
         next(rows)
-
-
-@pytest.mark.parametrize("compress", [bytes, gzip.compress])
-def test_law(tmp_path, small_ranges, compress):
-    files, rows = [], []
-    for number, count in enumerate([3, 0, 90, 1]):
-        files.append(tmp_path / f"{number}.tfrecord{'' if compress is bytes else '.gz'}")
-        files[-1].write_bytes(compress(encoded(100 * number, count)))
-        rows += expected(100 * number, count)
-    assert check_operator(parsed(*files)) == rows
 
 
 def test_files_of_a_peer(tmp_path):
@@ -145,22 +126,6 @@ def test_no_example(tmp_path):
     (tmp_path / "b.tfrecord").write_bytes(b"PNG" * 99)
     with pytest.raises(DataError, match=r"byte 0: .* has a wrong checksum; is this a TFRecord file"):
         list(parsed(tmp_path / "b.tfrecord"))
-
-
-@given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40), deadline=None)
-def test_mutated_files(tmp_path, data):
-    whole = bytearray(encoded(0, 60))
-    for _ in range(data.draw(st.integers(1, 3))):
-        whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
-    cut = data.draw(st.integers(0, len(whole)))
-    (tmp_path / "a.tfrecord").write_bytes(whole[:cut])
-    rows = []
-    try:
-        rows.extend(parsed(tmp_path / "a.tfrecord", features={"id": "int64", "words": pa.list_(pa.binary())}))
-    except DataError as error:
-        assert "a.tfrecord" in str(error)
-    assert rows == expected(0, len(rows))
 
 
 def indexed(folder, **options):

@@ -248,6 +248,20 @@ def test_channels_of_more_than_8_bits_are_not_cut(name, mode):
         decoded(**{extension: data, "mode": mode})
 
 
+@pytest.mark.parametrize("form", ["TIFF", "GIF", "WEBP", "PNG"])
+def test_the_log_says_that_pages_and_frames_are_left_out(form, caplog):
+    pages = [PIL.Image.new("RGB", (8, 8), color) for color in ("red", "blue", "lime")]
+    pages[0].save(one := io.BytesIO(), form)
+    pages[0].save(several := io.BytesIO(), form, save_all=True, append_images=pages[1:])
+    extension = {"TIFF": "tif"}.get(form, form.lower())
+    assert (decoded(**{extension: one.getvalue()})[extension][0, 0, 0] > 200) and not caplog.records
+    for _ in range(2):
+        assert decoded(**{extension: several.getvalue()})[extension][0, 0].tolist()[0] > 200  # the red one
+    assert [record.message.partition(",")[0] for record in caplog.records] == [
+        f"a {form} image has several pages or frames"
+    ]
+
+
 def test_masks_keep_the_numbers_of_their_colours(caplog):
     classes = np.array([[0, 1, 2], [2, 1, 0]], np.uint8)
     mask = PIL.Image.fromarray(classes, "P")

@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -138,3 +139,18 @@ def test_windows_that_hold_much_memory_are_told_with_the_line(small_memory):
     list(fp.Loader(arrays(source.shuffle(window=20))))
     list(fp.Loader(arrays(source).shuffle(window=20)))
     list(fp.Loader(arrays(source.take(5)).shuffle(window=10_000)))  # the window is not filled
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["struct", "list", "map"])
+def test_nested_text_of_more_than_two_gib(kind):
+    text = pa.array(["x" * 2**20])
+    one = pa.array([0, 1], pa.int32())
+    column = {
+        "struct": lambda: pa.StructArray.from_arrays([text], ["text"]),
+        "list": lambda: pa.ListArray.from_arrays(one, text),
+        "map": lambda: pa.MapArray.from_arrays(one, pa.array([1]), text),
+    }[kind]()
+    batches = fp.from_table(pa.table({"nested": column})).repeat(2100).batch(2100)
+    (batch,) = batches
+    assert len(batch) == 2100 and batch[2099]["nested"] == column[0].as_py()

@@ -74,6 +74,7 @@ def test_tensors_inside_other_things() -> None:
         torch.Size([1, 2]),
         pa.schema([("a", pa.int64())]),
         pa.scalar(5),
+        [{"x": pa.MonthDayNano([1, -2, 3])}, pa.MonthDayNano([0, 0, 2**40])],
         ValueError("no"),
     ],
     ids=lambda element: type(element).__name__,
