@@ -337,7 +337,7 @@ class Pass:
             return
         ledgers = [json.loads(str(state["ledger"]))["rows"] for state in states]
         combined = max if is_indexed else sum
-        found = {name: combined(ledger[name][0] for ledger in ledgers) for name in ledgers[0]}
+        found = {name: combined(sum(ledger[name]) for ledger in ledgers) for name in ledgers[0]}
         counted = Counter(name for name, _ in self.rows.elements())
         assert found == {name: counted[name] for name in found}, "\n".join(map(str, self.log))
         assert counted.keys() <= found.keys()
