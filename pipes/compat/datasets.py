@@ -69,7 +69,7 @@ class PipeIterableDataset(IterableDataset[T_co]):
         self._seed = check_int("seed", seed, least=0)
         self._ranks = ranks
         self._shards = None if shards is None else check_int("shards", shards, least=1)
-        self._even = even
+        self._even: Literal["drop"] | None = even
         self._epoch = _SharedEpoch()
         self._loader: Loader[T_co] | None = None  # of the process that iterates
         self._part: Rank | None = None  # the rank for which it was made
