@@ -20,7 +20,7 @@ from ..plan.plan import Plan, Position, ShardState
 from ..plan.rests import Redivision
 from .ledger import NO_NUMBERS, Numbers, NumbersText
 
-VERSION = 4
+VERSION = 5
 ALL_RANKS = -1
 """The `rank` of a state that serves all ranks."""
 NO_GOAL = -1

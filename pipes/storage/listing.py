@@ -68,7 +68,7 @@ class Listing:
         changed: when each file was changed, in milliseconds since 1970; 0 if the storage does not say. None if it was
             not kept.
         root: the folder of all files; see `ListedPath.root`.
-        stretches: the files that each of the user's paths stands for; none if the digest is not of these.
+        of_paths: the files that each of the user's paths stands for; none if the digest is not of these.
     """
 
     paths: pa.LargeStringArray
@@ -76,7 +76,7 @@ class Listing:
     digest: str
     changed: pa.Int64Array | None = None
     root: str = ""
-    stretches: tuple[Stretch, ...] = ()
+    of_paths: tuple[FilesOfPath, ...] = ()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -98,20 +98,20 @@ class Listing:
 
     def part(self, files: range) -> Listing | None:
         """Some neighbouring files, with the digest of a listing of these alone; None if it is not known."""
-        if not self.stretches:
+        if not self.of_paths:
             return None
         paths, sizes = self.paths.slice(files.start, len(files)), self.sizes.slice(files.start, len(files))
         changed = None if self.changed is None else self.changed.slice(files.start, len(files))
         digest = hashlib.blake2b(digest_size=16)
-        stretches: list[Stretch] = []
+        of_paths: list[FilesOfPath] = []
         begin = 0
-        for stretch in self.stretches:
-            first, begin = begin, begin + stretch.files
+        for one in self.of_paths:
+            first, begin = begin, begin + one.files
             own = range(max(files.start, first) - files.start, min(files.stop, begin) - files.start)
             if own:
-                stretches.append(stretch._replace(files=len(own)))
-                stretches[-1].add_to(digest, paths.slice(own.start, len(own)), sizes.slice(own.start, len(own)))
-        return Listing(paths, sizes, digest.hexdigest(), changed, self.root, tuple(stretches))
+                of_paths.append(one._replace(files=len(own)))
+                of_paths[-1].add_to(digest, paths.slice(own.start, len(own)), sizes.slice(own.start, len(own)))
+        return Listing(paths, sizes, digest.hexdigest(), changed, self.root, tuple(of_paths))
 
     def bytes_of_files(self) -> Sums:
         """The bytes of each file."""
@@ -127,7 +127,7 @@ class Listing:
         return cast("list[str]", call.replace_substring_regex(self.paths, "/?[^/]*$", "").unique().to_pylist())
 
 
-class Stretch(NamedTuple):
+class FilesOfPath(NamedTuple):
     """Neighbouring files of a listing: those of one folder or glob, or files that were given one by one.
 
     Attributes:
@@ -232,7 +232,7 @@ class Selection:
         """
         batches: list[pa.RecordBatch] = []
         root: str | None = None
-        stretches: list[Stretch] = []
+        of_paths: list[FilesOfPath] = []
         selected = [self.paths] if isinstance(self.paths, str) else self.paths
         on_s3 = True
         with ProgressBar("list_files", unit=" files", delay=LISTING_SECONDS) as bar:
@@ -246,7 +246,7 @@ class Selection:
                     continue
                 if single.count:
                     batches.append(single.to_batch())
-                    stretches.append(Stretch(single.count, None))
+                    of_paths.append(FilesOfPath(single.count, None))
                     single = FileNames(bar)
                 if kind == "Directory":
                     glob = ("**/" if self.recursive else "") + (self.pattern or "*")
@@ -263,14 +263,14 @@ class Selection:
                 if not names.count:
                     raise SourceError(walk.no_files_message(path))
                 walk.log_folders(path)
-                stretches.append(Stretch(names.count, place.root + _with_slash(walk.base), place.options))
-                batches.append(names.to_batch(stretches[-1]))
+                of_paths.append(FilesOfPath(names.count, place.root + _with_slash(walk.base), place.options))
+                batches.append(names.to_batch(of_paths[-1]))
             if single.count:
                 batches.append(single.to_batch())
-                stretches.append(Stretch(single.count, None))
+                of_paths.append(FilesOfPath(single.count, None))
         batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
         paths, sizes, changed = cast("tuple[Any, Any, Any]", batch.columns)
-        listing = Listing(paths, sizes, "", changed if times or on_s3 else None, root or "", tuple(stretches))
+        listing = Listing(paths, sizes, "", changed if times or on_s3 else None, root or "", tuple(of_paths))
         return cast("Listing", listing.part(range(len(listing))))
 
     def digest(self) -> str:
@@ -617,15 +617,15 @@ class FileNames:
         self.show()
         self._names, self._sizes, self._changed = [], [], []
 
-    def to_batch(self, stretch: Stretch | None = None) -> pa.RecordBatch:
-        """All columns: paths as they came, or names of a stretch, sorted, as paths."""
+    def to_batch(self, one: FilesOfPath | None = None) -> pa.RecordBatch:
+        """All columns: paths as they came, or names of the files of a path, sorted, as paths."""
         self._flush()
         table = pa.Table.from_batches(self._parts).combine_chunks()
-        if stretch is not None:
+        if one is not None:
             table = table.take(pc.sort_indices(table["name"]))
         paths: Any = table["name"]
-        if stretch is not None and (stretch.prefix or stretch.suffix):
-            parts = [arrow_scalar(part or "", pa.large_string()) for part in (stretch.prefix, stretch.suffix, "")]
+        if one is not None and (one.prefix or one.suffix):
+            parts = [arrow_scalar(part or "", pa.large_string()) for part in (one.prefix, one.suffix, "")]
             join: Any = pc.binary_join_element_wise
             paths = join(parts[0], paths, *parts[1:])
         columns = [pa.concat_arrays(column.chunks) for column in (paths, table["size"], table["changed"])]
