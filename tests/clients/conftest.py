@@ -21,4 +21,4 @@ WARNINGS = pytest.mark.filterwarnings(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(WARNINGS)
+            item.add_marker(WARNINGS, append=False)  # those of a test come after it
