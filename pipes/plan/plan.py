@@ -407,7 +407,9 @@ class Plan:
             return 0
         if rest.is_edited and (not rest.runs or tail.op.from_row(1) is not tail.op):
             return None
-        return self._rows_of_rest(tail.inputs[0], rest, lengths)
+        rows = self._rows_of_rest(tail.inputs[0], rest, lengths)
+        start = rest.starts.get(self._tail_edge) if rest.runs else None
+        return rows if rows is None or start is None else start.count(rows) - start.taken
 
     def _rows_of_rest(self, node: Node, rest: Rest, lengths: Lengths) -> int | None:
         """The number of rows of `node` in a rest whose last edge has its beginning; None if it is not known."""

@@ -305,11 +305,14 @@ class EditedJob:
             states.append(loader.state_dict())
             if loader.epoch:
                 continue
+            goal, step = int(str(states[-1]["goal"])), loader.step
             for element, info in loader.with_info():
                 if info.epoch:
                     break
+                step += 1
                 elements += [element] if np.all(info.valid) else []
                 states[-1] = info.state_dict()
+            assert goal in (-1, step), "a length that is known is right"
         return elements, states
 
     def close(self) -> None:
