@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ def no_thread_left() -> Iterator[None]:
         if not left:
             break
         gc.collect()  # does nothing while another thread collects, so once is not enough
-        if left[0].ident is not None:  # else it starts just now
+        with suppress(RuntimeError):  # it starts just now
             left[0].join(timeout=0.05)
         left = [thread for thread in left if thread.is_alive()]
     assert not left, f"threads left running: {[thread.name for thread in left]}"

@@ -284,7 +284,7 @@ def _warn_of_leakage(op: Operator, stage: StageView, fitted_on: str) -> None:
 
 def _division(facts: dict[str, Any]) -> dict[str, Any]:
     """The facts that all parts of a split share."""
-    return {name: value for name, value in facts.items() if name not in ("part", "rows")}
+    return {name: value for name, value in facts.items() if name not in ("part", "length", "rows")}
 
 
 def _share_a_source(entries: list[Any], others: list[Any]) -> bool:

@@ -55,7 +55,7 @@ class TestValidated:
         ],
     )
     def test_another_version_says_what_to_do(self, version, epoch, advice):
-        with pytest.raises(StateError, match=f"is of version {version}, and this feedpipe reads version 4; .*{advice}"):
+        with pytest.raises(StateError, match=f"is of version {version}, and this feedpipe reads version 5; .*{advice}"):
             validated({"feedpipe": version, "epoch": epoch})
 
 
