@@ -119,7 +119,8 @@ class Edit:
         gone, come = self._old.apart_from(self.dropped), self._new.apart_from(self.added)
         common = Counter(map(self._old.own.__getitem__, gone)) & Counter(map(self._new.own.__getitem__, come))
         gone, come = _without(gone, self._old.own, common), _without(come, self._new.own, common)
-        come = [number for number in come if self.nodes[number] not in self._appended]
+        appended = self._appended
+        come = [number for number in come if self.nodes[number] not in appended]
         for old in gone:
             now = next((n for n in come if self.new[n].kind == self.old[old].kind), None)
             if now is None:
@@ -134,7 +135,8 @@ class Edit:
     def grown(self) -> tuple[tuple[str, int], ...]:
         """The calls of sources that have grown, each with the number of new rows, such as files."""
         sources = [[next(walk(part)) for part in node.inputs] for node in self.joined]
-        new = [sum(self.lengths(part) or 0 for part in parts if part in self._appended) for parts in sources]
+        appended = self._appended
+        new = [sum(self.lengths(part) or 0 for part in parts if part in appended) for parts in sources]
         calls = [self.new[self.nodes.index(first)].call for first, *_ in sources]
         return tuple((call, rows) for call, rows in zip(calls, new, strict=True) if rows)
 

@@ -32,7 +32,7 @@ def grown(root: Node, before: str) -> dict[int, tuple[int, ...]]:
     number = numbers(root)
     readers = Counter(child for node in walk(root) for child in node.inputs)
     above = {node.inputs[0]: node for node in walk(root) if len(node.inputs) == 1 and readers[node.inputs[0]] == 1}
-    found: dict[int, tuple[int, ...]] = {}
+    parts: dict[int, tuple[int, ...]] = {}
     for source in facts:
         if not (starts := tuple(_starts(source, old))):
             continue
@@ -40,8 +40,8 @@ def grown(root: Node, before: str) -> dict[int, tuple[int, ...]]:
         while (following := above.get(node)) is not None and following.op.within(range(0)) is not None:
             node = following
             top = top if node.op.trait is Trait.TRANSPARENT else node
-        found[number[top]] = starts
-    return found
+        parts[number[top]] = starts
+    return parts
 
 
 def _starts(source: Node, old: Sequence[OperatorEntry]) -> Iterator[int]:
@@ -80,6 +80,8 @@ def in_parts(root: Node, parts: Mapping[int, Sequence[int]], *, by_position: boo
         parts: as `grown` finds them.
         by_position: ranks divide the pipe by position.
     """
+    if not parts:
+        return root, frozenset()
     op = Concat() if by_position else Append()
     number = numbers(root)
     rebuilt: dict[Node, Node] = {}

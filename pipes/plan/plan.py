@@ -299,11 +299,6 @@ class Plan:
             return self._rest_stage(redivision, redivision.rests[shard])
         return self._bound(self._sharding.subgraph(self._main_of(self.shards), shard))
 
-    def leftover_stage(self, shard: int) -> Stage:
-        """The rows of a shard, the last of which are left over."""
-        assert self._tail is not None, "this pipe leaves no rows over"
-        return self._bound(self._sharding.subgraph(self._tail.inputs[0], shard))
-
     def _rest_stage(self, redivision: Redivision, rest: Rest) -> Stage:
         """The graph of a rest, bound. Its stages are freed with the redivision."""
         if (plan := self.in_pass(redivision.graph)) is not self:

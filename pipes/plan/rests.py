@@ -231,8 +231,10 @@ class Rest:
 
     def part(self, share: RowShare, edges: Collection[Edge] = (ROOT,)) -> Rest:
         """A part of it, which is a part of the rows of some edges."""
-        parts = {edge: start._replace(shares=(*start.shares, Share(share))) for edge, start in self.starts.items()}
-        return replace(self, starts={edge: parts[edge] if edge in edges else self.starts[edge] for edge in parts})
+        parts = {
+            e: start._replace(shares=(*start.shares, Share(share))) for e, start in self.starts.items() if e in edges
+        }
+        return replace(self, starts={**self.starts, **parts})
 
     @property
     def plain(self) -> list[Json]:
