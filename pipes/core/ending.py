@@ -20,7 +20,6 @@ from types import GeneratorType
 from typing import Any, Protocol, TypeVar, cast
 
 from ..errors import raise_interrupt
-from . import system
 
 C = TypeVar("C", bound="Closing")
 It = TypeVar("It", bound=Iterator[Any])
@@ -241,4 +240,4 @@ def _end_all() -> None:
             stack.callback(ending)
 
 
-system.after_fork(_live.clear)
+os.register_at_fork(after_in_child=_live.clear)

@@ -36,7 +36,7 @@ def local_world_size() -> int:
 
 def memory_budget() -> int:
     """The memory of the machine, or of the control group of this process, divided by `LOCAL_WORLD_SIZE`."""
-    available = system.memory_bytes()
+    available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in _LIMITS:
         try:
             available = min(available, int(path.read_text()))

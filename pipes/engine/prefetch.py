@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +10,6 @@ from queue import Empty, SimpleQueue
 from typing import cast
 from weakref import ref
 
-from ..core import system
 from ..core.block import Block
 from ..core.context import Context
 from ..core.ending import RunEnded
@@ -139,4 +139,4 @@ def _disown() -> None:
 
 
 _queues: dict[object, None] = {}
-system.after_fork(_disown)
+os.register_at_fork(after_in_child=_disown)

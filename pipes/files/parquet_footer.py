@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations
 from types import MappingProxyType
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core import system
 from ..core.arrow import arrow_array, arrow_scalar
 from ..core.cursor import Json
 from ..core.lazy import pa, pc
@@ -259,7 +259,7 @@ def read_parquet_footer(stream: BinaryIO, name: str, length: int = 0) -> Parquet
 
 
 _cache = FileValues[ParquetFooter](MAX_KEPT_BYTES, lambda footer: footer.memory_bytes)
-system.after_fork(_cache.clear)
+os.register_at_fork(after_in_child=_cache.clear)
 
 
 def parquet_footer(file: File, stream: Stream, version: object, length: int = 0) -> ParquetFooter:

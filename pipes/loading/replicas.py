@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
 from ..core.checks import check_torch
 from ..core.ending import Ending
 from ..core.process import element_memory
-from ..core.system import create_shared_memory, yield_core
+from ..core.system import create_shared_memory
 from ..errors import ArgumentError, PlanError, RankError
 from ..plan.plan import Plan, Position
 from ..services.base import Executor, ReadingService, Session, ShardEnd, Step
@@ -376,7 +376,7 @@ class _MemoryReceiver:
                 if not self._end.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                     break
             except BlockingIOError:
-                yield_core()
+                os.sched_yield()
         if _COUNTER.unpack_from(self._counter, self._at)[0] <= number:
             raise GoneError
 

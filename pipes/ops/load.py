@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from collections.abc import Generator, Iterator, Sequence
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core import system
 from ..core.block import nbytes
 from ..core.checks import check_bytes, check_int
 from ..core.code import call_code
@@ -371,7 +371,7 @@ def _locked(folder: Path) -> Generator[None]:
     """Wait until no other process of the machine writes to the folder. A lock ends with its process."""
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        system.lock(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import sys
+import resource
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,6 @@ from ..core.graph import Node, node_code, walk
 from ..core.operator import READS_FOR_ALL_EPOCHS
 from ..core.process import available_cpus, bytes_text, memory_budget
 from ..core.process import large_windows as advice_on_windows
-from ..core.system import open_file_limit
 from ..engine.run import unknown_length_reason
 from ..engine.stage import resolve
 from ..errors import PlanError
@@ -158,10 +157,7 @@ def _memory(checked: _Checked) -> Iterator[Finding]:
 
 def _open_files(checked: _Checked) -> Iterator[Finding]:
     """More files at a time than a process may open."""
-    allowed = open_file_limit()
-    if allowed is None:
-        return
-    limit, most = allowed
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     shards = -(-len(checked.plan.rank_shards) // max(1, checked.workers)) or 1
     needed = shards * _files_open(checked.root) + OTHER_FILES
     if not 0 < limit < needed:
@@ -170,9 +166,9 @@ def _open_files(checked: _Checked) -> Iterator[Finding]:
         f"a process reads up to {needed - OTHER_FILES} files at a time, in {shards} shards, and may open {limit} in "
         "all; raise that limit, or give fewer shards"
     )
-    enough = 2 ** math.ceil(math.log2(2 * needed))
-    enough = min(most, enough)
-    hard = "resource.RLIM_INFINITY" if most == sys.maxsize else most
+    enough, hard = 2 ** math.ceil(math.log2(2 * needed)), "resource.RLIM_INFINITY"
+    if most != resource.RLIM_INFINITY:
+        enough, hard = min(most, enough), str(most)
     repair = f"import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, ({enough}, {hard}))"
     yield Finding("open-files", "error" if needed > 2 * limit else "warning", None, text, repair)
 

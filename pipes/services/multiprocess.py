@@ -9,8 +9,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
 from ..core.process import element_memory
-from ..core.system import no_worker_processes
-from ..errors import ArgumentError, WorkerError
+from ..errors import ArgumentError
 from .base import PlanService, check_arguments
 
 StartMethod: TypeAlias = Literal["forkserver", "fork"]
@@ -79,14 +78,12 @@ class MultiProcess:
 
     def prepare(self, values: Iterable[object]) -> None:
         """Start the server of workers, which imports what these functions need while the program goes on."""
-        _check_system()
         from .processes.start import begin_server
 
         if self.start_method == "forkserver":
             begin_server(self.threads, self.io_threads, values)
 
     def start(self) -> PlanService:
-        _check_system()
         from .processes.pool import PoolSettings
         from .processes.runs import plan_service
         from .processes.start import LAUNCHERS
@@ -100,11 +97,3 @@ class MultiProcess:
             launcher=partial(LAUNCHERS[self.start_method], self.threads, self.io_threads),
         )
         return plan_service(settings, ordered=self.ordered)
-
-
-def _check_system() -> None:
-    """Raise a `WorkerError` if this system cannot have worker processes."""
-    if (missing := no_worker_processes()) is not None:
-        raise WorkerError(
-            f"worker processes cannot start: {missing}; leave `workers` out, or give threads, `service=fp.Threads(4)`"
-        )

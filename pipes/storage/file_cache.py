@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import logging
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from zlib import crc32
 
-from ..core import system
 from ..core.checks import check_bytes
 from ..core.code import constructor_code
 from ..core.process import PerProcess
@@ -178,9 +178,9 @@ class LocalCopy:
         if self._descriptor is None:
             return data, [*blocks]
         try:
-            entries = system.read_at(self._descriptor, _ENTRY.size * len(blocks), _ENTRY.size * blocks.start)
+            entries = os.pread(self._descriptor, _ENTRY.size * len(blocks), _ENTRY.size * blocks.start)
             if any(entries):
-                system.read_into(self._descriptor, data, self._begin + begin)
+                os.preadv(self._descriptor, [data], self._begin + begin)
         except OSError as error:
             self._folder.give_up(error)
             return data, [*blocks]
@@ -214,7 +214,7 @@ class LocalCopy:
 
 def _write_all(descriptor: int, data: memoryview, at: int) -> None:
     while data:
-        written = system.write_at(descriptor, data, at)
+        written = os.pwrite(descriptor, data, at)
         data, at = data[written:], at + written
 
 
@@ -304,10 +304,10 @@ class CacheFolder:
         path = f"{folder}/{key[2:]}{_ENDING}"
         try:
             try:
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | system.CLOSED_BY_EXEC, 0o600)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             except FileNotFoundError:
                 os.makedirs(folder, 0o700, exist_ok=True)
-                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | system.CLOSED_BY_EXEC, 0o600)
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.utime(descriptor if os.utime in os.supports_fd else path)
         except OSError as error:
             self.give_up(error)
@@ -317,11 +317,11 @@ class CacheFolder:
     def reserve(self, size: int) -> None:
         """Count `size` bytes more; without room for them, remove the copies that were used first."""
         with self._locked_counter() as counter:
-            data = system.read_at(counter, _COUNT.size + 1, 0)
+            data = os.pread(counter, _COUNT.size + 1, 0)
             used = _COUNT.unpack(data)[0] if len(data) == _COUNT.size else self.limit
             if used + size > self.limit:
                 used = self._make_room(size)
-            system.write_at(counter, _COUNT.pack(used + size), 0)
+            os.pwrite(counter, _COUNT.pack(used + size), 0)
 
     def give_up(self, error: OSError) -> None:
         """Write no more copies in this process, and say so once."""
@@ -337,9 +337,9 @@ class CacheFolder:
     @contextlib.contextmanager
     def _locked_counter(self) -> Generator[int]:
         # A lock belongs to one call of `open`, so it also keeps out other threads.
-        descriptor = os.open(self.path / _COUNTER, os.O_RDWR | os.O_CREAT | system.CLOSED_BY_EXEC, 0o600)
+        descriptor = os.open(self.path / _COUNTER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            system.lock(descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield descriptor
         finally:
             os.close(descriptor)
@@ -362,4 +362,4 @@ class CacheFolder:
         for path in self.path.glob(f"??/*{_ENDING}"):
             with contextlib.suppress(OSError):
                 status = path.stat()
-                yield _Copy(status.st_mtime_ns, system.stored_bytes(status), path)
+                yield _Copy(status.st_mtime_ns, status.st_blocks * 512, path)

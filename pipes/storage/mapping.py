@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core import system
 from ..core.lazy import pa
 from ..errors import SourceError
 from .file import File, Stream
@@ -128,7 +127,7 @@ def _reset() -> None:
 
 _room: Budget
 _reset()
-system.after_fork(_reset)
+os.register_at_fork(after_in_child=_reset)
 
 # Values of files
 
@@ -244,7 +243,7 @@ class ValuesInUse(Generic[T]):
 
 
 _objects = ValuesInUse[RemoteFile]()
-system.after_fork(_objects.clear)
+os.register_at_fork(after_in_child=_objects.clear)
 
 
 def open_version(file: File) -> tuple[Stream, object]:

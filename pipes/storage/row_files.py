@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -21,7 +22,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..core import system
 from ..core.ending import Ending
 from ..errors import SourceError
 from .filesystem import describe
@@ -289,8 +289,8 @@ def _new_folder(base: Path) -> tuple[Path, int]:
     while True:  # another process may take it for abandoned before it is locked
         path = Path(tempfile.mkdtemp(prefix=_PLACE_PREFIX, dir=base))
         with suppress(FileNotFoundError):
-            descriptor = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | system.CLOSED_BY_EXEC, 0o600)
-            system.lock(descriptor)
+            descriptor = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             if os.fstat(descriptor).st_nlink:
                 return path, descriptor
             os.close(descriptor)
@@ -299,9 +299,9 @@ def _new_folder(base: Path) -> tuple[Path, int]:
 def _remove_abandoned(base: Path) -> None:
     for path in base.glob(f"{_PLACE_PREFIX}*"):
         with suppress(OSError):
-            descriptor = os.open(path / _LOCK_FILE, os.O_RDWR | system.CLOSED_BY_EXEC)
+            descriptor = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
             try:
-                system.lock(descriptor, wait=False)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path, ignore_errors=True)
             finally:
                 os.close(descriptor)

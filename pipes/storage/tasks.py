@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +10,6 @@ from contextlib import closing
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from ..core import system
 from ..core.times import waiting
 from ..engine.ahead import Limit, in_order
 
@@ -209,4 +209,4 @@ _process: _Process
 _pool: _Pool
 budget: Budget
 _reset()
-system.after_fork(_reset)  # a forked process has none of the threads
+os.register_at_fork(after_in_child=_reset)  # a forked process has none of the threads

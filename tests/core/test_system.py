@@ -1,4 +1,4 @@
-"""A system without what Linux has: no run on such a machine, but one from which these modules and calls are taken."""
+"""macOS: no run on such a machine, but one from which the calls are taken that macOS lacks."""
 
 from __future__ import annotations
 
@@ -13,41 +13,15 @@ import pytest
 WITHOUT = """
 import builtins, io, os, signal, socket, sys
 
-kind = sys.argv[1]
 import sysconfig, tempfile, uuid, numpy, pyarrow.compute, pyarrow.csv, pyarrow.dataset, pyarrow.fs, pyarrow.parquet
 import fsspec, tqdm, cloudpickle  # these have their own ways on each system
 sysconfig.get_config_vars()
 import {imports}
 
-GONE = {{
-    "darwin": ["memfd_create", "pipe2", "sched_getaffinity", "sched_setaffinity", "MFD_CLOEXEC"],
-    "win32": [
-        "memfd_create", "pipe2", "sched_getaffinity", "sched_setaffinity", "sched_yield", "fork", "register_at_fork",
-        "pread", "preadv", "pwrite", "pwritev", "sysconf", "O_CLOEXEC", "geteuid", "getegid", "getuid", "fchdir",
-        "MFD_CLOEXEC",
-    ],
-}}[kind]
-for name in GONE:
+for name in ("memfd_create", "pipe2", "sched_getaffinity", "sched_setaffinity", "MFD_CLOEXEC"):
     if hasattr(os, name):
         delattr(os, name)
-sys.platform = kind
-if kind == "win32":
-    for name in ("fcntl", "resource", "_posixshmem"):
-        sys.modules[name] = None
-    for name in ("send_fds", "recv_fds"):  # the asyncio of this machine needs AF_UNIX
-        delattr(socket, name)
-    for name in ("pthread_sigmask", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGKILL"):
-        delattr(signal, name)
-
-    class Msvcrt:
-        LK_LOCK, LK_NBLCK = 1, 2
-        held = set()
-
-        @staticmethod
-        def locking(descriptor, mode, size):
-            assert os.fstat(descriptor) and mode in (1, 2) and size == 1
-
-    sys.modules["msvcrt"] = Msvcrt
+sys.platform = "darwin"
 
 opened, low = builtins.open, os.open
 
@@ -115,27 +89,18 @@ assert fp.read_parquet(folder + "/out").count() == 30
 table.check()
 """
 
-WORKERS = {
-    "darwin": """
+WORKERS = """
 loader = fp.Loader(fp.from_arrays({"x": np.arange(4000.0)}).batch(500), workers=2)
 assert [float(batch["x"][0]) for batch in loader] == [500.0 * k for k in range(8)]
 loader.close()
-""",
-    "win32": """
-try:
-    list(fp.Loader(fp.from_sequence(range(4)), workers=2))
-except fp.WorkerError as error:
-    message = str(error)
-assert "this system (win32) has no `fork`" in message and "fp.Threads(4)" in message, message
-""",
-}
+"""
 
 
-def run(kind: str, body: str, tmp_path: Path, imports: str = "fsspec.implementations.dirfs") -> None:
+def run(body: str, tmp_path: Path, imports: str = "fsspec.implementations.dirfs") -> None:
     program = tmp_path / "program.py"
     program.write_text(WITHOUT.format(body=body, imports=imports))
     done = subprocess.run(
-        [sys.executable, program, kind],
+        [sys.executable, program],
         capture_output=True,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -145,15 +110,9 @@ def run(kind: str, body: str, tmp_path: Path, imports: str = "fsspec.implementat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["darwin", "win32"])
-def test_pipes_run_in_this_process_and_in_threads(kind: str, tmp_path: Path) -> None:
-    run(kind, BODY, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["darwin", "win32"])
-def test_worker_processes_run_or_say_what_is_missing(kind: str, tmp_path: Path) -> None:
-    run(kind, WORKERS[kind], tmp_path)
+@pytest.mark.parametrize("body", [BODY, WORKERS], ids=["in this process and in threads", "workers"])
+def test_pipes_run_without_what_macos_lacks(body: str, tmp_path: Path) -> None:
+    run(body, tmp_path)
 
 
 def test_platform_calls_are_in_one_module() -> None:
@@ -164,6 +123,6 @@ def test_platform_calls_are_in_one_module() -> None:
         name = path.relative_to(package).as_posix()
         if name in allowed or name.startswith("services/processes/"):
             continue
-        calls = r"^ *import (?:fcntl|resource)|os\.(?:register_at_fork|sched_|memfd|fork\b|pipe2)"
+        calls = r"os\.(?:sched_(?!yield)|memfd|fork\b|pipe2)"
         found = re.search(calls, path.read_text(), re.MULTILINE)
         assert found is None, f"{name} has `{found[0]}`, and `core/system.py` is its place"

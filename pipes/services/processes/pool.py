@@ -299,7 +299,7 @@ def _disown() -> None:
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
-system.after_fork(_disown)
+os.register_at_fork(after_in_child=_disown)
 
 
 def _collect(handles: Iterable[WorkerHandle]) -> list[WorkerHandle]:

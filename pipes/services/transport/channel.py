@@ -6,6 +6,7 @@ lengths of both, the pickle of the head, and the body. Both processes are ours, 
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import struct
@@ -196,7 +197,7 @@ class SpinWait:
         while self._fast and self.allowed and perf_counter() - begin < MAX_SPIN_SECONDS:
             if (answer := check()) is not None:
                 return answer
-            system.yield_core()
+            os.sched_yield()
         answer = sleep()
         self._fast = perf_counter() - begin < MAX_SPIN_SECONDS * (2 if self._fast else 1)
         return answer
