@@ -194,12 +194,6 @@ class Rows(Sequence[Row]):
     def __repr__(self) -> str:
         return f"Rows({self._length} x {column_names(self)})"
 
-    def _repr_html_(self) -> str:
-        from .html import fragment
-        from .short import rows_table
-
-        return fragment(rows_table(self))
-
     @property
     def arrow(self) -> pa.RecordBatch:
         """The columns as an Arrow record batch; arrays of more than one dimension become fixed-shape tensors."""

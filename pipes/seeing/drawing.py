@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 
 from ..core.graph import Node, names, node_code
-from ..core.html import Html, bar, fragment, html, page, prose
 from ..core.saving import write_text
 from ..engine.stage import resolve
 from ..errors import text_of
 from ..plan.explain import OperatorFacts, check_numbers, facts, head, plan_of, remarks
+from .html import Html, bar, fragment, html, page, prose
 from .report import OperatorTimes, Report
 
 BRANCHES = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core.html import Html, bar, fragment, html, page, prose, table
+from .html import Html, bar, fragment, html, page, prose, table
 from .report import IN_WORDS, Report, percentile
 from .verdict import RankTimes, RankView
 

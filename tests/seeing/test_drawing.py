@@ -1,4 +1,4 @@
-"""Pages and notebooks: what `draw`, reports, `head` and statistics show as HTML, and that data is never markup."""
+"""Pages and notebooks: what `draw` and reports show as HTML, and that data is never markup."""
 
 from __future__ import annotations
 
@@ -88,13 +88,9 @@ def test_what_a_user_writes_is_text_and_never_markup(tmp_path: Path) -> None:
     page = drawn(fp.from_sequence([HOSTILE]).concat(fp.read_lines([secret])), tmp_path)
     assert "<script>alert(1)</script>" in page.text and "geheim" not in page.text
     rows = fp.from_sequence([{HOSTILE: HOSTILE, "bytes": HOSTILE.encode()}] * 3)
-    for elements in (rows.head(), fp.from_sequence([HOSTILE]).head()):
-        assert "<script>" in parsed(elements._repr_html_()).text  # type: ignore[attr-defined]
     with fp.Loader(rows.map(augment)) as loader:
         assert len(list(loader)) == 3
         assert "from_sequence" in parsed(loader._repr_html_()).text
-    batch: Any = fp.from_arrays({HOSTILE: np.array([HOSTILE] * 9)}).batch(9)[0]
-    assert "<script>" in parsed(batch._repr_html_()).text
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
