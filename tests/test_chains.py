@@ -174,7 +174,7 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: b
                 lambda p: p.zip(fp.from_sequence(range(50))),
                 lambda p: streamed(p).zip(streamed(p)),
                 lambda p, n=size: p.mix(fp.from_sequence(range(n)), weights=[3, 2], random=True, stop="first"),
-                lambda p: p.concat(fp.from_sequence("x")).round_robin(fp.from_sequence(range(9)), stop="all"),
+                lambda p: p.round_robin(fp.from_sequence(range(9)).repeat(), stop="first"),
                 lambda p, n=size: p.zip_by_key(streamed(p).skip(1), key=weight, window=2 * n, unmatched="drop"),
                 lambda p: p.concat(fp.from_sequence([0]).repeat()).zip(fp.from_sequence(range(99))),
                 lambda p, n=size: p.batch(n),
