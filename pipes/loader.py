@@ -39,7 +39,6 @@ from .loading.replicas import Replicas
 from .loading.resume import EDITS, Edits, Resume, edited, has_changed
 from .loading.schedule import Even, Schedule
 from .loading.state import Progress, SavedState, State, compare, restore
-from .ops.mix import Mix, fixed_weights
 from .pipe import Pipe, check_pipe, warn_in_torch_worker
 from .plan.edits import EditError
 from .plan.plan import Plan, Position
@@ -150,9 +149,6 @@ class Loader(Generic[T_co]):
             operators = [node.op for node in walk(pipe)]
             functions = (value for op in operators for value in vars(op).values() if callable(value))
             chosen.prepare([*operators, *functions])
-        if any(isinstance(node.op, Mix) for node in walk(pipe)):
-            for finding in fixed_weights(pipe, by_steps=steps is not None):
-                finding.warn()
         self._progress, self._skipped = Progress(), NONE_LOST  # where the next epoch begins; of the last one
         self._current: Epoch[T_co] | None = None
         self._requested_epoch: int | None = None  # by `set_epoch`

@@ -134,7 +134,6 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: b
             lambda p, n=size: p.shuffle(window=n, each_epoch=False),
             lambda p, n=size: part(p, seed=n),
             lambda p: p.route(lambda row: weight(row) % 2, 2)[1],
-            lambda p: p.map(lambda row: (weight(row), row)).unzip(2)[1],
             lambda p, n=size: p.take(5 * n),
             lambda p, n=size: p.skip(n),
             lambda p, n=size: p.slice(1, None, n),
@@ -165,7 +164,6 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: b
         if not local:
             steps_ += [
                 lambda p: p.take_while(lambda row: weight(row) % 11 != 0),
-                lambda p: p.skip_while(lambda row: weight(row) % 5 != 0),
                 lambda p, n=size: p.distinct(weight, last=2 * n),
                 lambda p, n=size: p.map_batches(lambda rows, rng: [draw(row, rng) for row in rows], n, rng=True),
                 lambda p: p.map(draw, rng=True),
@@ -176,9 +174,9 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: b
                 lambda p: p.zip(fp.from_sequence(range(50))),
                 lambda p: streamed(p).zip(streamed(p)),
                 lambda p, n=size: p.mix(fp.from_sequence(range(n)), weights=[3, 2], random=True, stop="first"),
-                lambda p: p.concat(fp.from_sequence("x")).round_robin(fp.from_sequence(range(9)), stop="all"),
+                lambda p: p.round_robin(fp.from_sequence(range(9)).repeat(), stop="first"),
                 lambda p, n=size: p.zip_by_key(streamed(p).skip(1), key=weight, window=2 * n, unmatched="drop"),
-                lambda p: p.zip_longest(fp.from_sequence(range(9)), fill=0),
+                lambda p: p.concat(fp.from_sequence([0]).repeat()).zip(fp.from_sequence(range(99))),
                 lambda p, n=size: p.batch(n),
                 lambda p, n=size: p.batch(n, drop_last=True),
                 lambda p, n=size: p.group_by(lambda row: weight(row) % 3, size=n, window=3 * n),

@@ -137,5 +137,5 @@ assert losses[-1] < losses[0] / 2
 # ## Next
 #
 # - Weights and sizes of batches that change: [a curriculum](../guides/recipes.md#mix-and-curriculum).
-# - The log says at the end of each epoch how many rows came from each corpus: [mix](../reference/operators/mix.md).
+# - `loader.ledger()` says how many rows came from each corpus: [mix](../reference/operators/mix.md).
 # - Many machines: [ranks](../guides/ranks-and-resume.md).

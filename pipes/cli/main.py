@@ -271,11 +271,11 @@ class CommandError(Exception):
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "Rows": ("map", "map_batches", "filter", "flat_map", "interleave", "enumerate", "decode", "on_error"),
     "Selection and order": (
-        *("shuffle", "take", "skip", "take_while", "skip_while", "distinct", "slice"),
+        *("shuffle", "take", "skip", "take_while", "distinct", "slice"),
         *("sample", "resample", "repeat"),
     ),
-    "Parts": ("split", "route", "unzip", "fork"),
-    "Several pipes": ("concat", "join", "mix", "round_robin", "zip", "zip_by_key", "zip_longest"),
+    "Parts": ("split", "route", "fork"),
+    "Several pipes": ("concat", "join", "mix", "round_robin", "zip", "zip_by_key"),
     "Groups": (
         *("batch", "batch_by_size", "group_by", "bucket_by_length", "sliding", "unbatch", "collate"),
         *("pad_batch", "pack"),

@@ -38,7 +38,6 @@ from .filter import filter as _filter
 from .flat_map import flat_map as _flat_map
 from .fork import fork as _fork
 from .fork import route as _route
-from .fork import unzip as _unzip
 from .group_by import group_by as _group_by
 from .interleave import interleave as _interleave
 from .join import join as _join
@@ -69,7 +68,6 @@ from .select import rename as _rename
 from .select import select as _select
 from .shuffle import shuffle as _shuffle
 from .slice import skip as _skip
-from .slice import skip_while as _skip_while
 from .slice import slice as _slice
 from .slice import take as _take
 from .slice import take_while as _take_while
@@ -78,7 +76,6 @@ from .split import split as _split
 from .with_columns import with_columns as _with_columns
 from .zip import enumerate as _enumerate
 from .zip import zip as _zip
-from .zip import zip_longest as _zip_longest
 from .zip_by_key import zip_by_key as _zip_by_key
 
 
@@ -146,7 +143,6 @@ class OperatorMethods:
     shard_by_rank = _shard_by_rank
     shuffle = _shuffle
     skip = _skip
-    skip_while = _skip_while
     slice = _slice
     sliding = _sliding
     split = _split
@@ -156,11 +152,9 @@ class OperatorMethods:
     to_arrow = _to_arrow
     unbatch = _unbatch
     unnest = _unnest
-    unzip = _unzip
     with_columns = _with_columns
     zip = _zip
     zip_by_key = _zip_by_key
-    zip_longest = _zip_longest
 
 
 _CONCURRENT = "`.map(function, concurrency=n)` calls it for n rows at the same time"
@@ -230,6 +224,7 @@ MEANT = {  # names that other libraries use: the method of a pipe, or advice
     "sharded": _SHARD,
     "sharding_filter": "shard_by_rank",
     "sliding_window": "sliding",
+    "skip_while": "`fp.operator` makes an operator of `def f(rows): return itertools.dropwhile(predicate, rows)`",
     "snapshot": "cache",
     "sort": "rows keep the order of their source; sort them there, as with `ORDER BY` in `fp.read_sql`",
     "state_dict": _LOADER_STATE,
@@ -239,11 +234,13 @@ MEANT = {  # names that other libraries use: the method of a pipe, or advice
     "to_parquet": _WRITE,
     "train_test_split": "split",
     "unique": _DISTINCT,
+    "unzip": "`.map(operator.itemgetter(k))` gives item k of each row",
     "where": "filter",
     "window": "`.sliding(size)` gives windows that overlap, and `.batch(size)` groups that do not",
     "with_epoch": _STEPS,
     "with_length": _STEPS,
     "with_transform": "map",
+    "zip_longest": "`.concat(fp.from_sequence([fill]).repeat())` makes the shorter pipes longer, before `.zip(others)`",
 }
 
 

@@ -205,10 +205,6 @@ class ScheduledTurns:
     def edges(self) -> Ints:
         return self._starts[1:]
 
-    @property
-    def idle(self) -> Ints:
-        return self._idle
-
     def at(self, positions: Indices) -> tuple[Ints, Ints]:
         stages, turns = self._in_stages(positions)
         nodes = np.ones(len(turns), np.int64)
@@ -236,16 +232,10 @@ class ScheduledTurns:
         return stages, index_array(positions) - self._starts[stages]
 
     def first_end(self, rows: Ints) -> int:
-        return int(self._positions(rows).min())
-
-    def last_end(self, rows: Ints) -> int:
-        return int(self._positions(rows).max())
-
-    def _positions(self, turns: Ints) -> Ints:
-        """The position of turn `turns[k]` of each input k; `NEVER` if it does not come."""
-        stages = (self._before <= turns).sum(axis=0) - 1
+        # The position of turn `turns[k]` of each input k; `NEVER` if it does not come.
+        stages = (self._before <= rows).sum(axis=0) - 1
         never = (stages == len(self._starts) - 1) & np.isin(np.arange(self._count), self._idle)
-        turns = np.where(never, 0, turns - self._before[stages, np.arange(self._count)])
+        turns = np.where(never, 0, rows - self._before[stages, np.arange(self._count)])
         nodes = self._nodes
         for _ in self._levels:
             forks = nodes // 2
@@ -256,7 +246,7 @@ class ScheduledTurns:
             of_left, of_right = -((carry - (rest + 1) * total) // weight) - 1, (rest * total + carry) // weight
             turns = np.maximum(turns, periods * total + np.where(is_left, of_left, of_right))
             nodes = forks
-        return np.where(never, NEVER, self._starts[stages] + turns)
+        return int(np.where(never, NEVER, self._starts[stages] + turns).min())
 
     def counts(self, position: int) -> Ints:
         stage = int(np.searchsorted(self._starts, position, "right")) - 1

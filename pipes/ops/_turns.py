@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -49,17 +49,8 @@ class FixedTurns(Turns, Protocol):
         """The positions from which on the inputs have other weights, in ascending order."""
         ...
 
-    @property
-    def idle(self) -> Ints:
-        """The inputs that have no turn after the last edge."""
-        ...
-
     def first_end(self, rows: Ints) -> int:
         """Return the first position at which an input of `rows[k]` rows has a turn and no row for it."""
-        ...
-
-    def last_end(self, rows: Ints) -> int:
-        """Return the position from which on no input of `rows[k]` rows has a row for any of its turns."""
         ...
 
     def counts(self, position: int) -> Ints:
@@ -72,10 +63,6 @@ class _OneStage:
 
     @property
     def edges(self) -> Ints:
-        return np.zeros(0, np.int64)
-
-    @property
-    def idle(self) -> Ints:
         return np.zeros(0, np.int64)
 
 
@@ -91,9 +78,6 @@ class EqualTurns(_OneStage):
 
     def first_end(self, rows: Ints) -> int:
         return int((rows * self.count + np.arange(self.count)).min())
-
-    def last_end(self, rows: Ints) -> int:
-        return int((rows * self.count + np.arange(self.count)).max())
 
     def counts(self, position: int) -> Ints:
         return (position - np.arange(self.count) + self.count - 1) // self.count
@@ -188,13 +172,7 @@ class WeightedTurns(_OneStage):
         return nearest, doubled - nearest * (2 * weights) >= 2 * (weights - left)
 
     def first_end(self, rows: Ints) -> int:
-        return self._turn_of_root(rows, np.minimum)
-
-    def last_end(self, rows: Ints) -> int:
-        return self._turn_of_root(rows, np.maximum)
-
-    def _turn_of_root(self, rows: Ints, chosen: Callable[[Ints, Ints], Ints]) -> int:
-        """Go up from turn `rows[k]` of each leaf k; of the turns of the two sides of a fork, one is chosen."""
+        # Go up from turn `rows[k]` of each leaf k; of the turns of the two sides of a fork, the first counts.
         turns = np.concatenate([rows, np.zeros(self._count - 1, np.int64)])
         for forks in self._levels:
             weights, left = self._weights[forks], self._left_weights[forks]
@@ -203,7 +181,7 @@ class WeightedTurns(_OneStage):
                 divmod(left_turns, left),
                 divmod(right_turns, right),
             )
-            turns[forks] = chosen(
+            turns[forks] = np.minimum(
                 left_periods * weights - (2 * left_rest + 1) * weights // (-2 * left) - 1,
                 right_periods * weights + (2 * right_rest + 1) * weights // (2 * right),
             )
@@ -304,7 +282,7 @@ def check_weights(weights: object, count: int, names: Sequence[str] = (), name: 
     except (TypeError, ValueError):
         raise ArgumentTypeError(
             f"`{name}` must be numbers, one for each pipe, but got: {weights!r:.80}; weights that change are a "
-            "dict by row, or a function of the epoch"
+            "dict by row"
         ) from None
     if len(numbers) != count:
         raise ArgumentError(
@@ -350,19 +328,25 @@ def rounded_weights(whole: npt.NDArray[Any], most: int = MAX_TOTAL) -> Ints:
 
 
 class Stretch(NamedTuple):
-    """Turns at neighbouring positions.
+    """The turns of some rows.
 
     Attributes:
         sources: the inputs that have turns.
-        firsts: the number of the first turn of each of them.
         counts: the number of turns of each of them.
         places: the place of the row of each turn among all rows, with those of the first input first, and so on.
     """
 
     sources: Ints
-    firsts: Ints
     counts: Ints
     places: Ints
+
+    @staticmethod
+    def of(sources: Ints) -> Stretch:
+        """The turns of these inputs, one after the other."""
+        order = stable_order(sources, MAX_INPUTS)  # its cost does not depend on the number of inputs
+        in_order = sources[order]
+        edges = np.concatenate([[0], np.flatnonzero(in_order[1:] != in_order[:-1]) + 1, [len(order)]])
+        return Stretch(in_order[edges[:-1]], np.diff(edges), inverse(order))
 
 
 class TurnWindow:
@@ -372,6 +356,13 @@ class TurnWindow:
         self.start = start
         self.stop = stop
         self._sources, self._turns = turns.at(range(start, stop))
+
+    def at(self, positions: Indices) -> tuple[Ints, Ints]:
+        """As that of the turns, for positions inside."""
+        if isinstance(positions, range):
+            inside = slice(positions.start - self.start, positions.stop - self.start)
+            return self._sources[inside], self._turns[inside]
+        return self._sources[positions - self.start], self._turns[positions - self.start]
 
     def turn(self, position: int) -> tuple[int, int]:
         """Return the input whose turn it is, and the number of its turns before."""
@@ -388,13 +379,3 @@ class TurnWindow:
                 return start + first
             start, size = start + size, 4 * size
         return stop
-
-    def stretch(self, start: int, stop: int) -> Stretch:
-        """Return the turns from `start` to `stop`."""
-        inside = slice(start - self.start, stop - self.start)
-        sources, turns = self._sources[inside], self._turns[inside]
-        order = stable_order(sources, MAX_INPUTS)  # its cost does not depend on the number of inputs
-        in_order = sources[order]
-        edges = np.concatenate([[0], np.flatnonzero(in_order[1:] != in_order[:-1]) + 1, [len(order)]])
-        begins = edges[:-1]
-        return Stretch(in_order[begins], turns[order[begins]], np.diff(edges), inverse(order))

@@ -1,11 +1,11 @@
-"""`fork`, `route` and `unzip`: several pipes of one."""
+"""`fork` and `route`: several pipes of one."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from ..engine.sharing import AllRows, LagError, SharedRuns, round_key_of
 from ..engine.stage import Stage
 from ..errors import LimitError, UnfitError
 from ._filter_rows import FilterResult, FilterRows
-from ._shared import PassThrough, data_error
-from .map import Map
+from ._shared import PassThrough
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -180,86 +179,6 @@ class Route(FilterRows):
                 f"{answer!r:.80}"
             )
         return number
-
-
-A = TypeVar("A")
-B = TypeVar("B")
-C = TypeVar("C")
-D = TypeVar("D")
-E = TypeVar("E")
-
-
-@overload
-def unzip(pipe: Pipe[tuple[A, B]], /, count: Literal[2]) -> tuple[Pipe[A], Pipe[B]]: ...
-@overload
-def unzip(pipe: Pipe[tuple[A, B, C]], /, count: Literal[3]) -> tuple[Pipe[A], Pipe[B], Pipe[C]]: ...
-@overload
-def unzip(pipe: Pipe[tuple[A, B, C, D]], /, count: Literal[4]) -> tuple[Pipe[A], Pipe[B], Pipe[C], Pipe[D]]: ...
-@overload
-def unzip(
-    pipe: Pipe[tuple[A, B, C, D, E]], /, count: Literal[5]
-) -> tuple[Pipe[A], Pipe[B], Pipe[C], Pipe[D], Pipe[E]]: ...
-@overload
-def unzip(pipe: Pipe[Any], /, count: int) -> tuple[Pipe[Any], ...]: ...
-def unzip(pipe: Pipe[Any], /, count: int) -> tuple[Pipe[Any], ...]:
-    """Give each item of tuples in a pipe of its own.
-
-        (a 1) (b 2)   ->   unzip(2): a b   and   1 2
-
-    Element: item 0 of each row in the first pipe, item 1 in the second, and so on. Order and length are the input's.
-    Indexed if the input is. State: none. Each pipe reads the input by itself; put `fork` before it, or `load`, if that
-    is costly.
-
-    Args:
-        count: the number of items of each tuple or list, and of pipes.
-
-    Raises:
-        ArgumentError: `count` is below 1.
-        DataError: a row is no tuple or list, or has another number of items.
-
-    Example:
-        >>> import feedpipe as fp
-        >>> letters, numbers = fp.from_sequence([("a", 1), ("b", 2)]).unzip(2)
-        >>> list(letters), list(numbers)
-        (['a', 'b'], [1, 2])
-    """
-    count = check_int("count", count, least=1)
-    return tuple(pipe.then(Unzip(ItemOfTuple(count, number))) for number in range(count))
-
-
-@dataclass(frozen=True)
-class ItemOfTuple:
-    """Returns item `number` of a tuple of `count` items."""
-
-    count: int
-    number: int
-
-    def __call__(self, row: Any) -> object:
-        if not isinstance(row, (tuple, list)):
-            raise UnfitError(f"rows must be tuples or lists but one is of type {type(row).__name__}")
-        items = cast("tuple[object, ...]", row)
-        if len(items) != self.count:
-            raise UnfitError(f"rows must have {self.count} items but one has {len(items)}")
-        return items[self.number]
-
-
-@dataclass(frozen=True)
-class Unzip(Map):
-    """A `map` whose function is an `ItemOfTuple`."""
-
-    kind: ClassVar[str] = "unzip"
-
-    function: Callable[..., object]
-
-    def call(self) -> str:
-        item = cast("ItemOfTuple", self.function)
-        return f"unzip({item.count})[{item.number}]"
-
-    def identity(self) -> Json:
-        return {"call": self.call()}
-
-    def row_error(self, error: Exception) -> Exception:
-        return data_error(self, error)
 
 
 class BranchRuns(SharedRuns):

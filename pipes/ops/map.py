@@ -164,9 +164,6 @@ class Map(CursorOfInput):
         """What is called for each row, in the thread that makes blocks."""
         return self.row_function
 
-    def row_error(self, error: Exception) -> Exception:
-        return error  # `unzip` raises another one
-
     def length(self, stage: StageView) -> int | None:
         return stage.input.length
 
@@ -175,7 +172,7 @@ class Map(CursorOfInput):
             stage, stage.input.rows(indices, context), indices, context, lambda row: int(indices[row])
         )
         if error is not None:
-            raise self.row_error(stage.failed_at(error, int(indices[len(rows)]), context))
+            raise stage.failed_at(error, int(indices[len(rows)]), context)
         return rows
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
@@ -189,7 +186,7 @@ class Map(CursorOfInput):
             if output:
                 yield output.pop()
             if error is not None:
-                raise self.row_error(stage.failed(error, end, context))
+                raise stage.failed(error, end, context)
 
     def _results(
         self,

@@ -6,12 +6,12 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,19 +20,17 @@ from ..core.block import Block, has_skipped, parted
 from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.context import Context
-from ..core.cursor import START, Cursor, Json, check_numbers
-from ..core.findings import Finding
-from ..core.graph import Node, find_reshuffle, node_code, walk
+from ..core.cursor import Cursor, Json, check_numbers
+from ..core.graph import Node
 from ..core.lazy import pa
 from ..core.operator import ENDED, Amount, Input, Operator, Order, Past, StageView, Weights, each_row
 from ..core.origins import Origins, RowCounts
-from ..core.rows import BlockRows, Indices, concat, gather, index_array, take, take_joined
+from ..core.rows import BlockRows, Indices, index_array, take_joined
 from ..core.taken import Taken, evenly_spaced
 from ..core.times import Clock
-from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, PlanError, UnfitError
+from ..errors import ArgumentError, ArgumentTypeError, Origin, UnfitError
 from ._measured_turns import MAX_MEASURED, MeasuredOrder, MeasuredStages
 from ._schedule import (
-    NEVER,
     WeightSchedule,
     check_schedule,
     edges_in_words,
@@ -80,12 +78,9 @@ def mix(
     inputs: Mapping[str, Pipe[T]],
     /,
     *,
-    weights: Mapping[str, float]
-    | Mapping[int, Mapping[str, float]]
-    | Callable[[int], Mapping[str, float]]
-    | None = None,
+    weights: Mapping[str, float] | Mapping[int, Mapping[str, float]] | None = None,
     by: str | Callable[[T], int] | None = None,
-    stop: Literal["first", "longest", "all"] = "longest",
+    stop: Literal["first", "longest"] = "longest",
     random: bool = False,
     name: str | None = None,
 ) -> Pipe[T]: ...
@@ -94,9 +89,9 @@ def mix(
     pipe: Pipe[T],
     /,
     *others: Pipe[U],
-    weights: Sequence[float] | Mapping[int, Sequence[float]] | Callable[[int], Sequence[float]] | None = None,
+    weights: Sequence[float] | Mapping[int, Sequence[float]] | None = None,
     by: str | Callable[[T | U], int] | None = None,
-    stop: Literal["first", "longest", "all"] = "longest",
+    stop: Literal["first", "longest"] = "longest",
     random: bool = False,
     name: str | None = None,
 ) -> Pipe[T | U]: ...
@@ -106,7 +101,7 @@ def mix(
     *others: Any,
     weights: Any = None,
     by: str | Callable[..., int] | None = None,
-    stop: Literal["first", "longest", "all"] = "longest",
+    stop: Literal["first", "longest"] = "longest",
     random: bool = False,
     name: str | None = None,
 ) -> Any:
@@ -117,8 +112,7 @@ def mix(
     Element: those of the inputs; tables stay columns if all have one schema. Order: after i rows of a shard, each input
     has given its part of i, give or take less than two rows. Length: with `stop="longest"` the sum of the inputs',
     else where the rule ends. Indexed if all inputs are. State: a position in each input. Memory: a block of each.
-    `explain()` says how many rows come from each; of streamed pipes, the log `feedpipe` says it at the end of a
-    loader's epoch.
+    `explain()` says how many rows come from each, and `Loader.ledger` of named pipes how many have come.
 
     **Schedule.** `weights={0: [1, 0], 50_000: [1, 1]}` gives other weights from row 50,000 of a pass on. Rows are those
     of the mixture on all ranks together, never steps of a loader; put `mix` after `batch`, and they are batches. Each
@@ -139,24 +133,20 @@ def mix(
     Args:
         others: the pipes to take rows of, besides this one.
         weights: a number for each pipe, this one first; by default all the same. Or a dict that maps the row from which
-            on weights hold to these, from row 0 on: a schedule. Or a function that returns them for the number of an
-            epoch, which begins all pipes again; with `steps=` of a loader, for that of a pass over the data. A pipe of
-            weight 0 gives its rows when all others have ended. If pipes have names, numbers are a dict by name.
+            on weights hold to these, from row 0 on: a schedule. A pipe of weight 0 gives its rows when all others have
+            ended. If pipes have names, numbers are a dict by name.
         by: a column of whole numbers, or of lists, arrays or text, whose lengths count; or a function of a row that
             returns a number. By default weights count rows.
         stop: "longest" leaves out a pipe that has ended, and the others keep their proportions: no row is lost. "first"
-            ends with the first pipe that ends. "all" lets a pipe that has ended begin again, in a new order, until each
-            has ended once. Every shard reads streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
+            ends with the first pipe that ends; each shard then reads streamed inputs whole, unless no pipe ends. Pipes
+            that must begin again get `.repeat()`.
         random: permute the order of the pipes within blocks of 1024 rows, in each epoch in another way.
         name: identifies the operator in the key of its random order, instead of its kind and count.
 
     Raises:
         ArgumentError: a weight is below 0, all are 0, or there is another number of them, or other names; a schedule
-            has no row 0, or more than 65,536 stages; or `weights` is a function and `stop` not "longest", because the
-            length would change; or `random` is given with `by`.
+            has no row 0, or more than 65,536 stages; or `random` is given with `by`.
         DataError: in a run, a row has no length for `by`.
-        PlanError: with `stop="all"` a pipe has no rows, or weight 0 from a row on at which it has not ended. If only a
-            run can tell, a `DataError`.
 
     Example:
         >>> import feedpipe as fp
@@ -170,28 +160,46 @@ def mix(
         >>> list(fp.from_sequence(["aa", "aa"]).mix(fp.from_sequence("bbbb"), by=len))
         ['b', 'aa', 'b', 'b', 'aa', 'b']
     """
-    check_choice("stop", stop, ("first", "longest", "all"))
+    _check_stop(stop)
     if by is not None:
         check_measure("by", by)
         if random:
             raise ArgumentError("`random` must be left out with `by`, because the lengths of rows say whose turn it is")
     names, inputs = _named(pipe, others) if isinstance(pipe, Mapping) else ((), (pipe, *others))
-    if not isinstance(inputs[0], Node):
-        raise ArgumentTypeError(f"the inputs of `mix` must be pipes but got: {inputs[0]!r:.80}")
-    pipe, others = inputs[0], inputs[1:]
-    counted = stop != "longest" and not all(map(never_ends, inputs))
+    first, *rest = inputs
+    if not isinstance(first, Node):
+        raise ArgumentTypeError(f"the inputs of `mix` must be pipes but got: {first!r:.80}")
     shares: Any = weights
     if isinstance(weights, Mapping) and not (names and any(isinstance(key, str) for key in weights)):
         shares = check_schedule(weights, len(inputs), names)
-    elif weights is not None and not callable(weights):
+    elif weights is not None:
         shares = check_weights(weights, len(inputs), names)
-    if counted and callable(shares):
+    kind = Mix if _leaves_out(stop, inputs) else CountedMix
+    op = kind(stop, shares=shares, by=by, random=random, name=name, input_names=names)
+    return cast("Pipe[Any]", first).then(op, *rest)
+
+
+def _check_stop(stop: str) -> None:
+    if stop == "all":
         raise ArgumentError(
-            f"`weights` must be numbers with `stop={stop!r}`, because the length would depend on them and change "
-            'with the epoch; give a dict by row, or `stop="longest"`, or `.repeat()` the inputs'
+            "`stop` must be 'first' or 'longest' but got: 'all'; give `stop=\"first\"`, and `.repeat()` the inputs "
+            "that begin again"
         )
-    op = (CountedMix if counted else Mix)(stop, shares=shares, by=by, random=random, name=name, input_names=names)
-    return pipe.then(op, *others)
+    check_choice("stop", stop, ("first", "longest"))
+
+
+def _leaves_out(stop: str, inputs: Iterable[object]) -> bool:
+    """True if the mixture goes on without an input that has ended, or if none ends."""
+    return stop == "longest" or all(map(_never_ends, inputs))
+
+
+def _never_ends(pipe: object) -> bool:
+    """True if a pipe is known to have no end: it is repeated without one, and nothing cuts it off."""
+    if not isinstance(pipe, Node):
+        return False
+    if isinstance(pipe.op, Repeat) and pipe.op.times is None:
+        return True
+    return bool(pipe.inputs) and pipe.op.order is not Order.GLOBAL and all(map(_never_ends, pipe.inputs))
 
 
 def _named(pipes: Mapping[Any, Any], others: Sequence[object]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
@@ -207,9 +215,7 @@ def _named(pipes: Mapping[Any, Any], others: Sequence[object]) -> tuple[tuple[st
     return names, tuple(pipes[name] for name in names)
 
 
-def round_robin(
-    pipe: Pipe[T], /, *others: Pipe[U], stop: Literal["first", "longest", "all"] = "longest"
-) -> Pipe[T | U]:
+def round_robin(pipe: Pipe[T], /, *others: Pipe[U], stop: Literal["first", "longest"] = "longest") -> Pipe[T | U]:
     """Take one row of this pipe and of each of `others` in turn.
 
         a b c   and   1 2   ->   round_robin(): a 1 b 2 c
@@ -220,24 +226,17 @@ def round_robin(
 
     Args:
         others: the pipes whose turns follow this one's.
-        stop: "longest" leaves out a pipe that has ended: no row is lost. "first" ends with the first pipe that ends.
-            "all" lets a pipe that has ended begin again, in a new order, until each has ended once. Every shard reads
-            streamed inputs whole with these two, unless no pipe ends (`.repeat()`).
-
-    Raises:
-        PlanError: with `stop="all"` a pipe has no rows. If only a run can tell, a `DataError`.
+        stop: "longest" leaves out a pipe that has ended: no row is lost. "first" ends with the first pipe that ends;
+            each shard then reads streamed inputs whole, unless no pipe ends. Pipes that must begin again get
+            `.repeat()`.
 
     Example:
         >>> import feedpipe as fp
         >>> list(fp.from_sequence("abc").round_robin(fp.from_sequence([1, 2])))
         ['a', 1, 'b', 2, 'c']
-        >>> list(fp.from_sequence("abc").round_robin(fp.from_sequence([1, 2]), stop="all"))
-        ['a', 1, 'b', 2, 'c', 1]
     """
-    check_choice("stop", stop, ("first", "longest", "all"))
-    inputs = (pipe, *others)
-    counted = stop != "longest" and not all(map(never_ends, inputs))
-    return pipe.then((CountedRoundRobin if counted else RoundRobin)(stop), *others)
+    _check_stop(stop)
+    return pipe.then((RoundRobin if _leaves_out(stop, (pipe, *others)) else CountedRoundRobin)(stop), *others)
 
 
 @dataclass(frozen=True)
@@ -266,13 +265,12 @@ class Mixture(Operator, ABC):
         op = cls.past_operator(past)
         if op is None:
             return None
-        (position, *_), first, rounds, cursors = op.read_token(at.token, past.inputs)
-        ended = [cursor is None and rounds[source] > 0 for source, cursor in enumerate(cursors)]
+        (position, *_), first, ended, cursors = op.read_token(at.token, past.inputs)
         counts = np.zeros(past.inputs, np.int64)
         if at.skip:  # within a block, so no input ends
             stage = cast("StageView", _PastStage(past))
-            sources = op.sources(stage, np.array(rounds), first, past.context.epoch)
-            fixed = op.turns(stage, sources, past.context.epoch, at.row - position)
+            sources = op.sources(stage, np.array(ended), first)
+            fixed = op.turns(stage, sources, at.row - position)
             turns = op.random_turns(stage, fixed, past.context)
             counts[sources] = _turns_between(turns, fixed, position, position + at.skip, len(sources))
         return [
@@ -285,27 +283,16 @@ class Mixture(Operator, ABC):
         op = cls.past_operator(past)
         if op is None or past.lengths is None:
             return None
-        stage, lengths, context = cast("StageView", _PastStage(past)), past.lengths, past.context
-        stop = max((rows[-1] + 1 for rows in taken.beyond), default=taken.first)
+        layout = MixtureLayout(op.segments(cast("StageView", _PastStage(past)), past.lengths, past.context))
         counts = np.zeros(past.inputs, np.int64)
-        layout = MixtureLayout(lengths)
-        for segment, end in op._segments(stage, lengths, context.epoch):
-            length = segment.stop - segment.start
-            turns = op.random_turns(stage, segment.turns, context, length)
-            layout.add(segment, turns, end)
-            inside = taken.first - segment.start
-            if segment.stop <= taken.first:
-                counts = segment.offsets_after()
-            elif inside > 0:
-                counts = segment.offsets.copy()
-                counts[segment.sources] += _turns_between(turns, segment.turns, 0, inside, len(segment.sources))
-            if stop <= segment.stop:
-                break
+        while layout.stop < taken.first and (segment := layout.extend()) is not None:
+            counts = segment.offsets_before(min(taken.first, segment.stop))
         beyond = np.concatenate([np.zeros(0, np.int64), *(index_array(rows) for rows in taken.beyond)])
-        places = layout.places(beyond[beyond < sum(lengths)])
-        sources = np.searchsorted(layout.bounds, places, "right") - 1
-        rows = [np.sort(places[sources == n]) - layout.bounds[n] for n in range(past.inputs)]
-        return [Taken.of(count, evenly_spaced(own)) for count, own in zip(counts.tolist(), rows, strict=True)]
+        beyond = beyond[beyond < sum(past.lengths)]
+        layout.reach(int(beyond.max(initial=-1)) + 1)
+        sources, places = layout.at(beyond)
+        rows = [evenly_spaced(np.sort(places[sources == n])) for n in range(past.inputs)]
+        return [Taken.of(count, own) for count, own in zip(counts.tolist(), rows, strict=True)]
 
     @property
     def leaves_out(self) -> bool:
@@ -317,23 +304,17 @@ class Mixture(Operator, ABC):
         """True if the turns do not depend on the rows."""
         return True
 
-    @property
-    def repeats_inputs(self) -> bool:
-        """True if an input that has ended begins again."""
-        return self.stop == "all" and not self.leaves_out
-
     @abstractmethod
-    def sources(self, stage: StageView, rounds: Ints, first: int, epoch: int) -> Ints:
+    def sources(self, stage: StageView, ended: Ints, first: int) -> Ints:
         """The inputs that have turns now, in the order in which they get them.
 
         Args:
-            rounds: the number of times that each input has ended.
+            ended: 1 for each input that has ended.
             first: the input from which the order begins.
-            epoch: the pass over the data.
         """
 
     @abstractmethod
-    def turns(self, stage: StageView, sources: Ints, epoch: int, first: int) -> FixedTurns:
+    def turns(self, stage: StageView, sources: Ints, first: int) -> FixedTurns:
         """The turns of these inputs from row `first` on, in an order that is not random."""
 
     def random_turns(self, stage: StageView, turns: FixedTurns, context: Context, end: int | None = None) -> Turns:
@@ -354,7 +335,7 @@ class Mixture(Operator, ABC):
         known = cast("list[int]", lengths)
         if self.leaves_out:
             return sum(known)
-        return next(self._segments(stage, known, 0))[0].stop if self.has_closed_form else None
+        return next(self.segments(stage, known)).stop if self.has_closed_form else None
 
     def weights(self, stage: StageView, context: Context) -> Weights | None:
         parts = [weights for source in stage.inputs if (weights := source.weights(context)) is not None]
@@ -363,146 +344,107 @@ class Mixture(Operator, ABC):
         if not each_row(parts):
             return None
         values = np.concatenate([part.values for part in parts])
-        layout = self._layout(stage, context, len(values))
-        return Weights(values[layout.places(np.arange(len(values)))], parts[0].are_rows)
+        firsts = np.cumsum([0, *(len(part.values) for part in parts)])
+        sources, rows = self._layout(stage, context, len(values)).at(range(len(values)))
+        return Weights(values[firsts[sources] + rows], parts[0].are_rows)
 
     def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        layout = self._layout(stage, context, index + 1)
-        place = int(layout.places(np.array([index]))[0])
-        part = int(np.searchsorted(layout.bounds, place, "right")) - 1
-        source, inner = layout.part(part, context)
-        yield stage.inputs[source], place - int(layout.bounds[part]), inner
+        (source,), (row,) = self._layout(stage, context, index + 1).at(np.array([index]))
+        yield stage.inputs[int(source)], int(row), context
 
     def traced(
         self, stage: StageView, indices: Indices, context: Context
     ) -> Iterator[tuple[int, Indices, Indices | None, Context]]:
-        layout = self._layout(stage, context, int(np.max(index_array(indices), initial=-1)) + 1)
-        rows = layout.places(index_array(indices))
-        parts = np.searchsorted(layout.bounds, rows, "right") - 1
-        for part in np.unique(parts).tolist():
-            places = np.flatnonzero(parts == part)
-            source, inner = layout.part(part, context)
-            yield source, rows[places] - layout.bounds[part], places, inner
+        sources, rows = self._at(stage, indices, context)
+        for source in np.unique(sources).tolist():
+            places = np.flatnonzero(sources == source)
+            yield source, rows[places], places, context
 
     def inputs_of(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        if not isinstance(indices, range) or indices.step != 1 or len(indices) < MIN_STRETCH:
-            layout = self._layout(stage, context, int(np.max(index_array(indices), initial=-1)) + 1)
-            return layout.sources(np.searchsorted(layout.bounds, layout.places(index_array(indices)), "right") - 1)
-        layout = self._layout(stage, context, indices.stop)
-        stretches = [
-            np.repeat([part for part, _ in parts], [len(own) for _, own in parts])[places]
-            for parts, places in layout.stretches(indices)
-        ]
-        return layout.sources(np.concatenate(stretches))
+        return self._at(stage, indices, context)[0]
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        if not len(indices):
+            return self.held(stage.inputs[0].rows(range(0), context))
+        sources, rows = self._at(stage, indices, context)
+        stretch = Stretch.of(sources)
+        in_order = np.empty_like(rows)
+        in_order[stretch.places] = rows
+        edges = [0, *np.cumsum(stretch.counts).tolist()]
+        parts: list[BlockRows] = []
+        for source, (start, stop) in zip(stretch.sources.tolist(), pairwise(edges), strict=True):
+            own: Indices = in_order[start:stop]
+            if isinstance(indices, range) and indices.step == 1:  # neighbours, so that storage can slice
+                own = range(int(in_order[start]), int(in_order[start]) + stop - start)
+            parts.append(self.held(stage.inputs[source].rows(own, context)))
+        return parts[0] if len(parts) == 1 else take_joined(parts, stretch.places)[0]
+
+    def held(self, rows: BlockRows) -> BlockRows:
+        """Rows of an input as those of the mixture are held."""
+        return rows if self.columnar or isinstance(rows, list) else list(rows)
+
+    def _at(self, stage: StageView, indices: Indices, context: Context) -> tuple[Ints, Ints]:
+        """The input of each row at `indices`, and its number in that input."""
         is_range = isinstance(indices, range) and indices.step == 1
-        last = indices[-1] if is_range and len(indices) else np.max(indices, initial=-1)
-        layout = self._layout(stage, context, int(last) + 1)
-
-        def rows_of(part: int, places: Indices) -> BlockRows:
-            source, inner = layout.part(part, context)
-            rows = stage.inputs[source].rows(_as_range(places), inner)
-            return rows if self.columnar or isinstance(rows, list) else list(rows)
-
-        if not isinstance(indices, range) or not is_range or len(indices) < MIN_STRETCH:
-            return gather(layout.places(index_array(indices)), layout.bounds, rows_of)
-        stretches = [
-            take(concat([rows_of(part, own) for part, own in parts]), places)
-            for parts, places in layout.stretches(indices)
-        ]
-        return concat(stretches)
+        last = indices[-1] if is_range and len(indices) else np.max(index_array(indices), initial=-1)
+        return self._layout(stage, context, int(last) + 1).at(indices)
 
     def amount_before(self, stage: StageView, at: Cursor, context: Context) -> Amount | None:
-        _, _, rounds, cursors = self.read_token(at.token, len(stage.inputs))
+        _, _, ended, cursors = self.read_token(at.token, len(stage.inputs))
         amounts: list[Amount] = []
-        for source, ended, plain in zip(stage.inputs, rounds, cursors, strict=True):
+        for source, has_ended, plain in zip(stage.inputs, ended, cursors, strict=True):
             amount = source.amount_before(plain, context)
             if amount is not None:
-                amounts.append(amount._replace(done=amount.total) if ended else amount)
+                amounts.append(amount._replace(done=amount.total) if has_ended else amount)
         if self.stop == "first":
             return max(amounts, key=lambda amount: amount.fraction, default=None)
         return Amount.sum(amounts) if amounts else None
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
-        position, first, rounds, cursors = self.read_token(at.token, len(stage.inputs))
-        check_numbers(*position, first, *rounds)
+        position, first, ended, cursors = self.read_token(at.token, len(stage.inputs))
+        check_numbers(*position, first, *ended)
         yield from zip(stage.inputs, cursors, strict=True)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         return MixtureRun(self, stage, at, context).blocks()
 
     def read_token(self, token: Json, inputs: int) -> tuple[list[int], int, list[int], list[Json]]:
-        """The place among the turns, the input from which their order begins, the ends of inputs, and cursors."""
+        """The place among the turns, the input from which their order begins, 1 for inputs that ended, and cursors."""
         start = [0, 0, [0] * inputs, [None] * inputs]
-        position, first, rounds, cursors = cast("tuple[int, int, list[int], list[Json]]", token or start)
-        return [position], first, rounds, cursors
+        position, first, ended, cursors = cast("tuple[int, int, list[int], list[Json]]", token or start)
+        return [position], first, ended, cursors
 
     def _layout(self, stage: StageView, context: Context, stop: int) -> MixtureLayout:
         """The layout with all segments of the first `stop` rows."""
         drawn = (context.seed, context.epoch, context.rounds, context.shard) if self.reshuffles() else ()
-        layout = stage.memo(("mixture", *drawn), lambda: MixtureLayout([source.length or 0 for source in stage.inputs]))
-        if layout.end.start >= stop:
-            return layout
-        with layout.lock:
-            # Made when they are needed: there are as many as inputs, and each takes time and memory.
-            segments = self._segments(stage, layout.lengths, context.epoch, layout.end)
-            while layout.end.start < stop:
-                segment, end = next(segments)
-                if self.repeats_inputs:
-                    layout.repeat(segment.offsets_after())
-                turns = self.random_turns(stage, segment.turns, context, segment.stop - segment.start)
-                layout.add(segment, turns, end)
+
+        def make() -> MixtureLayout:
+            return MixtureLayout(self.segments(stage, [source.length or 0 for source in stage.inputs], context))
+
+        layout = stage.memo(("mixture", *drawn), make)
+        layout.reach(stop)
         return layout
 
-    def _segments(
-        self, stage: StageView, lengths: Sequence[int], epoch: int, end: InputEnd | None = None
-    ) -> Iterator[tuple[MixtureSegment, InputEnd]]:
-        """The rows between the ends of inputs of these lengths, from an end on, and the end after them.
+    def segments(
+        self, stage: StageView, lengths: Sequence[int], context: Context | None = None
+    ) -> Iterator[MixtureSegment]:
+        """The rows between the ends of inputs of these lengths; without a context, in an order that is not random.
 
-        From the beginning on, there is one segment at least.
+        There is one segment at least.
         """
-        rows = np.array(lengths)
-        start, first, rounds, offsets = end or InputEnd.beginning(len(lengths))
-        while len(sources := self.sources(stage, rounds, first, epoch)):
-            turns = self.turns(stage, sources, epoch, start)
-            left = rows[sources] - offsets[sources]
-            if self.repeats_inputs:
-                self._check_not_empty(stage, lengths, sources)
-            stop = turns.last_end(left) if self.repeats_inputs else turns.first_end(left)
-            if stop >= NEVER:
-                edge = int(turns.edges[-1])
-                waiting = turns.idle[(turns.counts(edge) <= left)[turns.idle]]
-                raise PlanError(self.idle_input(int(sources[waiting[0]]), edge), at=stage.call_site)
-            segment = MixtureSegment(start, start + stop, sources, offsets, turns)
-            ended = int(sources[turns.at(range(stop, stop + 1))[0][0]])
-            start, first, offsets, rounds = segment.stop, ended + 1, segment.offsets_after(), rounds.copy()
-            rounds[ended] = 1
-            yield segment, InputEnd(start, first, rounds, offsets)
+        rows, start, first = np.array(lengths), 0, 0
+        offsets, ended = np.zeros((2, len(rows)), np.int64)
+        while len(sources := self.sources(stage, ended, first)):
+            fixed = self.turns(stage, sources, start)
+            length = fixed.first_end(rows[sources] - offsets[sources])
+            turns = fixed if context is None else self.random_turns(stage, fixed, context, length)
+            segment = MixtureSegment(start, start + length, sources, offsets, fixed, turns)
+            last = int(sources[fixed.at(range(length, length + 1))[0][0]])
+            start, first, offsets, ended = segment.stop, last + 1, segment.offsets_before(segment.stop), ended.copy()
+            ended[last] = 1
+            yield segment
             if not self.leaves_out:
                 return
-
-    def _check_not_empty(self, stage: StageView, lengths: Sequence[int], sources: Ints) -> None:
-        for number in sources.tolist():
-            if not lengths[number]:
-                raise PlanError(self.empty_input(number), at=stage.call_site)
-
-    def empty_input(self, number: int) -> str:
-        """The message for an input without rows that has to begin again."""
-        return (
-            f'{self._input(number)} of `{self.kind}(stop="all")` has no rows, so it cannot begin again; leave it out, '
-            'or give `stop="longest"`'
-        )
-
-    def idle_input(self, number: int, row: int) -> str:
-        """The message for an input that has to end and never has a turn from `row` on."""
-        return (
-            f'{self._input(number)} of `{self.kind}(stop="all")` cannot end, because its weight is 0 from row {row} '
-            'on; give it a weight in the last stage, or `stop="longest"`'
-        )
-
-    def _input(self, number: int) -> str:
-        return f"input {self.input_names[number]!r}" if self.input_names else f"input {number + 1}"
 
     def rows_in_words(self, rows: Sequence[int]) -> str:
         """The rows of all inputs: "30, 12 rows of its inputs", or by name."""
@@ -516,11 +458,9 @@ class Mixture(Operator, ABC):
         lengths = [source.length for source in stage.inputs]
         if None in lengths or not self.has_closed_form:
             return None
-        segments = self._segments(stage, cast("list[int]", lengths), 0)
-        first = last = next(segments)[0]
-        for segment, _ in segments:
-            last = segment
-        text = f"takes {self.rows_in_words(last.offsets_after().tolist())}"
+        first, *others = self.segments(stage, cast("list[int]", lengths))
+        last = others[-1] if others else first
+        text = f"takes {self.rows_in_words(last.offsets_before(last.stop).tolist())}"
         if first.stop < last.stop:
             text += f"; the first to end does so after {first.stop} rows, and the others go on"
         return text
@@ -550,7 +490,7 @@ class Mix(Mixture):
             return None
         shares: Any = past.facts.get("shares")
         if isinstance(shares, str):
-            return None  # a function or a digest
+            return None  # a digest
         if isinstance(shares, dict):
             shares = {int(row): values for row, values in shares.items()}
         mix = Mix(shares=shares, random=past.facts.get("random") == "True")
@@ -558,7 +498,7 @@ class Mix(Mixture):
 
     def call(self) -> str:
         shares = self.shares
-        codes = [] if shares is None else [f"weights={_weights_code(shares, self.input_names)}"]
+        codes = [] if shares is None else [f"weights={_shares_code(shares, self.input_names)}"]
         codes += [f"by={value_code(self.by)}"] if self.by is not None else []
         codes += [f"stop={self.stop!r}"] if self.stop != "longest" else []
         codes += ["random=True"] if self.random else []
@@ -573,7 +513,7 @@ class Mix(Mixture):
         return self.by is None and super().indexed(inputs)
 
     def reshuffles(self) -> bool:
-        return self.random or callable(self.shares)
+        return self.random
 
     def length(self, stage: StageView) -> int | None:
         in_order = not self.random or self.leaves_out or all(source.indexed for source in stage.inputs)
@@ -596,21 +536,19 @@ class Mix(Mixture):
             return self
         return replace(self, shares=stages_from(self.shares, row)) if self.by is None else None
 
-    def sources(self, stage: StageView, rounds: Ints, first: int, epoch: int) -> Ints:
+    def sources(self, stage: StageView, ended: Ints, first: int) -> Ints:
         if isinstance(self.shares, Mapping):
-            return np.flatnonzero(rounds == 0) if self.leaves_out else self._schedule(stage).weighted()
-        weights = self._weights(stage, epoch)
+            return np.flatnonzero(ended == 0) if self.leaves_out else self._schedule(stage).weighted()
+        weights = self._weights(stage)
         if not self.leaves_out:
             return np.flatnonzero(weights)
-        going = rounds == 0
-        chosen = np.flatnonzero(going & (weights > 0))
-        return chosen if len(chosen) else np.flatnonzero(going)
+        chosen = np.flatnonzero((ended == 0) & (weights > 0))
+        return chosen if len(chosen) else np.flatnonzero(ended == 0)
 
-    def turns(self, stage: StageView, sources: Ints, epoch: int, first: int) -> FixedTurns:
+    def turns(self, stage: StageView, sources: Ints, first: int) -> FixedTurns:
         if isinstance(self.shares, Mapping):
             return self._schedule(stage).turns(sources, first)
-        weights = self._weights(stage, epoch)[sources]
-        return WeightedTurns(rounded_weights(np.where(weights > 0, weights, 1)))
+        return WeightedTurns(rounded_weights(np.maximum(self._weights(stage)[sources], 1)))
 
     def random_turns(self, stage: StageView, turns: FixedTurns, context: Context, end: int | None = None) -> Turns:
         if not self.random:
@@ -624,35 +562,24 @@ class Mix(Mixture):
         if self.by is None:
             return super().read_token(token, inputs)
         start = [[0] * (2 * inputs), 0, [0] * inputs, [None] * inputs]
-        tokens, first, rounds, cursors = cast("tuple[list[int], int, list[int], list[Json]]", token or start)
+        tokens, first, ended, cursors = cast("tuple[list[int], int, list[int], list[Json]]", token or start)
         if len(tokens) != 2 * inputs:
             raise ValueError("has no tokens of each input")
-        return tokens, first, rounds, cursors
+        return tokens, first, ended, cursors
 
-    def measured(self, stage: StageView, sources: Ints, epoch: int, first: int) -> MeasuredStages:
+    def measured(self, stage: StageView, sources: Ints, first: int) -> MeasuredStages:
         """The stages of these inputs, by the tokens that they give from token `first` on."""
         if isinstance(self.shares, Mapping):
             return MeasuredStages(*self._schedule(stage).stages(sources, first, MAX_MEASURED))
-        weights = self._weights(stage, epoch)[sources]
-        rounded = rounded_weights(np.where(weights > 0, weights, 1), MAX_MEASURED)
+        rounded = rounded_weights(np.maximum(self._weights(stage)[sources], 1), MAX_MEASURED)
         return MeasuredStages(np.zeros(1, np.int64), rounded[None, :])
 
     def _schedule(self, stage: StageView) -> WeightSchedule:
         return stage.memo("schedule", lambda: WeightSchedule(self.shares))
 
-    def _weights(self, stage: StageView, epoch: int) -> npt.NDArray[Any]:
+    def _weights(self, stage: StageView) -> npt.NDArray[Any]:
         """The weights of all inputs as whole numbers."""
-        count = len(stage.inputs)
-
-        def make() -> npt.NDArray[Any]:
-            if not callable(self.shares):
-                return whole_weights(self.shares or [1] * count)
-            try:
-                return whole_weights(check_weights(self.shares(epoch), count, self.input_names))
-            except (ArgumentError, ArgumentTypeError) as error:
-                raise type(error)(f"in epoch {epoch}, {error}", at=stage.call_site) from None
-
-        return stage.memo(("weights", epoch if callable(self.shares) else None), make)
+        return stage.memo("weights", lambda: whole_weights(self.shares or [1] * len(stage.inputs)))
 
 
 @dataclass(frozen=True)
@@ -670,11 +597,11 @@ class RoundRobin(Mixture):
     def past_operator(cls, past: Past) -> RoundRobin | None:
         return RoundRobin() if cls is RoundRobin and "stop" not in past.facts else None
 
-    def sources(self, stage: StageView, rounds: Ints, first: int, epoch: int) -> Ints:
-        order = np.roll(np.arange(len(rounds)), -first)
-        return order[rounds[order] == 0] if self.leaves_out else order
+    def sources(self, stage: StageView, ended: Ints, first: int) -> Ints:
+        order = np.roll(np.arange(len(ended)), -first)
+        return order[ended[order] == 0] if self.leaves_out else order
 
-    def turns(self, stage: StageView, sources: Ints, epoch: int, first: int) -> FixedTurns:
+    def turns(self, stage: StageView, sources: Ints, first: int) -> FixedTurns:
         return EqualTurns(len(sources))
 
 
@@ -685,56 +612,8 @@ class CountedRoundRobin(RoundRobin):
     order: ClassVar[Order] = Order.GLOBAL
 
 
-def _weights_code(weights: Any, names: Sequence[str]) -> str:
-    if isinstance(weights, Mapping):
-        return schedule_code(cast("Mapping[int, Sequence[float]]", weights), names)
-    return value_code(weights) if callable(weights) else weights_code(weights, names)
-
-
-def never_ends(pipe: object, endless: Node | None = None) -> bool:
-    """True if a pipe is known to have no end: it is repeated without one, and nothing cuts it off.
-
-    Args:
-        pipe: an input, or what the user gave for it.
-        endless: a node that has no end.
-    """
-    if not isinstance(pipe, Node):
-        return False
-    if pipe is endless or (isinstance(pipe.op, Repeat) and pipe.op.times is None):
-        return True
-    if not pipe.inputs or pipe.op.order is Order.GLOBAL:
-        return False
-    return all(never_ends(source, endless) for source in pipe.inputs)
-
-
-def fixed_weights(pipe: Node, *, by_steps: bool) -> Iterator[Finding]:
-    """Find weights that are a function of the epoch, and do less than they seem to in a loader of `pipe`.
-
-    Args:
-        pipe: the whole chain.
-        by_steps: if the loader ends epochs by `steps=`.
-    """
-    for node in walk(pipe):
-        if not (isinstance(node.op, Mix) and callable(node.op.shares) and any(map(never_ends, node.inputs))):
-            continue
-        message, repair = None, ""
-        weights = value_code(node.op.shares)
-        if by_steps and never_ends(pipe, node):
-            message = (
-                "the weights stay those of epoch 0, because `steps=` cuts one pass over the data into epochs, and this "
-                "pass never ends; give them by the rows of the pass: if an epoch has `rows` of them, "
-                f"`weights={{epoch * rows: {weights}(epoch) for epoch in range(epochs)}}`"
-            )
-            repair = f".mix(*others, weights={{epoch * rows: {weights}(epoch) for epoch in range(epochs)}})"
-        elif not by_steps and any(never_ends(source) and find_reshuffle(source) is None for source in node.inputs):
-            message = (
-                "each epoch begins the inputs again, so it has the same first rows of those that are not shuffled; put "
-                "`.shuffle()` before `.repeat()`"
-            )
-            repair = f".mix(*(other.shuffle().repeat() for other in others), weights={weights})"
-        if message is not None:
-            text = f"`{node_code(node).lstrip('.')}`: {message}"
-            yield Finding("fixed-weights", "warning", node.call_site, text, repair)
+def _shares_code(shares: Any, names: Sequence[str]) -> str:
+    return schedule_code(shares, names) if isinstance(shares, Mapping) else weights_code(shares, names)
 
 
 def _common_schema(stage: StageView) -> pa.Schema | None:
@@ -748,169 +627,99 @@ def _common_schema(stage: StageView) -> pa.Schema | None:
     return first
 
 
-def _as_range(places: Indices) -> Indices:
-    """Neighbouring places as a `range`, so that storage can slice."""
-    if isinstance(places, range) or not len(places) or int(places[-1] - places[0]) != len(places) - 1:
-        return places
-    return range(int(places[0]), int(places[-1]) + 1) if (np.diff(places) == 1).all() else places
-
-
 # Indexed inputs: the layout of a mixture.
 
 
-class MixtureSegment(NamedTuple):
+@dataclass(frozen=True)
+class MixtureSegment:
     """The rows from the end of one input to that of the next.
 
     Attributes:
         start, stop: the positions of these rows.
         sources: the inputs that they come from, by their number among the turns.
         offsets: the rows that each input has given before them.
-        turns: the turns from `start` on.
+        fixed, turns: the turns from `start` on, before and after they are shuffled.
     """
 
     start: int
     stop: int
     sources: Ints
     offsets: Ints
-    turns: FixedTurns
-
-    def offsets_after(self) -> Ints:
-        """The rows that each input has given with these."""
-        offsets = self.offsets.copy()
-        offsets[self.sources] += self.turns.counts(self.stop - self.start)
-        return offsets
-
-
-class InputEnd(NamedTuple):
-    """The end of an input, from which the next segment begins.
-
-    Attributes:
-        start: the position of the first row after it.
-        first: the input from which the order of turns begins.
-        rounds: the times that each input has ended.
-        offsets: the rows that each input has given.
-    """
-
-    start: int
-    first: int
-    rounds: Ints
-    offsets: Ints
-
-    @staticmethod
-    def beginning(inputs: int) -> InputEnd:
-        return InputEnd(0, 0, np.zeros(inputs, np.int64), np.zeros(inputs, np.int64))
-
-
-class _SegmentRows(NamedTuple):
-    """The rows of a segment: turns, and to which inputs and from which rows on they belong."""
-
-    sources: Ints
-    offsets: Ints
+    fixed: FixedTurns
     turns: Turns
 
     def at(self, positions: Indices) -> tuple[Ints, Ints]:
+        """The input of the row at each position from `start` on, and the number of the row in it."""
         sources, turns = self.turns.at(positions)
         own = self.sources[sources]
         return own, self.offsets[own] + turns
 
-
-class _Table(NamedTuple):
-    """The rows of a short segment: the input of each, and the number of the row in that input."""
-
-    sources: Ints
-    rows: Ints
-
-    def at(self, positions: Indices) -> tuple[Ints, Ints]:
-        chosen = slice(positions.start, positions.stop) if isinstance(positions, range) else positions
-        return self.sources[chosen], self.rows[chosen]
+    def offsets_before(self, position: int) -> Ints:
+        """The rows that each input has given before a position."""
+        offsets = self.offsets.copy()
+        stop, end = position - self.start, self.stop - self.start
+        offsets[self.sources] += _turns_between(self.turns, self.fixed, 0, stop, len(self.sources), end)
+        return offsets
 
 
 class MixtureLayout:
-    """All rows of the inputs one after the other, in parts: one for each input, or for each round of an input.
+    """The input of each row of a mixture, and its number there, for as many rows as somebody has asked for.
 
-    Attributes:
-        lengths: of the inputs.
-        bounds: part k holds the places `bounds[k]` to `bounds[k + 1]`.
-        end: that of the segments that were added.
-        lock: whoever adds segments holds it.
+    Segments are computed when they are needed: there are as many as inputs, and each takes time and memory.
     """
 
-    def __init__(self, lengths: Sequence[int]) -> None:
-        self.end = InputEnd.beginning(len(lengths))
-        self.lock = Lock()
-        self.lengths = lengths
-        self._lengths = np.array(lengths)
+    def __init__(self, segments: Iterator[MixtureSegment]) -> None:
+        self.stop = 0  # of the last segment that was added
+        self._rest = segments
+        self._lock = Lock()
         self._starts: list[int] = []  # of the segments, which are not empty
         self._segments: list[tuple[int, Turns]] = []  # their lengths, and the input and the row at each position
         self._window: tuple[int, TurnWindow] | None = None  # the one used last, and its segment
-        self._repeats = False
-        self._divide(np.ones_like(self._lengths))
 
-    def _divide(self, rounds: Ints) -> None:
-        sources = np.repeat(np.arange(len(rounds)), rounds)
-        firsts = np.cumsum(rounds) - rounds
-        self._sources = sources
-        self._parts = list(zip(sources.tolist(), (np.arange(len(sources)) - firsts[sources]).tolist(), strict=True))
-        self.bounds = np.concatenate([[0], np.cumsum(self._lengths[sources])])
-        self._first_places = self.bounds[firsts]
+    def reach(self, stop: int) -> None:
+        """Add the segments of the first `stop` rows."""
+        if self.stop < stop:
+            with self._lock:
+                while self.stop < stop and self.extend() is not None:
+                    pass
 
-    def repeat(self, offsets: Ints) -> None:
-        """Let inputs begin again until they have given these rows."""
-        self._repeats = True
-        self._divide(np.maximum(1, -(-offsets // np.maximum(1, self._lengths))))
+    def extend(self) -> MixtureSegment | None:
+        """Add the next segment and return it; None if there is none."""
+        segment = next(self._rest, None)
+        if segment is not None and (length := segment.stop - segment.start):
+            rows: Turns = segment
+            if length < len(segment.sources):
+                rows = TurnWindow(segment, 0, length)  # takes less memory
+            self._starts.append(segment.start)
+            self._segments.append((length, rows))
+            self.stop = segment.stop  # last: another thread may read the layout meanwhile
+        return segment
 
-    def add(self, segment: MixtureSegment, turns: Turns, end: InputEnd) -> None:
-        """Add the rows up to the next end, which are in the order of these turns."""
-        length = segment.stop - segment.start
-        if not length:
-            self.end = end
-            return
-        rows: Turns = _SegmentRows(segment.sources, segment.offsets, turns)
-        if length < len(segment.sources):
-            rows = _Table(*rows.at(range(length)))  # takes less memory
-        self._starts.append(segment.start)
-        self._segments.append((length, rows))
-        self.end = end  # last: another thread may read the layout meanwhile
-
-    def part(self, number: int, context: Context) -> tuple[int, Context]:
-        """The input of a part, and the context to read it in."""
-        source, round_ = self._parts[number]
-        return source, context.round(round_) if self._repeats else context
-
-    def sources(self, parts: Ints) -> Ints:
-        """The inputs of parts."""
-        return self._sources[parts]
-
-    def places(self, positions: Ints) -> Ints:
-        """The places of the rows at `positions`."""
+    def at(self, positions: Indices) -> tuple[Ints, Ints]:
+        """The input of the row at each position, and the number of the row in it."""
+        if isinstance(positions, range) and positions.step == 1 and len(positions) >= MIN_STRETCH:
+            parts = list(self._neighbours(positions))
+            sources, rows = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+            return sources, rows
+        places = index_array(positions)
         if len(self._segments) == 1:
-            return self._places_in(0, positions)
-        numbers = np.searchsorted(self._starts, positions, "right") - 1
-        order = np.argsort(numbers, kind="stable")
-        edges = np.flatnonzero(np.diff(numbers[order], prepend=-1, append=-1))
-        places = np.empty_like(positions)
-        for first, stop in pairwise(edges.tolist()):
-            inside = order[first:stop]
-            number = int(numbers[inside[0]])
-            places[inside] = self._places_in(number, positions[inside] - self._starts[number])
-        return places
+            return self._segments[0][1].at(places)
+        numbers = np.searchsorted(self._starts, places, "right") - 1
+        sources, rows = np.empty((2, len(places)), np.int64)
+        for number in np.unique(numbers).tolist():
+            inside = np.flatnonzero(numbers == number)
+            sources[inside], rows[inside] = self._segments[number][1].at(places[inside] - self._starts[number])
+        return sources, rows
 
-    def _places_in(self, number: int, positions: Ints) -> Ints:
-        """The places of the rows at `positions` of one segment."""
-        sources, rows = self._segments[number][1].at(positions)
-        places: Ints = self._first_places[sources] + rows
-        return places
-
-    def stretches(self, positions: range) -> Iterator[tuple[list[tuple[int, range]], Ints]]:
-        """Neighbouring rows: parts and their rows, and the place of each row among these."""
+    def _neighbours(self, positions: range) -> Iterator[tuple[Ints, Ints]]:
+        """As `at`, for a stretch of one segment after the other."""
         start = positions.start
         while start < positions.stop:
             number = bisect_right(self._starts, start) - 1
             first = self._starts[number]
             window = self._window_at(number, start - first)
             stop = min(positions.stop, first + window.stop)
-            stretch = window.stretch(start - first, stop - first)
-            yield list(self._parts_of(stretch)), stretch.places
+            yield window.at(range(start - first, stop - first))
             start = stop
 
     def _window_at(self, number: int, position: int) -> TurnWindow:
@@ -923,20 +732,9 @@ class MixtureLayout:
         self._window = number, window
         return window
 
-    def _parts_of(self, stretch: Stretch) -> Iterator[tuple[int, range]]:
-        places = self._first_places[stretch.sources] + stretch.firsts
-        for place, stop in zip(places.tolist(), (places + stretch.counts).tolist(), strict=True):
-            while place < stop:
-                part = int(np.searchsorted(self.bounds, place, "right")) - 1
-                start, end = int(self.bounds[part]), min(stop, int(self.bounds[part + 1]))
-                yield part, range(place - start, end - start)
-                place = end
-
 
 class _PastStage:
     """The view of a mixture that a pipe no longer has: its name, and the number of its inputs."""
-
-    call_site = None
 
     def __init__(self, past: Past) -> None:
         self.name = past.name
@@ -946,9 +744,12 @@ class _PastStage:
         return make()
 
 
-def _turns_between(turns: Turns, fixed: FixedTurns, start: int, stop: int, inputs: int) -> Ints:
-    """The number of turns of each input from `start` to `stop`, which are `fixed` if they are not random."""
-    if turns is fixed:
+def _turns_between(turns: Turns, fixed: FixedTurns, start: int, stop: int, inputs: int, end: float = math.inf) -> Ints:
+    """The number of turns of each input from `start` to `stop`, which are `fixed` if they are not random.
+
+    Random turns are those of `fixed` in each block of them, and up to `end`.
+    """
+    if turns is fixed or (not start and stop == end):
         return fixed.counts(stop) - fixed.counts(start)
     first, last = -(-start // SHUFFLED_TURNS) * SHUFFLED_TURNS, stop // SHUFFLED_TURNS * SHUFFLED_TURNS
     ends = [(start, stop)] if first >= last else [(start, first), (last, stop)]
@@ -963,80 +764,57 @@ def _turns_between(turns: Turns, fixed: FixedTurns, start: int, stop: int, input
 class MixtureRun:
     """One run.
 
-    A token is [position among the turns, input from which their order begins, the times that each input has ended,
+    A token is [position among the turns, input from which their order begins, 1 for each input that has ended,
     cursors]. A block of an input is read when the input has a turn and no rows are left of its last block. A block of
     the mixture has as many rows as the blocks at hand give.
     """
 
     def __init__(self, op: Mixture, stage: StageView, at: Cursor, context: Context) -> None:
         count = len(stage.inputs)
-        (self._position, *_), self._first, rounds, cursors = op.read_token(at.token, count)
+        (self._position, *_), self._first, ended, cursors = op.read_token(at.token, count)
         self._op = op
         self._stage = stage
         self._context = context.part()
         self._row = at.row
-        self._rounds = np.array(rounds)
         # A token that was given does not change: these lists are replaced.
-        self._rounds_of_tokens = list(rounds)
+        self._ended = list(ended)
         self._cursors = list(cursors)
         self._readers = [self._reader(source) for source in range(count)]
         self._rows_left = np.zeros(count, np.int64)  # of the block of each input that was read last
-        self._rows_given = np.zeros(count, np.int64)
-        self._rows_taken = context.process.resources.get(
-            ("mixture", stage.name, context.epoch), lambda: _RowsTaken(op, context.epoch, count)
-        )
         self._block_size = context.block_size()
 
     def blocks(self) -> Iterator[Block]:
-        op, stage, epoch = self._op, self._stage, self._context.epoch
+        op = self._op
         try:
-            while len(sources := op.sources(stage, self._rounds, self._first, epoch)):
-                begun = self._row - self._position  # the row at which these turns begin
-                turns = op.turns(stage, sources, epoch, begun)
-                ended = yield from self._until_an_end(sources, turns)
+            while len(sources := op.sources(self._stage, np.array(self._ended), self._first)):
+                ended = yield from self._until_an_end(sources)
                 if not op.leaves_out:
                     return
-                self._note_end(ended)
-                self._position, self._first = 0, ended + 1
+                self._leave_out(ended)
         finally:
             self._context.running.close()
-            self._rows_taken.add(self._rows_given)
 
-    def _begins_again(self, ended: int, sources: Ints) -> bool:
-        """Let an input that has ended begin again, unless it must not."""
-        if not self._op.repeats_inputs:
-            return False
-        self._note_end(ended)
-        if self._rounds[sources].all():
-            return False
-        if self._readers[ended].is_empty:
-            raise DataError(self._op.empty_input(ended), at=self._stage.call_site)
-        self._readers[ended] = self._reader(ended)
-        return True
-
-    def _note_end(self, ended: int) -> None:
-        self._rounds[ended] += 1
-        self._rounds_of_tokens = self._rounds.tolist()
+    def _leave_out(self, source: int) -> None:
+        """Go on without an input that has ended: the turns of the others begin."""
+        self._ended = [*self._ended]
         self._cursors = [*self._cursors]
-        self._cursors[ended] = None
+        self._ended[source], self._cursors[source] = 1, None
+        self._position, self._first = 0, source + 1
 
     def _reader(self, source: int) -> _MixedInput:
-        context = self._context.round(int(self._rounds[source])) if self._op.repeats_inputs else self._context
+        context, clock = self._context.with_own_clock()
         at = Cursor.of(self._cursors[source])
-        context, clock = context.with_own_clock()
         return _MixedInput(self._stage.inputs[source].blocks(at, context), at, clock)
 
-    def _until_an_end(self, sources: Ints, fixed: FixedTurns) -> Generator[Block, None, int]:
-        """The rows up to the turn of an input that has ended for good. Return the number of that input."""
+    def _until_an_end(self, sources: Ints) -> Generator[Block, None, int]:
+        """The rows up to the turn of an input that has ended. Return the number of that input."""
+        fixed = self._op.turns(self._stage, sources, self._row - self._position)
         turns = self._op.random_turns(self._stage, fixed, self._context)
-        last_edge = int(fixed.edges[-1]) if self._op.repeats_inputs and len(fixed.idle) else -1
         size = FIRST_WINDOW
         window = TurnWindow(turns, self._position, self._position + size)
         ends = self._rows_left[sources]  # the first turn of each input for which there is no row at hand
         at = Cursor(self._token(), 0, self._row)
         while True:
-            if self._position == last_edge:
-                self._check_idle(sources[fixed.idle])
             if self._position == window.stop:
                 size = min(WINDOW, 4 * size)
                 window = TurnWindow(turns, self._position, self._position + size)
@@ -1045,18 +823,14 @@ class MixtureRun:
             if not self._rows_left[source]:
                 rows = self._readers[source].read()
                 if not rows:
-                    if not self._begins_again(source, sources):
-                        return source
-                    at = Cursor(self._token(), 0, self._row)
-                    continue
+                    return source
                 self._rows_left[source] = rows
                 ends[number] = turn + rows
                 if self._moved_on(source):
                     at = Cursor(self._token(), 0, self._row)
             stop = min(self._position + self._block_size.rows(), window.stop)
-            stop = min(stop, last_edge) if self._position < last_edge else stop
             stop = window.first_missing(self._position + 1, stop, ends)
-            output = [self._mixed(at, sources, window.stretch(self._position, stop))]
+            output = [self._mixed(at, sources, Stretch.of(window.at(range(self._position, stop))[0]))]
             at = output[0].end
             self._block_size.produced(output[0].rows)
             yield output.pop()
@@ -1073,12 +847,6 @@ class MixtureRun:
         self._cursors[source] = begins.plain
         return True
 
-    def _check_idle(self, sources: Ints) -> None:
-        """Check that inputs that have no turn from here on have ended before."""
-        waiting = sources[self._rounds[sources] == 0]
-        if len(waiting):
-            raise DataError(self._op.idle_input(int(waiting[0]), self._row), at=self._stage.call_site)
-
     def _mixed(self, at: Cursor, sources: Ints, stretch: Stretch, sizes: Ints | None = None) -> Block:
         """The rows of the next turns, which are at hand."""
         inputs, counts, places = sources[stretch.sources], stretch.counts, stretch.places
@@ -1087,10 +855,9 @@ class MixtureRun:
         self._cursors = [*self._cursors]
         for source, count in zip(inputs.tolist(), counts.tolist(), strict=True):
             rows, own, self._cursors[source] = self._readers[source].take(count)
-            parts.append(rows if self._op.columnar or isinstance(rows, list) else list(rows))
+            parts.append(self._op.held(rows))
             origins.append(own)
         self._rows_left[inputs] -= counts
-        self._rows_given[inputs] += counts
         self._position += len(places)
         self._row += len(places)
         mixed = parts[0] if len(parts) == 1 else take_joined(parts, places)[0]
@@ -1113,7 +880,7 @@ class MixtureRun:
         return Origins(None if origins is None else origins.select(places).rows, counts)
 
     def _token(self) -> Json:
-        return [self._position, self._first, self._rounds_of_tokens, self._cursors]
+        return [self._position, self._first, self._ended, self._cursors]
 
 
 class MeasuredRun(MixtureRun):
@@ -1130,31 +897,19 @@ class MeasuredRun(MixtureRun):
         self._mix = op
         self._tokens, self._begun = tokens[:count], tokens[count:]
         self._sizes = [np.zeros(0, np.int64)] * count  # of the rows at hand
-        self._ended: set[int] = set()  # inputs without a further row in this round
+        self._read_whole: set[int] = set()  # inputs without a further row
 
-    def blocks(self) -> Iterator[Block]:
-        op, stage, epoch = self._mix, self._stage, self._context.epoch
-        try:
-            while len(sources := op.sources(stage, self._rounds, self._first, epoch)):
-                ended = yield from self._until_an_end_of(sources)
-                if not op.leaves_out:
-                    return
-                self._note_end(ended)
-                self._begun, self._first = self._tokens, ended + 1
-        finally:
-            self._context.running.close()
-            self._rows_taken.add(self._rows_given)
+    def _leave_out(self, source: int) -> None:
+        super()._leave_out(source)
+        self._begun = self._tokens
 
-    def _until_an_end_of(self, sources: Ints) -> Generator[Block, None, int]:
-        """The rows up to the turn of an input that has ended for good. Return the number of that input."""
+    def _until_an_end(self, sources: Ints) -> Generator[Block, None, int]:
         begun = sum(self._begun)
-        stages = self._mix.measured(self._stage, sources, self._context.epoch, begun)
+        stages = self._mix.measured(self._stage, sources, begun)
         at = Cursor(self._token(), 0, self._row)
         while True:
             stage = stages.at(sum(self._tokens) - begun)
             inputs: list[int] = sources[stage.inputs].tolist()
-            if self._op.repeats_inputs and stage.stop is None and len(inputs) < len(sources):
-                self._check_idle(np.setdiff1d(sources, inputs))
             given = [self._tokens[source] - self._begun[source] for source in inputs]
             order = stage.order(given, [self._sizes[source] for source in inputs], WINDOW)
             start, stop = 0, len(order.inputs)
@@ -1166,20 +921,16 @@ class MeasuredRun(MixtureRun):
                 yield output.pop()
             for number in order.missing:
                 source = inputs[number]
-                if not self._sizes[source].size and source not in self._ended:
+                if not self._sizes[source].size and source not in self._read_whole:
                     self._read(source)
-                elif number == order.missing[0] and source in self._ended:
-                    if not self._begins_again(source, sources):
-                        return source
-                    self._ended.discard(source)
-                    at = Cursor(self._token(), 0, self._row)
-                    break
+                elif number == order.missing[0] and source in self._read_whole:
+                    return source
 
     def _read(self, source: int) -> None:
         """Read the next block of an input, and the lengths of its rows."""
         reader = self._readers[source]
         if not reader.rest and not reader.read():
-            self._ended.add(source)
+            self._read_whole.add(source)
             return
         sizes, error = _whole_sizes(reader.rest, cast("Measure", self._mix.by))
         if error is not None and not len(sizes):
@@ -1205,11 +956,11 @@ class MeasuredRun(MixtureRun):
             self._tokens[source] += int(sizes[-1].sum())
             self._sizes[source] = self._sizes[source][rows:]
         places = places + (np.cumsum(counts) - counts - firsts)[sources]
-        stretch = Stretch(present, firsts[present], counts[present], places)
+        stretch = Stretch(present, counts[present], places)
         return self._mixed(at, np.arange(count), stretch, np.concatenate(sizes)[places])
 
     def _token(self) -> Json:
-        return [[*self._tokens, *self._begun], self._first, self._rounds_of_tokens, self._cursors]
+        return [[*self._tokens, *self._begun], self._first, self._ended, self._cursors]
 
 
 def _whole_sizes(rows: BlockRows, by: Measure) -> tuple[Ints, Exception | None]:
@@ -1241,12 +992,10 @@ class _MixedInput:
     """A reader of one input.
 
     Attributes:
-        is_empty: true if it was read from the start and gave no rows.
         begins: where the block begins that was read last.
     """
 
     def __init__(self, blocks: Iterator[Block], at: Cursor, clock: Clock) -> None:
-        self.is_empty = at == START
         self.begins = at
         self._blocks = blocks
         self._clock = clock
@@ -1258,7 +1007,6 @@ class _MixedInput:
         self._block, self._taken = self._clock.next(self._blocks), 0
         if self._block is None:
             return 0
-        self.is_empty = False
         self.begins = self._block.at
         return len(self._block)
 
@@ -1282,19 +1030,3 @@ class _MixedInput:
             if not start:
                 return block.rows, block.origins, end
         return block.rows[start:stop], block.origins and block.origins[start:stop], end
-
-
-class _RowsTaken:
-    """The rows that the shards of one process have taken of each input in one epoch; logged at its end."""
-
-    def __init__(self, op: Mixture, epoch: int, inputs: int) -> None:
-        self._op = op
-        self._epoch = epoch
-        self._rows = np.zeros(inputs, np.int64)
-
-    def add(self, rows: Ints) -> None:
-        self._rows = self._rows + rows
-
-    def close(self) -> None:
-        rows = self._op.rows_in_words(self._rows.tolist())
-        log.info("epoch %d: `%s` has taken %s", self._epoch, self._op.kind, rows)

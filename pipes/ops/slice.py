@@ -1,4 +1,4 @@
-"""`take`, `skip`, `slice`, `take_while` and `skip_while`: some of the rows, by position or up to a row."""
+"""`take`, `skip`, `slice` and `take_while`: some of the rows, by position or up to a row."""
 
 from __future__ import annotations
 
@@ -208,29 +208,11 @@ def take_while(pipe: Pipe[T], /, predicate: Callable[[T], object]) -> Pipe[T]:
     return pipe.then(TakeWhile(predicate))
 
 
-def skip_while(pipe: Pipe[T], /, predicate: Callable[[T], object]) -> Pipe[T]:
-    """Leave out the rows before the first for which `predicate(row)` is false.
-
-        A B c D   ->   skip_while(str.isupper): c D
-
-    Element and order are the input's; columns stay columns. Length: unknown; streamed. State: a position in the input.
-    It looks at the order of all rows, so each process reads them; see `explain()`.
-
-    Args:
-        predicate: called with each row up to that one; its errors come with file, line and row (`RowError`).
-
-    Example:
-        >>> import feedpipe as fp
-        >>> list(fp.from_sequence([1, 2, 9, 3]).skip_while(lambda x: x < 5))
-        [9, 3]
-    """
-    return pipe.then(SkipWhile(predicate))
-
-
 @dataclass(frozen=True)
-class _UntilFalse(SameRows):
+class TakeWhile(SameRows):
     """A token is [cursor in the input, true after the first row for which the predicate is false]."""
 
+    kind: ClassVar[str] = "take_while"
     order: ClassVar[Order] = Order.GLOBAL
 
     predicate: Callable[..., object]
@@ -256,10 +238,6 @@ class _UntilFalse(SameRows):
             raise TypeError(f"must be a bool but is: {over!r}")
         yield stage.input, source.plain
 
-
-class TakeWhile(_UntilFalse):
-    kind: ClassVar[str] = "take_while"
-
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source, over = _start(at)
         row = at.row
@@ -282,28 +260,6 @@ class TakeWhile(_UntilFalse):
                     raise stage.failed(error, block.at.advance(count), context)
                 if over:
                     return
-
-
-class SkipWhile(_UntilFalse):
-    kind: ClassVar[str] = "skip_while"
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        source, over = _start(at)
-        row = at.row
-        for block in stage.input.blocks(source, context):
-            count, error = (0, None) if over else self.count_true(block.rows)
-            if error is not None:
-                raise stage.failed(error, block.at.advance(count), context)
-            over = count < len(block)
-            if over:
-                rest = block.slice(count, len(block))
-                first, row = row, row + len(rest)
-                yield Block(
-                    rest.rows,
-                    Cursor([rest.at.plain, True], 0, first),
-                    Cursor([rest.end.plain, True], 0, row),
-                    rest.origins,
-                )
 
 
 def _start(at: Cursor) -> tuple[Cursor, bool]:

@@ -21,7 +21,6 @@ from ..errors import PlanError
 from ..files.open_files import OpenFiles
 from ..loading.schedule import Schedule
 from ..loading.state import Progress
-from ..ops.mix import fixed_weights
 from ..plan import findings
 from ..plan.explain import plan_of
 from ..plan.plan import Plan, worker_graph
@@ -199,7 +198,6 @@ RULES: tuple[_Rule, ...] = (
     lambda checked: findings.read_again(checked.plan, checked.workers),
     lambda checked: findings.idle_workers(checked.plan, checked.workers),
     lambda checked: findings.other_rows(checked.plan),
-    lambda checked: fixed_weights(checked.root, by_steps=False),
     _load_after_draws,
     _memory,
     _open_files,

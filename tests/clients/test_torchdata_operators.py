@@ -10,6 +10,7 @@ import re
 import tarfile
 import warnings
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +128,11 @@ IN_ORDER: dict[str, tuple[Theirs, Ours]] = {
         lambda: [ours(PAIRS).filter(lambda pair: True).load()[n][1] for n in NUMBERS],
     ),
     "unbatch": (lambda: theirs().batch(4).unbatch(), lambda: ours().batch(4).unbatch()),
-    "unzip": (lambda: of_two(theirs(PAIRS).unzip(2)), lambda: of_two(ours(PAIRS).unzip(2))),
+    "unzip": (lambda: of_two(theirs(PAIRS).unzip(2)), lambda: of_two(ours(PAIRS).map(itemgetter(k)) for k in (0, 1))),
     "zip": (lambda: theirs().zip(theirs("abcdefghijkl")), lambda: ours().zip(ours("abcdefghijkl"))),
     "zip_longest": (
         lambda: theirs().zip_longest(theirs("abc"), fill_value=0),
-        lambda: ours().zip_longest(ours("abc"), fill=0),
+        lambda: ours().zip(ours("abc").concat(ours([0]).repeat())),
     ),
     "zip_with_iter": (
         lambda: theirs(PAIRS).zip_with_iter(theirs(PAIRS[::-1]), lambda pair: pair[0], lambda pair: pair[0]),

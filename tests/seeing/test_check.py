@@ -40,10 +40,6 @@ def with_a_lock() -> Callable[[int], int]:
     return locked
 
 
-def random_weights(epoch: int) -> list[float]:
-    return [0.5, 0.5]
-
-
 def few_files(folder: Path, files: int = 3) -> fp.Pipe[Any]:
     for number in range(files):
         pq.write_table(pa.table({"x": np.random.default_rng(number).random(60_000)}), folder / f"{number}.parquet")
@@ -98,12 +94,6 @@ CASES = {
     "read-again": Case(stream, lambda p: p.map(abs), lambda _: ROWS.map(abs), "warning", {"workers": 2, "shards": 2}),
     "few-units": Case(
         few_files, lambda p: p.shuffle(window=10), lambda _: ROWS.shuffle(window=10), "warning", {"world_size": 4}
-    ),
-    "fixed-weights": Case(
-        rows,
-        lambda p: p.shuffle().repeat().mix(ROWS.repeat(), weights=random_weights).take(100),
-        lambda p: p.shuffle().repeat().mix(ROWS.shuffle().repeat(), weights=random_weights).take(100),
-        names={"others": [ROWS], "random_weights": random_weights},
     ),
     "memory": Case(
         few_files,

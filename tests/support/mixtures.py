@@ -58,9 +58,7 @@ def reference_rows(inputs, weights, stop):
                 ended[source] += 1
                 if stop == "longest":
                     break
-                if stop == "first" or all(ended[source] for source in sources):
-                    return rows
-                begun[source] = 0
+                return rows
             rows.append(inputs[source][begun[source]])
             begun[source] += 1
             position += 1
@@ -121,28 +119,23 @@ class ReferenceSchedule:
 
 
 def scheduled_rows(inputs, schedule, stop, numbers=(0, 1), most=math.inf):
-    """The rows of a mixture with a schedule, and whether it goes on without end."""
+    """The rows of a mixture with a schedule."""
     weighted = [k for k in range(len(inputs)) if any(weights[k] for weights in schedule.values())]
     ended, begun, rows = [0] * len(inputs), [0] * len(inputs), []
     while sources := [k for k in range(len(inputs)) if not ended[k]] if stop == "longest" else weighted:
         turns = ReferenceSchedule(schedule, sources, (numbers[0] + len(rows) * numbers[1], numbers[1]))
         while len(rows) < most:
-            last = max(schedule)
-            if stop == "all" and len(rows) >= last > 0 and any(not ended[k] and not schedule[last][k] for k in sources):
-                return rows, True
             source = turns.turn()
             if begun[source] == len(inputs[source]):
                 ended[source] += 1
                 if stop == "longest":
                     break
-                if stop == "first" or all(ended[source] for source in sources):
-                    return rows, False
-                begun[source] = 0
+                return rows
             rows.append(inputs[source][begun[source]])
             begun[source] += 1
         else:
             break
-    return rows, False
+    return rows
 
 
 def reference_sources(ended, weights, first, stop):

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import logging
-from collections import Counter
 from itertools import islice
 
 import numpy as np
@@ -9,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, PlanWarning, RowError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanWarning, RowError
 from feedpipe.testing import check_operator
 
 A, B, C = fp.from_sequence(range(30)), fp.from_sequence(range(100, 112)), fp.from_sequence(range(200, 205))
@@ -26,7 +24,7 @@ def shares(rows, count=3):
 
 
 class TestOrder:
-    @pytest.mark.parametrize("stop", ["longest", "first", "all"])
+    @pytest.mark.parametrize("stop", ["longest", "first"])
     @pytest.mark.parametrize("weights", [None, [0.6, 0.3, 0.1], [5, 1, 1], [1, 1, 0]])
     def test_law_and_the_same_by_position_and_in_order(self, stop, weights):
         pipe = A.mix(B, C, weights=weights, stop=stop)
@@ -59,64 +57,13 @@ class TestOrder:
         ]  # fmt: skip
         assert list(fp.from_sequence("abc").mix(fp.from_sequence([1]), stop="first")) == ["a", 1, "b"]
 
-    def test_all_begins_again_in_another_order(self):
-        pipe = A.mix(B.shuffle(), weights=[1, 1], stop="all")
-        rows = [row for row in pipe if row >= 100]
-        rounds = [rows[0:12], rows[12:24], rows[24:]]
-        assert sorted(rounds[0]) == sorted(rounds[1]) == list(B) and rounds[0] != rounds[1]
-        assert Counter(row for row in pipe if row < 100) == Counter(A)
-
     def test_a_weight_of_zero_comes_behind_all_others(self):
         assert list(B.mix(A, weights=[0, 1])) == [*A, *B]
         assert list(B.mix(A, weights=[0, 1], stop="first")) == list(A)
 
-    def test_weights_by_epoch(self):
-        endless = A.shuffle().repeat().mix(B.shuffle().repeat(), weights=lambda epoch: [10 - epoch, epoch])
-        loader = fp.Loader(endless.take(10))
-        assert [sum(row >= 100 for row in loader) for _ in range(4)] == [0, 1, 2, 3]
-        pipe = A.mix(B, weights=lambda epoch: [epoch, 1])
-        loader = fp.Loader(pipe, seed=1)
-        assert all(sorted(loader) == sorted([*A, *B]) for _ in range(3))
-
-
-class TestWarningOfWeights:
-    """The weights are a function of the epoch, and the inputs never end."""
-
-    @staticmethod
-    def mixed(*inputs):
-        return inputs[0].repeat().mix(*(other.repeat() for other in inputs[1:]), weights=weights_of_epoch)
-
-    def test_steps_leave_the_weights_of_the_first_epoch(self):
-        with pytest.warns(PlanWarning) as caught:
-            loader = fp.Loader(self.mixed(A.shuffle(), B.shuffle()).batch(2), steps=4)
-        (warning,) = caught
-        assert str(warning.message).startswith("`mix(weights=weights_of_epoch)`: the weights stay those of epoch 0")
-        assert "`weights={epoch * rows: weights_of_epoch(epoch) for epoch in range(epochs)}`" in str(warning.message)
-        assert warning.filename == __file__
-        assert all(row < 100 for _ in range(3) for batch in loader for row in batch)
-        with pytest.warns(PlanWarning, match="the weights stay those of epoch 0"):
-            fp.Loader(A.mix(B.repeat(), weights=weights_of_epoch).batch(3), steps=4)
-
-    def test_each_epoch_has_the_same_first_rows(self):
-        with pytest.warns(PlanWarning, match="the same first rows of those that are not shuffled; put `.shuffle"):
-            loader = fp.Loader(self.mixed(A.shuffle(), B).take(4))
-        epochs = [[row for row in loader if row >= 100] for _ in range(3)]
-        assert epochs == [[], [100, 101], [100, 101, 102, 103]]
-
-    @pytest.mark.filterwarnings("error")
-    def test_others_are_silent(self):
-        fp.Loader(self.mixed(A.shuffle(), B.shuffle()).take(4))
-        fp.Loader(A.repeat().mix(B.repeat(), weights=[1, 2]), steps=4)
-        fp.Loader(A.mix(B, weights=weights_of_epoch))
-        fp.Loader(A.mix(B, weights=weights_of_epoch), steps=4)  # each pass has weights of its own
-
-
-def weights_of_epoch(epoch):
-    return [max(0, 2 - epoch), epoch]
-
 
 class TestRandom:
-    @pytest.mark.parametrize("stop", ["longest", "first", "all"])
+    @pytest.mark.parametrize("stop", ["longest", "first"])
     def test_law(self, stop):
         for inputs in ([A, B, C], [streamed(A), B, streamed(C)]):
             check_operator(inputs[0].mix(*inputs[1:], weights=[3, 2, 1], random=True, stop=stop), samples=6)
@@ -131,7 +78,7 @@ class TestRandom:
         assert [pipe[k] for k in (4999, 3, 1500)] == [rows[k] for k in (4999, 3, 1500)]
 
     @pytest.mark.parametrize("random", [False, True])
-    @pytest.mark.parametrize("stop", ["longest", "all"])
+    @pytest.mark.parametrize("stop", ["longest", "first"])
     def test_long_mixtures_are_the_same_by_position_and_in_order(self, random, stop):
         inputs = [fp.from_sequence(rows) for rows in (range(6000), range(20_000, 23_000), range(30_000, 30_700))]
         pipe = inputs[0].mix(*inputs[1:], weights=[5, 3, 1], random=random, stop=stop)
@@ -178,9 +125,8 @@ class TestPlan:
         rows = [row for rank in range(2) for row in fp.Loader(pipe, rank=rank, world_size=2, even=None)]
         assert sorted(rows) == sorted([*A, *B])
 
-    @pytest.mark.parametrize("stop", ["first", "all"])
-    def test_the_number_of_rows_is_that_of_all_shards(self, stop):
-        pipe = streamed(A).mix(B, stop=stop)
+    def test_the_number_of_rows_is_that_of_all_shards(self):
+        pipe = streamed(A).mix(B, stop="first")
         with pytest.warns(
             PlanWarning, match="100% .* read again .* the rows of `mix` cannot be divided.*`write_parquet`"
         ):
@@ -190,7 +136,7 @@ class TestPlan:
 
     def test_inputs_without_an_end_are_divided(self, recwarn):
         a, b = fp.from_sequence(range(99)), fp.from_sequence(range(100, 199))
-        pipe = streamed(a).repeat().mix(b.repeat().map(lambda row: row), stop="all", weights=[1, 1])
+        pipe = streamed(a).repeat().mix(b.repeat().map(lambda row: row), stop="first", weights=[1, 1])
         loader = fp.Loader(pipe, rank=0, world_size=2, steps=16, shards=4)
         assert sum(row >= 100 for row in loader) == 8 and not recwarn
         assert list(A.repeat().take(9).mix(B.repeat(), stop="first"))[-3:] == [107, 8, 108]
@@ -209,18 +155,6 @@ class TestPlan:
         text = capsys.readouterr().out
         assert "`mix(weights=[1, 2, 3], name='m')`: takes 30, 12, 5 rows of its inputs" in text
         assert "the first to end does so after 11 rows, and the others go on" in text
-        A.mix(B, stop="all").explain()
-        assert "takes 30, 30 rows of its inputs" in capsys.readouterr().out
-
-    def test_an_epoch_logs_what_each_input_has_given(self, caplog):
-        caplog.set_level(logging.INFO, "feedpipe")
-        loader = fp.Loader(streamed(A).repeat().mix(streamed(B).repeat(), weights=[3, 1]), steps=8, shards=1)
-        list(loader)
-        loader.close()
-        (record,) = caplog.records
-        assert record.message.startswith("epoch 0: `mix` has taken ") and record.message.endswith(" rows of its inputs")
-        taken = [int(number) for number in record.message.split("taken ")[1].split(" rows")[0].split(", ")]
-        assert sum(taken) >= 8 and abs(taken[0] - 3 * taken[1]) < 4
 
     def test_a_resume_continues_the_stream(self):
         pipe = streamed(A).shuffle(window=6).mix(B.shuffle(), C.repeat(), weights=[5, 3, 2], random=True).batch(4)
@@ -254,22 +188,16 @@ class TestErrors:
             ArgumentTypeError, match="`weights` must be numbers, one for each pipe, but got: 3; weights that change are"
         ):
             A.mix(B, weights=3)
-        with pytest.raises(ArgumentError, match=r"in epoch 0, `weights` must be >= 0"):
-            list(A.mix(B, weights=lambda epoch: [-1, 2]))
-        with pytest.raises(ArgumentError, match="`weights` must be numbers with `stop='first'`"):
-            A.mix(B, weights=lambda epoch: [1, 2], stop="first")
-        A.repeat().mix(B.repeat(), weights=lambda epoch: [1, 2], stop="first")  # no length depends on the epoch
-        with pytest.raises(ArgumentError, match="`stop` must be one of 'first', 'longest', 'all' but got: 'none'"):
+        with pytest.raises(ArgumentTypeError, match="weights that change are a dict by row"):
+            A.mix(B, weights=lambda epoch: [1, 2])
+        with pytest.raises(ArgumentError, match="`stop` must be one of 'first', 'longest' but got: 'none'"):
             A.mix(B, stop="none")
+        with pytest.raises(ArgumentError, match="but got: 'all'; give `stop=\"first\"`, and `.repeat"):
+            A.mix(B, stop="all")
         with pytest.raises(ArgumentTypeError, match="the inputs of `mix` must be pipes but got: 'ab'"):
             A.mix("ab", stop="first")
 
-    def test_an_empty_input_cannot_begin_again(self):
+    def test_inputs_without_rows(self):
         empty = fp.from_sequence([])
-        message = r"input 2 of `mix\(stop=\"all\"\)` has no rows, so it cannot begin again"
-        with pytest.raises(PlanError, match=message):
-            list(A.mix(empty, stop="all"))
-        with pytest.raises(DataError, match=message):
-            list(A.mix(streamed(empty), stop="all"))
         assert check_operator(A.mix(empty)) == list(A) and check_operator(empty.mix(streamed(empty))) == []
         assert check_operator(A.mix(streamed(empty), stop="first")) == [0]

@@ -163,14 +163,6 @@ class TestRuns:
     def test_law(self, kind: str, stop: Any) -> None:
         check_operator(PIPES[kind](stop=stop), samples=6)
 
-    def test_all_begins_again_until_each_has_ended(self) -> None:
-        rows: list[Any] = check_operator(PIPES["plain"](stop="all"), samples=6)
-        assert {row[:2] for row in rows} == {(s, n) for s, own in enumerate(LENGTHS) for n in range(len(own))}
-        with pytest.raises(DataError, match=r"input 3 of `mix\(stop=\"all\"\)` cannot end, because its weight is 0"):
-            list(mixed([[5] * 90, [5] * 90, [5] * 90], {0: [1, 1, 1], 20: [1, 1, 0]}, stop="all"))
-        with pytest.raises(DataError, match=r"input 2 of `mix\(stop=\"all\"\)` has no rows"):
-            list(mixed([[1], []], stop="all"))
-
     def test_ends(self) -> None:
         assert [row[0] for row in mixed([[4], [1, 1, 1, 1, 1, 1]], stop="first")] == [1, 1, 0, 1, 1]
         assert [row[0] for row in mixed([[9, 9], [1, 1]], [0, 1])] == [1, 1, 0, 0]

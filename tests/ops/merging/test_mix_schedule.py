@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import feedpipe as fp
-from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanError, StateError
+from feedpipe.errors import ArgumentError, ArgumentTypeError, StateError
 from feedpipe.testing import check_operator
 
 from ...support.examples import examples
@@ -50,22 +50,11 @@ def mixtures(draw):
 class TestOrder:
     @pytest.mark.slow
     @settings(max_examples=examples(300), deadline=None)
-    @given(mixtures(), st.sampled_from(["longest", "first", "all"]))
+    @given(mixtures(), st.sampled_from(["longest", "first"]))
     def test_rows_are_those_of_one_turn_at_a_time(self, mixture, stop):
         inputs, schedule = mixture
-        if stop == "all" and not all(inputs):
-            inputs = [rows or [0] for rows in inputs]
-        expected, endless = scheduled_rows(inputs, schedule, stop)
+        expected = scheduled_rows(inputs, schedule, stop)
         pipe = mixed(inputs, schedule, stop)
-        if endless:
-            message = f"cannot end, because its weight is 0 from row {max(schedule)} on; give it a weight in the last"
-            with pytest.raises(PlanError, match=message):
-                len(pipe)
-            stream = iter(mixed(inputs, schedule, stop, of=streamed))
-            assert list(islice(stream, len(expected))) == expected
-            with pytest.raises(DataError, match=message):
-                next(stream)
-            return
         assert list(pipe) == list(mixed(inputs, schedule, stop, of=streamed)) == expected and len(pipe) == len(expected)
         places = list(fp.from_sequence(range(len(expected))).shuffle())
         assert list(pipe.shuffle()) == [expected[place] for place in places]
@@ -84,7 +73,6 @@ class TestOrder:
         assert list(mixed([A, B, C], {0: [1, 0, 0], 4: [1, 1, 0], 10: [0, 0, 1]}, stop="first"))[:11] == [
             0, 1, 2, 3, 4, 100, 5, 101, 6, 102, 200,
         ]  # fmt: skip
-        assert list(mixed([A, B], {0: [0, 1]}, stop="all")) == B  # as with fixed weights
 
     def test_rows_may_be_given_in_any_order(self):
         weights = {9: [0, 1], 0: [1, 0]}
@@ -132,8 +120,7 @@ class TestResume:
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("kind", "stop"),
-        [(kind, stop) for kind in ("indexed", "streamed") for stop in ("longest", "first", "all")]
-        + [("shuffled", "longest")],
+        [(kind, stop) for kind in ("indexed", "streamed") for stop in ("longest", "first")] + [("shuffled", "longest")],
     )
     @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")  # each shard reads all rows
     def test_at_each_element(self, kind, stop):
@@ -174,7 +161,7 @@ class TestResume:
 
         for of in (lambda pipe: pipe.map(picky), lambda pipe: streamed(pipe).map(picky)):
             pipe = mixed([A, B, C], ramp(), of=of).on_error("skip")
-            whole, _ = scheduled_rows([A, B, C], ramp(), "longest")
+            whole = scheduled_rows([A, B, C], ramp(), "longest")
             good = [row for row in whole if row % 7 != 3]
             assert check_resumes(pipe, shards=1) == [str(row) for row in good]
             check_operator(pipe, samples=6)
@@ -250,13 +237,6 @@ class TestErrors:
         ):
             with pytest.raises(ArgumentTypeError, match=message):
                 a.mix(b, weights=weights)
-
-    def test_an_input_that_cannot_end(self):
-        message = r"input 2 of `mix\(stop=\"all\"\)` cannot end, because its weight is 0 from row 6 on"
-        with pytest.raises(PlanError, match=message) as caught:
-            len(mixed([A, B], {0: [1, 1], 6: [1, 0]}, stop="all"))
-        assert __file__ in str(caught.value)
-        assert len(mixed([A, [100, 101]], {0: [1, 1], 6: [1, 0]}, stop="all")) > 30
 
     def test_explain(self, capsys):
         mixed([A, B], {0: [1, 0], 9: [1, 1]}).explain()

@@ -56,7 +56,7 @@ assert_type(numbers.shard_by_rank(), Pipe[int])
 assert_type(numbers.prefetch(2), Pipe[int])
 assert_type(words.load(limit="1MiB"), Pipe[str])
 
-assert_type(numbers.take_while(lambda x: x < 3).skip_while(lambda x: x < 1), Pipe[int])
+assert_type(numbers.take_while(lambda x: x < 3), Pipe[int])
 assert_type(words.distinct(last=10).distinct(len, last=10), Pipe[str])
 assert_type(numbers.count(), int)
 
@@ -158,7 +158,6 @@ assert_type(pairs(words, join=True), Pipe[tuple[str, str]])
 
 # Several pipes
 assert_type(numbers.split({"train": 0.9, "val": 0.1})["val"], Pipe[int])
-assert_type(numbers.zip(words).unzip(2), tuple[Pipe[int], Pipe[str]])
 assert_type(numbers.route(abs, 2)[0], Pipe[int])
 assert_type(words.fork()[1], Pipe[str])
 assert_type(words.sample(3), Pipe[str])
