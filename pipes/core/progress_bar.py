@@ -26,6 +26,7 @@ class ProgressBar:
         total: the count at the end, if it is known.
         unit: what is counted.
         shown: False for no line; None for a line on terminals and in notebooks only, unless `showing` says more.
+        initial: the count at the beginning.
         fraction: the part that is done, from 0 to 1, if `total` is None. The line then has an estimate of the total,
             with "~". It is asked at each update.
         notes: the last words of the line; asked at each update.
@@ -42,6 +43,7 @@ class ProgressBar:
         *,
         unit: str = " rows",
         shown: bool | None = None,
+        initial: int = 0,
         fraction: Callable[[], float | None] | None = None,
         notes: Callable[[], str] | None = None,
         delay: float = 0.0,
@@ -49,10 +51,10 @@ class ProgressBar:
         is_live = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
         shown = _shown.get() if shown is None else shown
         self.is_shown = is_live if shown is None else shown
-        self._title, self._total, self._unit, self._delay = title, total, unit, delay
+        self._title, self._total, self._unit, self._initial, self._delay = title, total, unit, initial, delay
         self._fraction = fraction if total is None else None
         self._notes = notes
-        self._count = 0
+        self._count = initial
         self._seconds = SECONDS if is_live else SECONDS_OF_LOG
         self._began = time.perf_counter()
         self._due = self._began + (delay or self._seconds)
@@ -96,6 +98,7 @@ class ProgressBar:
 
         self._bar = tqdm(
             total=self._estimate() if self._total is None else self._total,
+            initial=self._initial,
             desc=self._title,
             unit=self._unit,
             unit_scale=self._unit == " rows",  # which are many: 3.00k
