@@ -316,8 +316,8 @@ def list_items(column: Column, field: str, rule: str, ragged: str) -> tuple[Arra
     kind: Any = column.type
     if not isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType)):
         raise UnfitRowError(f"field `{field}`: a column of type {kind}; {rule}")
-    is_fixed = isinstance(kind, pa.FixedSizeListType)
-    lengths = np.full(len(lists), lists.type.list_size) if is_fixed else numpy_array(lists.value_lengths()).astype(np.int64)
+    size: int | None = getattr(lists.type, "list_size", None)
+    lengths = numpy_array(lists.value_lengths()).astype(np.int64) if size is None else np.full(len(lists), size)
     values = lists.flatten()
     if hasattr(kind.value_type, "value_field"):
         items, widths = list_items(values, field, rule, ragged)

@@ -65,16 +65,6 @@ class Stats(Mapping[str, Any]):
     def __repr__(self) -> str:
         return f"Stats({', '.join(f'{name}: {fitted.kind}' for name, fitted in self._columns.items())})"
 
-    def _repr_html_(self) -> str:
-        from ..core.html import fragment, html, table
-        from ..core.short import cell
-
-        lines = [
-            (name, fitted.kind, ", ".join(f"{key} {cell(value)}" for key, value in vars(fitted).items()))
-            for name, fitted in self._columns.items()
-        ]
-        return fragment(table(("column", "statistic", ""), lines), html("<small>{} rows</small>", f"{self.rows:,}"))
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the statistics to a file, as JSON.
 
