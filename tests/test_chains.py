@@ -149,7 +149,6 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: b
             lambda p: p.repeat(2),
             lambda p: p.dispatch(),
             lambda p, n=size: p.map_batches(list, n),
-            lambda p, n=size: p.map_batches(list, n, concurrency=2),
         ]
         if skipping:
             steps_ += [
@@ -165,7 +164,6 @@ def chains(draw_: st.DrawFn, steps: int = 4, *, local: bool = False, skipping: b
             steps_ += [
                 lambda p: p.take_while(lambda row: weight(row) % 11 != 0),
                 lambda p, n=size: p.distinct(weight, last=2 * n),
-                lambda p, n=size: p.map_batches(lambda rows, rng: [draw(row, rng) for row in rows], n, rng=True),
                 lambda p: p.map(draw, rng=True),
                 lambda p: zipped(*p.fork()),
                 lambda p, n=size: p.sample(n, replacement=True) if p.indexed and p.length else p,

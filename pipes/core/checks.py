@@ -199,6 +199,7 @@ _ADVICE = {  # for a function that has none of these names
     "batched": "`.map_batches(function, n)` calls it with up to n rows at a time",
     "buffer_size": "`.shuffle(window=n)` and `.prefetch(n)` are operators of the chain",
     "collate_fn": "`.collate(function)` in the chain makes batches",
+    "concurrency": "`.batch(n).map(function, concurrency=k).unbatch()` calls it for k batches at a time",
     "distinct": "a contrastive loss masks the pairs of a batch whose keys are equal",
     "drop_last": "`.batch(n, drop_last=True)` in the chain drops it",
     "drop_remainder": "`.batch(n, drop_last=True)` in the chain drops it",
@@ -210,7 +211,10 @@ _ADVICE = {  # for a function that has none of these names
     "pin_memory": "`Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
     "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
     "record": "`fp.replay(pipe, info.cursor)` makes an element again, with `info` from `loader.with_info()`",
+    "resume": "run it again; the statistics are the same floats",
+    "rng": "`.batch(n).map(function, rng=True).unbatch()` gives each batch a generator",
     "samples": "`pipe.head(n)` returns the first elements",
+    "segment": "`.batch(n).flat_map(function)` calls a generator for each n rows",
     "shuffle": "`.shuffle()` is an operator of the chain",
 }
 

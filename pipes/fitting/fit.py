@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ..core.block import row_width
 from ..core.graph import Node, node_code
@@ -15,13 +12,11 @@ from ..core.progress_bar import ProgressBar
 from ..core.rows import Rows, column_names, select_columns
 from ..engine.stage import resolve
 from ..errors import (
-    ArgumentError,
     ArgumentTypeError,
     DataError,
     LimitError,
     PlanError,
     RowError,
-    StateError,
     UnfitError,
     call_site,
 )
@@ -40,6 +35,7 @@ from ..stats.stats import Stats
 if TYPE_CHECKING:
     from ..torch.ranks import Group
 
+T = TypeVar("T")
 
 CHUNK_BYTES = 2**24
 """About the bytes of the rows of one summary."""
@@ -47,15 +43,10 @@ MAX_CHUNK_ROWS = 2**16
 CHUNK_ROWS_OF_TEXT = 2**14
 """The rows of one summary, if their width is not known."""
 CHUNK_ROWS_OF_DICTS = 2**11
-SAVE_SECONDS = 10.0
-"""The time between two writes of `resume`."""
-
 MAX_BYTES = 2**30
 """The most memory for the summary of a column."""
 PARTS = 16
 """The number of summaries that are joined at once."""
-VERSION = 2
-"""The version of the file `resume`."""
 
 
 def fit(
@@ -66,7 +57,6 @@ def fit(
     workers: int = 0,
     group: Group | None = None,
     progress: bool = True,
-    resume: str | os.PathLike[str] | None = None,
 ) -> Stats:
     """Run a pipe once, and return statistics of its columns.
 
@@ -81,15 +71,12 @@ def fit(
         service, workers: where the pipe runs, as for `Loader`.
         group: the ranks that read together, as for `Loader`.
         progress: on a terminal, shows the number of rows.
-        resume: a file that the run writes every ten seconds, and when it fails. A run that finds it continues from
-            there, and removes it at the end. With several ranks, each has one, with its rank in the name.
 
     Raises:
         ArgumentTypeError: `statistics` are no statistics by name.
         PlanError: there is no such column, or the pipe repeats its rows without end.
         DataError: a column has no value, an infinite number, or values of a type that does not have the statistic.
         LimitError: the distinct values of a column take more than 1 GiB.
-        StateError: the file `resume` is of another pipe, or of other statistics.
 
     Example:
         >>> import feedpipe as fp
@@ -108,8 +95,7 @@ def fit(
     ranks = RankSource(None, None, group)
     side = ranks.side_group()
     # Ranks that cannot exchange summaries each read everything.
-    rank, world_size = ranks.ask() if side is not None else (0, 1)
-    path = None if resume is None else _path_of_rank(resume, rank, world_size)
+    _, world_size = ranks.ask() if side is not None else (0, 1)
     chain = _chain(pipe, statistics)
     loader: Loader[Any] = (
         PassLoader(chain, service, workers=workers, rank=0, world_size=1, even=None)
@@ -118,16 +104,17 @@ def fit(
     )
     summaries = ColumnSummaries(statistics)
     with loader:
-        _run(loader, summaries, pipe.length, path, _signature(statistics), progress=progress)
+        shown = None if progress else False
+        with ProgressBar("fit", pipe.length, fraction=lambda: loader.progress, shown=shown) as bar:
+            for rows, parts in _with_fit_errors(loader):
+                summaries.add(rows, parts)
+                bar.update(rows)
     if side is not None and world_size > 1:
         texts = side.gather("fit", json.dumps(summaries.to_json()).encode())
         summaries = ColumnSummaries(statistics)
         for text in texts:
             summaries.add_json(json.loads(text))
-    stats = Stats(summaries.results(), summaries.rows, Fingerprint(resolve(pipe)).pipe)
-    if path is not None:
-        path.unlink(missing_ok=True)
-    return stats
+    return Stats(summaries.results(), summaries.rows, Fingerprint(resolve(pipe)).pipe)
 
 
 def check_ends(root: Node, function: str) -> None:
@@ -177,88 +164,15 @@ def _chain(pipe: Pipe[Any], statistics: Mapping[str, Statistic[Any]]) -> Pipe[An
     return pipe.batch(rows).map(SummarizeRows(statistics))
 
 
-def _signature(statistics: Mapping[str, Statistic[Any]]) -> str:
-    return json.dumps({name: repr(statistic) for name, statistic in statistics.items()})
-
-
-def _path_of_rank(resume: object, rank: int, world_size: int) -> Path:
-    if not isinstance(resume, (str, os.PathLike)):
-        raise ArgumentTypeError(f"`resume` must be a path but got: {resume!r}")
-    path = Path(resume)
-    if path.is_dir():
-        raise ArgumentError(f"`resume` must be the path of a file, and {path} is a folder")
-    return path if world_size == 1 else path.with_name(f"{path.name}.{rank}-of-{world_size}")
-
-
-def _run(
-    loader: Loader[Any],
-    summaries: ColumnSummaries,
-    length: int | None,
-    path: Path | None,
-    signature: str,
-    *,
-    progress: bool,
-) -> None:
-    """Adds the summaries of all rows of this rank."""
-    if path is not None and path.exists():
-        _restore(loader, summaries, path, signature)
-    shown = None if progress else False
-    saved_at = time.monotonic()
-    parts = iter(loader)
-    with ProgressBar("fit", length, initial=summaries.rows, fraction=lambda: loader.progress, shown=shown) as bar:
-        while (part := _next(parts, lambda: _save(loader, summaries, path, signature))) is not None:
-            summaries.add(*part)
-            bar.update(part[0])
-            if time.monotonic() - saved_at > SAVE_SECONDS:
-                _save(loader, summaries, path, signature)
-                saved_at = time.monotonic()
-
-
-def _next(parts: Iterator[tuple[int, Any]], save: Callable[[], None]) -> tuple[int, Any] | None:
-    """The summaries of the next rows, or None after the last. `save` is called if the pipe fails."""
+def _with_fit_errors(parts: Iterable[T]) -> Iterator[T]:
+    """The same; an error of rows without a statistic is that of `fit`."""
     try:
-        return next(parts, None)
+        yield from parts
     except RowError as error:
-        if isinstance(error.__cause__, UnfitError):
-            origin = f"\n  in the rows from {error.origin} on" if error.origin else ""
-            raise DataError(f"`fit`: {error.__cause__}{origin}", at=call_site()) from error.__cause__
-        save()
-        raise
-    except Exception:
-        save()
-        raise
-
-
-def _save(loader: Loader[Any], summaries: ColumnSummaries, path: Path | None, signature: str) -> None:
-    """Writes the file `resume`, if there is one; another process sees the whole file or none."""
-    if path is None:
-        return
-    values = {
-        "feedpipe_fit": signature,
-        "version": VERSION,
-        "state": loader.state_dict(),
-        "summaries": summaries.to_json(),
-    }
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.write_text(json.dumps(values), encoding="utf-8")
-    temporary.replace(path)
-
-
-def _restore(loader: Loader[Any], summaries: ColumnSummaries, path: Path, signature: str) -> None:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        version, saved = values.get("version"), values["feedpipe_fit"]
-        state, rows = values["state"], values["summaries"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StateError(f"{path} is no file that `fit` wrote; remove it to start again", at=call_site()) from error
-    if version != VERSION:
-        raise StateError(f"{path} was written by another version of feedpipe; remove it to start again", at=call_site())
-    if saved != signature:
-        raise StateError(
-            f"{path} is of other statistics, {saved}; fit the same ones, or remove the file", at=call_site()
-        )
-    loader.load_state_dict(state)
-    summaries.add_json(rows)
+        if not isinstance(error.__cause__, UnfitError):
+            raise
+        origin = f"\n  in the rows from {error.origin} on" if error.origin else ""
+        raise DataError(f"`fit`: {error.__cause__}{origin}", at=call_site()) from error.__cause__
 
 
 class SummarizeRows:
@@ -328,7 +242,7 @@ class ColumnSummaries:
         return results
 
     def to_json(self) -> dict[str, object]:
-        """The summaries as plain values, for other ranks and for a later run."""
+        """The summaries as plain values, for other ranks."""
         columns = {name: self._merge(name).to_json() if parts else None for name, parts in self._parts.items()}
         return {"rows": self.rows, "columns": columns}
 

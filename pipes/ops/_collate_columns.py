@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import math
 from collections.abc import Callable, Iterable, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
 from itertools import compress, pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -187,15 +187,13 @@ def _in_ragged_lists(values: Any, offsets: npt.NDArray[np.int64]) -> object:
 
 
 def _is_list(arrow_type: Any) -> bool:
-    from pyarrow import types
-
+    types = pa.types
     return bool(types.is_list(arrow_type) or types.is_large_list(arrow_type) or types.is_fixed_size_list(arrow_type))
 
 
 def _is_text(arrow_type: Any) -> bool:
     """Return whether `arrow_type` is text or bytes, or a list of them."""
-    from pyarrow import types
-
+    types = pa.types
     if _is_list(arrow_type):
         return _is_text(arrow_type.value_type)
     is_string = (types.is_string, types.is_large_string, types.is_string_view)
@@ -207,16 +205,6 @@ def _is_text(arrow_type: Any) -> bool:
 
 
 REPAIR = "make them agree with a `.map` before `.batch`, or give `.collate` a function"
-
-# A datetime is a date too, and so comes first.
-_CONVERSIONS: tuple[tuple[type, str], ...] = (
-    (datetime.datetime, "value.timestamp()"),
-    (datetime.date, "value.toordinal()"),
-    (datetime.timedelta, "value.total_seconds()"),
-    (decimal.Decimal, "float(value)"),
-    (np.datetime64, "value.astype('int64')"),
-    (np.timedelta64, "value.astype('int64')"),
-)
 
 
 class NoTensorError(UnfitError):
@@ -238,26 +226,18 @@ def ragged_repair(rules: Rules, field: str = "") -> str:
     return f"make them agree with `{pad}` or with a `.map` before `.batch`, or give `.collate` a function{nested}"
 
 
-def column_repair(position: int, name: str, column_type: Any) -> str:
-    """Return the repair of column `name`, at `position`, whose type has no tensor."""
-    from pyarrow import types
-
-    target = None
+def column_repair(name: str, column_type: Any) -> str:
+    """Return the repair of column `name`, whose type has no tensor."""
+    types = pa.types
     if types.is_decimal(column_type):
         target = "float64"
     elif types.is_time32(column_type) or types.is_date32(column_type):
         target = "int32"  # the only cast that Arrow has for these
-    elif (
-        types.is_timestamp(column_type)
-        or types.is_date(column_type)
-        or types.is_time(column_type)
-        or types.is_duration(column_type)
-    ):
+    elif types.is_temporal(column_type):
         target = "int64"
-    action, call = "leave it out", f"b.drop_columns([{name!r}])"
-    if target is not None:
-        action, call = "make numbers of it", f"b.set_column({position}, {name!r}, b[{name!r}].cast({target!r}))"
-    return f"{action} before, with `.map_columns(lambda b: {call}, format='arrow')`"
+    else:
+        return f"leave it out with `.drop({name!r})` before `.batch`"
+    return f"make numbers of it with `.cast({{{name!r}: {target!r}}})` before `.batch`"
 
 
 def check_agreement(
@@ -291,23 +271,13 @@ def converted(conversion: Callable[[], T], values: Sequence[object], field: str,
 def check_numbers(values: Sequence[object], field: str, rules: Rules) -> None:
     """Raise an error if the values are times or decimals."""
     first = next((value for value in values if value is not None), None)
-    code = _conversion_code(first)
-    if code is not None:
-        what = (
-            f"arrays of dtype {first.dtype}" if isinstance(first, np.ndarray) else f"values of type {type_name(first)}"
-        )
-        raise unfit(
-            field,
-            f"{what} cannot become {rules.form.noun}; make numbers of them with a `.map` before `.batch`, such as "
-            f"`{code}`, or give `.collate` a function",
-        )
-
-
-def _conversion_code(value: object) -> str | None:
-    """Return the code that turns a time or a decimal into a number; None for other values."""
-    if isinstance(value, np.ndarray):
-        return "value.astype('int64')" if value.dtype.kind in "Mm" else None
-    return next((code for cls, code in _CONVERSIONS if isinstance(value, cls)), None)
+    if isinstance(first, np.ndarray) and first.dtype.kind in "Mm":
+        what = f"arrays of dtype {first.dtype}"
+    elif isinstance(first, (date, timedelta, Decimal, np.datetime64, np.timedelta64)):
+        what = f"values of type {type_name(first)}"
+    else:
+        return
+    raise unfit(field, f"{what} cannot become {rules.form.noun}; make numbers of them with a `.map` before `.batch`")
 
 
 def raise_difference(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import arrow_array, numpy_array
-from ..core.block import Block
 from ..core.context import Context
 from ..core.cursor import Cursor
 from ..core.lazy import pa
-from ..core.operator import CursorOfInput, Operator, Order, StageView
+from ..core.operator import Operator, StageView
 from ..core.rows import (
     Array,
     BlockRows,
@@ -35,18 +34,16 @@ from ..engine.calls import map_until_error
 from ..errors import UnfitError
 from ..formats.columns import check_names
 from ..formats.expressions import evaluate, expression_problem, used_columns
-from ._shared import as_mapping, convert_until_error, data_error, existing_columns, plan_error
+from ._shared import RowByRow, as_mapping, convert_until_error, data_error, existing_columns, plan_error
 
 
-class ColumnOperator(CursorOfInput, ABC):
+class ColumnOperator(RowByRow, ABC):
     """Converts the columns of a table as a whole, and rows that are dicts one by one.
 
     If the columns are known without a run, a wrong name is an error before the first row.
     """
 
-    order: ClassVar[Order] = Order.ROW_LOCAL
     needs_positions: ClassVar[bool] = False  # type: ignore[misc]
-    seeks: ClassVar[bool] = True
 
     @abstractmethod
     def schema_of(self, schema: pa.Schema) -> pa.Schema | None:
@@ -75,9 +72,6 @@ class ColumnOperator(CursorOfInput, ABC):
     def within(self, rows: range) -> Operator:
         return self
 
-    def length(self, stage: StageView) -> int | None:
-        return stage.input.length
-
     def schema(self, stage: StageView) -> pa.Schema | None:
         schema = stage.input.schema
         try:
@@ -85,26 +79,17 @@ class ColumnOperator(CursorOfInput, ABC):
         except UnfitError as error:
             raise plan_error(self, stage, error) from None
 
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        rows, error = self._convert(stage, stage.input.rows(indices, context))
-        if error is None:
-            return rows
-        row = int(indices[len(rows)]) if len(indices) else 0
-        raise data_error(self, stage.failed_at(error, row, context))
+    def row_error(self, error: Exception) -> Exception:
+        return data_error(self, error)
 
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        for block in stage.input.blocks(at, context):
-            rows, error = self._convert(stage, block.rows)
-            end = block.at.advance(len(rows))
-            output = [block.with_rows(rows)] if len(rows) else []
-            del block, rows  # only the consumer holds them now
-            if output:
-                yield output.pop()
-            if error is not None:
-                raise data_error(self, stage.failed(error, end, context))
-
-    def _convert(self, stage: StageView, rows: BlockRows) -> tuple[BlockRows, Exception | None]:
-        """Convert the rows before the first that does not fit; return also its error."""
+    def results(
+        self,
+        stage: StageView,
+        rows: BlockRows,
+        positions: Indices,
+        place: Callable[[int], Cursor | int],
+        context: Context,
+    ) -> tuple[BlockRows, Exception | None]:
         if not isinstance(rows, Rows):
             return map_until_error(self.row_function(), rows)
         converted, error = convert_until_error(lambda part: self.convert_table(stage, part), rows)

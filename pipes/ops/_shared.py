@@ -17,7 +17,7 @@ from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import START, Cursor
 from ..core.lazy import pa
-from ..core.operator import CursorOfInput, Input, Operator, StageView, Weights, each_row
+from ..core.operator import CursorOfInput, Input, Operator, Order, StageView, Weights, each_row
 from ..core.rows import Array, BlockRows, Column, Indices, Rows, grid, index_array, infer_array, is_grid, read_only
 from ..errors import DataError, PlanError, RowError, UnfitError
 from ..formats.columns import suggest_name
@@ -206,6 +206,55 @@ def as_mapping(row: object) -> Mapping[str, object]:
     repair = "put this before `.batch`" if isinstance(row, Rows) else "make dicts with a `.map`"
     kind = type(row).__name__
     raise UnfitError(f"rows must be dicts, whose keys name the columns, but one is of type {kind}; {repair}")
+
+
+class RowByRow(CursorOfInput, ABC):
+    """Gives a row for each row of its only input; the rows of a block are made together."""
+
+    order: ClassVar[Order] = Order.ROW_LOCAL
+    seeks: ClassVar[bool] = True
+
+    @abstractmethod
+    def results(
+        self,
+        stage: StageView,
+        rows: BlockRows,
+        positions: Indices,
+        place: Callable[[int], Cursor | int],
+        context: Context,
+    ) -> tuple[BlockRows, Exception | None]:
+        """The results for the rows at `positions` up to the first that fails, and its error.
+
+        `place` gives what `StageView.skip` takes for a row.
+        """
+
+    def row_error(self, error: Exception) -> Exception:
+        """The error to raise if a row failed."""
+        return error
+
+    def length(self, stage: StageView) -> int | None:
+        return stage.input.length
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        rows = stage.input.rows(indices, context)
+        results, error = self.results(stage, rows, indices, lambda row: int(indices[row]), context)
+        if error is None:
+            return results
+        row = int(indices[len(results)]) if len(indices) else 0
+        raise self.row_error(stage.failed_at(error, row, context))
+
+    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
+        for block in stage.input.blocks(at, context):
+            start = block.at.position
+            positions = range(start, start + len(block))
+            results, error = self.results(stage, block.rows, positions, block.at.advance, context)
+            end = block.at.advance(len(results))
+            output = [block.with_rows(results)] if len(results) else []
+            del block, results  # only the consumer holds them now
+            if output:
+                yield output.pop()
+            if error is not None:
+                raise self.row_error(stage.failed(error, end, context))
 
 
 # The bases of operators that give rows of their input unchanged.

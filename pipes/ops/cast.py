@@ -9,13 +9,13 @@ from typing import cast as as_type
 
 import numpy as np
 
-from ..core.arrow import arrow_array, numpy_array
 from ..core.lazy import pa
 from ..core.operator import StageView
-from ..core.rows import Column, Rows, grid, is_grid, read_only, select_columns
+from ..core.rows import Column, Rows, grid, is_grid, read_only
+from ..core.rows import to_arrow as to_arrow_array
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ..formats.columns import Schema, check_names, check_schema, first_duplicate, to_column
-from ._column_operator import ColumnOperator
+from ._column_operator import ColumnConversion, ColumnOperator
 from ._shared import as_mapping, as_rows, existing_columns
 from .map import BatchMap
 
@@ -56,7 +56,7 @@ def cast(pipe: Pipe[T], /, schema: Schema) -> Pipe[T]:
 
 
 @dataclass(frozen=True, eq=False)
-class Cast(ColumnOperator):
+class Cast(ColumnConversion):
     kind: ClassVar[str] = "cast"
 
     types: Mapping[str, pa.DataType]
@@ -65,56 +65,30 @@ class Cast(ColumnOperator):
         types = ", ".join(f"{name!r}: {str(kind)!r}" for name, kind in self.types.items())
         return f"cast({{{types}}})"
 
-    def schema_of(self, schema: pa.Schema) -> pa.Schema:
-        types: dict[str, Any] = dict(zip(schema.names, schema.types, strict=True))
-        existing_columns(self.types, types)
-        for name, kind in self.types.items():
-            types[name] = _cast(pa.nulls(0, types[name]), name, kind).type
-        return pa.schema(list(types.items()))
+    def converted(self) -> Sequence[str]:
+        return list(self.types)
 
-    def convert_table(self, stage: StageView, rows: Rows) -> Rows:
-        columns = dict(rows.columns)
-        batch = select_columns(rows, existing_columns(self.types, columns)).arrow
-        for (name, kind), array in zip(self.types.items(), batch.columns, strict=True):
-            converted = _cast(array, name, kind)
-            if converted is not array:
-                stays_array = isinstance(columns[name], np.ndarray) and is_grid(converted)
-                columns[name] = read_only(grid(converted)) if stays_array else to_column(converted)
-        return Rows(columns, len(rows))
-
-    def row_function(self) -> Callable[[object], object]:
-        def convert(row: object) -> dict[str, object]:
-            values = dict(as_mapping(row))
-            existing_columns(self.types, values)
-            for name, kind in self.types.items():
-                values[name] = _cast_value(values[name], name, kind)
-            return values
-
-        return convert
+    def convert(self, name: str, column: Column) -> Column:
+        array = to_arrow_array(column)
+        converted = _cast(array, self.types[name])
+        if converted is array:
+            return column
+        stays_array = isinstance(column, np.ndarray) and is_grid(converted)
+        return read_only(grid(converted)) if stays_array else to_column(converted)
 
 
-def _cast(array: Any, name: str, kind: Any) -> Any:
+def _cast(array: Any, kind: Any) -> Any:
     """Convert the values of a column to `kind`, or the items of its values if they are tensors."""
     source = array.type
     try:
-        if not isinstance(source, pa.FixedShapeTensorType) or not pa.types.is_primitive(kind):
+        if not isinstance(source, pa.FixedShapeTensorType):
             return array if source == kind else array.cast(kind)
+        if not pa.types.is_primitive(kind):
+            return array.storage.cast(kind)
         tensor: Any = pa.fixed_shape_tensor(kind, source.shape, source.dim_names, source.permutation)
         return pa.ExtensionArray.from_storage(tensor, array.storage.cast(tensor.storage_type))
     except (pa.ArrowException, ValueError, NotImplementedError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise UnfitError(f"column {name!r} of type {source} cannot become {kind}: {reason}") from error
-
-
-def _cast_value(value: object, name: str, kind: Any) -> object:
-    if isinstance(value, np.ndarray) and value.ndim and pa.types.is_primitive(kind):
-        items = _cast(arrow_array(np.ascontiguousarray(value).reshape(-1)), name, kind)
-        return numpy_array(items).reshape(value.shape)
-    try:
-        array: Any = arrow_array([value])
-    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-        raise UnfitError(f"column {name!r}: {value!r:.80} cannot become {kind}: {error}") from error
-    return _cast(array, name, kind)[0].as_py()
+        raise UnfitError(f"of type {source} cannot become {kind}: {' '.join(str(error).split())}") from error
 
 
 @overload

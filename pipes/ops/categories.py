@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
@@ -16,7 +14,7 @@ from ..core.arrow import arrow_array
 from ..core.checks import check_int
 from ..core.lazy import pa
 from ..core.process import PerProcess
-from ..core.rows import Column, is_grid, read_only, to_arrow
+from ..core.rows import Column, infer_array, is_grid, read_only, to_arrow
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ..stats.statistics import Quantiles
 from ._column_operator import ColumnConversion, map_numbers, missing_mask, numbers_and_nulls, type_name
@@ -53,21 +51,30 @@ def index_of(pipe: Pipe[T], /, column: str, *, values: Sequence[Hashable], unkno
 
 
 @dataclass(frozen=True)
-class IndexOf(ColumnConversion):
-    kind: ClassVar[str] = "index_of"
+class ValueConversion(ColumnConversion):
+    """Replaces values by what their places in a list of values say."""
 
     column: str
     values: tuple[Hashable, ...] = field(kw_only=True)
-    unknown: int = field(default=-1, kw_only=True)
     numbers: ValueNumbers = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_column_name(self.column)
-        object.__setattr__(self, "unknown", check_int("unknown", self.unknown, least=-1))
         object.__setattr__(self, "numbers", ValueNumbers(self.values))
 
     def converted(self) -> Sequence[str]:
         return [self.column]
+
+
+@dataclass(frozen=True)
+class IndexOf(ValueConversion):
+    kind: ClassVar[str] = "index_of"
+
+    unknown: int = field(default=-1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "unknown", check_int("unknown", self.unknown, least=-1))
 
     def convert(self, name: str, column: Column) -> Column:
         return read_only(self.numbers.of(column, self.unknown))
@@ -100,20 +107,8 @@ def one_hot(pipe: Pipe[T], /, column: str, *, values: Sequence[Hashable]) -> Pip
     return pipe.then(OneHot(column, values=check_values(values)))
 
 
-@dataclass(frozen=True)
-class OneHot(ColumnConversion):
+class OneHot(ValueConversion):
     kind: ClassVar[str] = "one_hot"
-
-    column: str
-    values: tuple[Hashable, ...] = field(kw_only=True)
-    numbers: ValueNumbers = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        check_column_name(self.column)
-        object.__setattr__(self, "numbers", ValueNumbers(self.values))
-
-    def converted(self) -> Sequence[str]:
-        return [self.column]
 
     def convert(self, name: str, column: Column) -> Column:
         numbers = self.numbers.of(column, len(self.values))
@@ -189,13 +184,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class ValueNumbers:
-    """Numbers the values of a list from 0.
-
-    A block is encoded first, so that each of its distinct values is looked up once.
-
-    Args:
-        values: different values of one type.
-    """
+    """Numbers the values of a list from 0. Each distinct value of a block is looked up once."""
 
     def __init__(self, values: Sequence[Hashable]) -> None:
         self._values = values
@@ -228,7 +217,7 @@ class ValueNumbers:
     def _check_type(self, column: Column) -> None:
         kind: Any = pa.from_numpy_dtype(column.dtype) if isinstance(column, np.ndarray) else column.type
         kind = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
-        family, own = _family(kind), _family_of(self._values[0])
+        family, own = _family(kind), _family(infer_array([self._values[0]]).type)
         if family not in (own, "null"):
             raise UnfitError(f"is of type {kind}, and `values` has {own}, such as {self._values[0]!r}; `.cast` it")
 
@@ -242,29 +231,16 @@ def check_values(value: object) -> tuple[Hashable, ...]:
         raise ArgumentError("`values` must have at least one value but got: []")
     try:
         repeated = next((item for item, count in Counter(values).items() if count > 1), None)
+        array: Any = infer_array([*values])
     except TypeError:  # not hashable
         raise ArgumentTypeError(f"`values` must be hashable but got: {value!r:.200}") from None
-    if len(set(map(_family_of, values))) > 1 or None in values or any(item != item for item in values):
+    except (pa.ArrowException, ValueError, OverflowError):
+        array = None
+    if array is None or array.null_count or any(item != item for item in values):
         raise ArgumentTypeError(f"`values` must be of one type, without None and NaN, but got: {value!r:.200}")
     if repeated is not None:
         raise ArgumentError(f"`values` must be different but has {repeated!r} twice")
     return values
-
-
-_FAMILIES: dict[type, str] = {
-    **dict.fromkeys((bool, int, float, Decimal), "numbers"),
-    str: "text",
-    bytes: "bytes",
-    date: "dates",
-    timedelta: "durations",
-}
-
-
-def _family_of(value: object) -> str:
-    """Return the family of a value of Python."""
-    if isinstance(value, datetime):
-        return "times" if value.tzinfo is None else "times with a zone"
-    return next((_FAMILIES[kind] for kind in type(value).__mro__ if kind in _FAMILIES), type(value).__name__)
 
 
 def _family(kind: Any) -> str:

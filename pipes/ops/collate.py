@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, 
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, TypeVar, Unpack, cast, overload
 
 import numpy as np
 
@@ -52,73 +52,48 @@ U = TypeVar("U")
 Ragged = Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]]
 
 
+class CollateOptions(TypedDict, total=False):
+    """The options that all overloads without a function have."""
+
+    nulls: Literal["error", "nan"]
+    codes: bool
+
+
+class TorchOptions(CollateOptions, total=False):
+    ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]]
+    format: Literal["torch"]
+
+
 @overload
 def collate(
-    pipe: Pipe[Sequence[Mapping[str, object]]],
-    /,
-    *,
-    nulls: Literal["error", "nan"] = "error",
-    codes: bool = False,
-    format: Literal["numpy"],
+    pipe: Pipe[Sequence[Mapping[str, object]]], /, *, format: Literal["numpy"], **options: Unpack[CollateOptions]
 ) -> Pipe[dict[str, np.ndarray[Any, Any]]]: ...
 @overload
 def collate(
     pipe: Pipe[Sequence[float]] | Pipe[Sequence[np.ndarray[Any, Any]]],
     /,
     *,
-    nulls: Literal["error", "nan"] = "error",
-    codes: bool = False,
     format: Literal["numpy"],
+    **options: Unpack[CollateOptions],
 ) -> Pipe[np.ndarray[Any, Any]]: ...
 @overload
 def collate(
-    pipe: Pipe[Sequence[object]],
-    /,
-    *,
-    nulls: Literal["error", "nan"] = "error",
-    codes: bool = False,
-    format: Literal["numpy"],
+    pipe: Pipe[Sequence[object]], /, *, format: Literal["numpy"], **options: Unpack[CollateOptions]
 ) -> Pipe[Any]: ...
 @overload
 def collate(
-    pipe: Pipe[Sequence[Mapping[str, object]]],
-    /,
-    *,
-    nulls: Literal["error", "nan"] = "error",
-    ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
-    codes: bool = False,
-    format: Literal["torch"] = "torch",
+    pipe: Pipe[Sequence[Mapping[str, object]]], /, **options: Unpack[TorchOptions]
 ) -> Pipe[dict[str, torch.Tensor]]: ...
 @overload
 def collate(
     pipe: Pipe[Sequence[torch.Tensor]] | Pipe[Sequence[float]] | Pipe[Sequence[np.ndarray[Any, Any]]],
     /,
-    *,
-    nulls: Literal["error", "nan"] = "error",
-    ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
-    codes: bool = False,
-    format: Literal["torch"] = "torch",
+    **options: Unpack[TorchOptions],
 ) -> Pipe[torch.Tensor]: ...
 @overload
-def collate(
-    pipe: Pipe[Sequence[tuple[object, ...]]],
-    /,
-    *,
-    nulls: Literal["error", "nan"] = "error",
-    ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
-    codes: bool = False,
-    format: Literal["torch"] = "torch",
-) -> Pipe[list[Any]]: ...
+def collate(pipe: Pipe[Sequence[tuple[object, ...]]], /, **options: Unpack[TorchOptions]) -> Pipe[list[Any]]: ...
 @overload
-def collate(
-    pipe: Pipe[Sequence[object]],
-    /,
-    *,
-    nulls: Literal["error", "nan"] = "error",
-    ragged: Literal["error", "nested"] | Mapping[str, Literal["error", "nested"]] = "error",
-    codes: bool = False,
-    format: Literal["torch"] = "torch",
-) -> Pipe[Any]: ...
+def collate(pipe: Pipe[Sequence[object]], /, **options: Unpack[TorchOptions]) -> Pipe[Any]: ...
 @overload
 def collate(pipe: Pipe[T], /, function: Callable[[T], U]) -> Pipe[U]: ...
 def collate(
@@ -343,7 +318,7 @@ def _collate_columns(columns: Mapping[str, Column], field: str, rules: Rules) ->
         if isinstance(column, np.ndarray) and column.dtype in PLAIN_TYPES:
             collated[name] = of_array(column)
         else:
-            collated[name] = _collate_column(columns, name, path_to(field, name), rules)
+            collated[name] = _collate_column(column, name, path_to(field, name), rules)
     return collated
 
 
@@ -356,13 +331,12 @@ def _check_ragged_names(names: Mapping[Any, object], rules: Rules) -> None:
             raise UnfitError(f"`ragged` names {name!r}, and rows have no such field; {suggest_name(name, listed)}")
 
 
-def _collate_column(columns: Mapping[str, Column], name: str, field: str, rules: Rules) -> object:
-    column = columns[name]
+def _collate_column(column: Column, name: str, field: str, rules: Rules) -> object:
     if not isinstance(column, np.ndarray):
         try:
             return _formed(column_arrays(column, field, rules), rules)
         except NoTensorError as error:
-            raise UnfitError(f"{error}; {column_repair([*columns].index(name), name, column.type)}") from error
+            raise UnfitError(f"{error}; {column_repair(name, column.type)}") from error
     if column.dtype.kind in "SU":
         return column.tolist()
     if column.dtype.kind == "O":

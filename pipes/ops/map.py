@@ -13,15 +13,15 @@ from ..core.block import Block, Parted, has_skipped, parted
 from ..core.checks import check_callable, check_choice, check_int, is_coroutine_function
 from ..core.context import Context, Generators, generator
 from ..core.cursor import Cursor
-from ..core.operator import Ahead, Columns, CursorOfInput, Order, StageView, Trait
+from ..core.operator import Ahead, Columns, StageView, Trait
 from ..core.rows import BlockRows, Indices, index_array, index_list
 from ..core.skips import OnError, Retry, Skipped, check_on_error, check_retry, skips
 from ..engine.ahead import CALLS_AHEAD, Limit, in_order
 from ..engine.calls import CallPool, PendingCall, begun_calls, done, map_until_error
 from ..engine.retrying import retrying, shared_call_pool
 from ..engine.seeds import global_generators
-from ..errors import ArgumentError, RowError
-from ._shared import data_error
+from ..errors import ArgumentError
+from ._shared import RowByRow, data_error
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -131,11 +131,9 @@ def map(
 
 
 @dataclass(frozen=True)
-class Map(CursorOfInput):
+class Map(RowByRow):
     kind: ClassVar[str] = "map"
-    order: ClassVar[Order] = Order.ROW_LOCAL
     columns: ClassVar[Columns] = Columns.LOSES
-    seeks: ClassVar[bool] = True
     moves_skipped: ClassVar[bool] = True
     awaits: ClassVar[bool] = False
     """Coroutine functions are accepted."""
@@ -164,37 +162,13 @@ class Map(CursorOfInput):
         """What is called for each row, in the thread that makes blocks."""
         return self.row_function
 
-    def length(self, stage: StageView) -> int | None:
-        return stage.input.length
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        rows, error = self._results(
-            stage, stage.input.rows(indices, context), indices, context, lambda row: int(indices[row])
-        )
-        if error is not None:
-            raise stage.failed_at(error, int(indices[len(rows)]), context)
-        return rows
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        for block in stage.input.blocks(at, context):
-            start = block.at.position
-            positions = range(start, start + len(block))
-            rows, error = self._results(stage, block.rows, positions, context, block.at.advance)
-            end = block.at.advance(len(rows))
-            output = [block.with_rows(rows)] if rows else []
-            del block, rows  # only the consumer holds them now
-            if output:
-                yield output.pop()
-            if error is not None:
-                raise stage.failed(error, end, context)
-
-    def _results(
+    def results(
         self,
         stage: StageView,
         rows: BlockRows,
         positions: Indices,
-        context: Context,
         place: Callable[[int], Cursor | int],
+        context: Context,
     ) -> tuple[BlockRows, Exception | None]:
         """The results up to the first row that fails and may not be skipped, and its error.
 
@@ -370,9 +344,6 @@ def _with_skipped(skipped: Skipped | None, result: object) -> object:
     return skipped if skipped.is_row else skipped.before(result)
 
 
-_IN_BATCH = "in the batch that begins at"
-
-
 @dataclass(frozen=True)
 class BatchMap(Map):
     """The base of operators that map whole batches, such as `collate` and `map_columns`.
@@ -382,14 +353,5 @@ class BatchMap(Map):
 
     columns: ClassVar[Columns] = Columns.KEEPS
 
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        try:
-            return super().rows(stage, indices, context)
-        except RowError as error:
-            raise data_error(self, error, _IN_BATCH) from error.__cause__
-
-    def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        try:
-            yield from super().blocks(stage, at, context)
-        except RowError as error:
-            raise data_error(self, error, _IN_BATCH) from error.__cause__
+    def row_error(self, error: Exception) -> Exception:
+        return data_error(self, error, "in the batch that begins at")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -80,16 +80,45 @@ def pad_batch(
     return pipe.then(PadBatch(value=value, names=names, to=to, multiple_of=multiple_of, lengths=lengths))
 
 
-class Padding(NamedTuple):
-    """The arguments of `pad_batch`, and the batches that it makes."""
+@dataclass(frozen=True)
+class PadBatch(BatchMap):
+    kind: ClassVar[str] = "pad_batch"
 
-    value: Fill
-    columns: tuple[str, ...] | None
-    to: int | None
-    multiple_of: int | None
-    lengths: str | None
+    function: None = field(default=None, init=False, repr=False)  # type: ignore[assignment]
+    value: Fill = 0
+    names: tuple[str, ...] | None = None  # the `columns`, which are a declaration here
+    to: int | None = None
+    multiple_of: int | None = None
+    lengths: str | None = None
 
-    def batch(self, batch: object) -> object:
+    def __post_init__(self) -> None:
+        for value in self.value.values() if isinstance(self.value, Mapping) else [self.value]:
+            check_fill("value", value)
+        for name in ("to", "multiple_of"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check_int(name, getattr(self, name), least=1))
+        if self.to is not None and self.multiple_of is not None:
+            raise ArgumentError(
+                "`multiple_of` must be left out if `to` is given, which alone says how long the rows become"
+            )
+        if self.lengths is not None and not isinstance(self.lengths, str):
+            raise ArgumentTypeError(f"`lengths` must be a name but got: {self.lengths!r}")
+
+    @property
+    def row_function(self) -> Callable[..., object]:
+        return self._batch
+
+    def call(self) -> str:
+        values = {
+            "columns": None if self.names is None else list(self.names),
+            "to": self.to,
+            "multiple_of": self.multiple_of,
+            "lengths": self.lengths,
+        }
+        arguments = [f"{name}={value_code(value)}" for name, value in values.items() if value is not None]
+        return f"pad_batch({', '.join([*([value_code(self.value)] if self.value else []), *arguments])})"
+
+    def _batch(self, batch: object) -> object:
         """The padded batch."""
         if isinstance(batch, Rows):
             padded, lengths = self._padded(batch.columns)
@@ -99,15 +128,15 @@ class Padding(NamedTuple):
             raise not_a_batch(batch)
         rows: list[Any] = list(batch)
         if rows and all(isinstance(row, Mapping) for row in rows):
-            names = dict.fromkeys([*rows[0], *(self.columns or ())])
+            names = dict.fromkeys([*rows[0], *(self.names or ())])
             missing = next((name for name in names if not all(name in row for row in rows)), None)
-            if missing is not None and (self.columns is None or missing in self.columns):
+            if missing is not None and (self.names is None or missing in self.names):
                 raise UnfitError(f"rows must have a field {missing!r}, but one has only: {list(rows[0])}")
-            columns = {name: [row[name] for row in rows] for name in self.columns or names}
+            columns = {name: [row[name] for row in rows] for name in self.names or names}
             padded, lengths = self._padded(columns, [*rows[0]])
             added = {**padded, **{name: values.tolist() for name, values in lengths.items()}}
             return [{**row, **{name: values[i] for name, values in added.items()}} for i, row in enumerate(rows)]
-        if self.columns is not None or self.lengths is not None or isinstance(self.value, Mapping):
+        if self.names is not None or self.lengths is not None or isinstance(self.value, Mapping):
             raise UnfitError(
                 "rows must be dicts or rows of a table if `columns`, `lengths` or a `value` by name is given"
             )
@@ -124,7 +153,7 @@ class Padding(NamedTuple):
         """The padded columns, and the column of lengths, if one is asked for; `names` are those of the rows."""
         padded: dict[str, Array] = {}
         lengths: dict[str, Ints] = {}
-        for name in [n for n, c in columns.items() if _is_padded(c)] if self.columns is None else self.columns:
+        for name in [n for n, c in columns.items() if _is_padded(c)] if self.names is None else self.names:
             if name not in columns:
                 raise UnfitError(f"`columns` must name columns of the rows, {list(columns)}, but has: {name!r}")
             padded[name], lengths[name] = self._column(columns[name], name)
@@ -171,7 +200,6 @@ class Padding(NamedTuple):
         return self.to
 
     def _lengths(self, names: Sequence[str], lengths: Mapping[str, Ints]) -> dict[str, Ints]:
-        """The column of lengths, if one is asked for."""
         if self.lengths is None:
             return {}
         if self.lengths in names:
@@ -186,46 +214,6 @@ class Padding(NamedTuple):
                     "differ; name one in `columns`, and pad the other with a second `.pad_batch`"
                 )
         return {self.lengths: lengths[first]}
-
-
-@dataclass(frozen=True)
-class PadBatch(BatchMap):
-    kind: ClassVar[str] = "pad_batch"
-
-    function: Callable[..., object] = Padding.batch
-    value: Fill = 0
-    names: tuple[str, ...] | None = None  # the `columns`, which are a declaration here
-    to: int | None = None
-    multiple_of: int | None = None
-    lengths: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for value in self.value.values() if isinstance(self.value, Mapping) else [self.value]:
-            check_fill("value", value)
-        for name in ("to", "multiple_of"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, check_int(name, getattr(self, name), least=1))
-        if self.to is not None and self.multiple_of is not None:
-            raise ArgumentError(
-                "`multiple_of` must be left out if `to` is given, which alone says how long the rows become"
-            )
-        if self.lengths is not None and not isinstance(self.lengths, str):
-            raise ArgumentTypeError(f"`lengths` must be a name but got: {self.lengths!r}")
-
-    @property
-    def row_function(self) -> Callable[..., object]:
-        return Padding(self.value, self.names, self.to, self.multiple_of, self.lengths).batch
-
-    def call(self) -> str:
-        values = {
-            "columns": None if self.names is None else list(self.names),
-            "to": self.to,
-            "multiple_of": self.multiple_of,
-            "lengths": self.lengths,
-        }
-        arguments = [f"{name}={value_code(value)}" for name, value in values.items() if value is not None]
-        return f"pad_batch({', '.join([*([value_code(self.value)] if self.value else []), *arguments])})"
 
 
 def _array(value: object, field: str) -> Array:
@@ -308,11 +296,12 @@ class UnfitRowError(UnfitError):
         self.row = row
 
 
-def list_values(column: Column, field: str, rule: str) -> tuple[Array, npt.NDArray[np.int64]]:
-    """The numbers in all lists of a column, and the length of each list.
+def list_items(column: Column, field: str, rule: str, ragged: str) -> tuple[Array, Ints]:
+    """The items in all lists of a column, which may be lists or arrays themselves, and the length of each list.
 
     Raises:
         UnfitRowError: a row is no list of numbers; the message ends with `rule`.
+        UnfitError: items differ in length; the message ends with `ragged`.
     """
     if not isinstance(column, np.ndarray):
         if column.null_count:
@@ -320,47 +309,30 @@ def list_values(column: Column, field: str, rule: str) -> tuple[Array, npt.NDArr
         if is_grid(column):
             column = grid(column)
     if isinstance(column, np.ndarray):
-        if column.ndim != 2 or column.dtype.kind not in NUMBERS:
+        if column.ndim < 2 or column.dtype.kind not in NUMBERS:
             raise UnfitRowError(f"field `{field}`: a column {described(column)}; {rule}")
-        return column.reshape(-1), np.full(len(column), column.shape[1])
-    arrow_type: Any = column.type
-    if pa.types.is_fixed_size_list(arrow_type):
-        lengths = np.full(len(column), cast("Any", column).type.list_size)
-    elif pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type):
-        lengths = numpy_array(cast("Any", column).value_lengths()).astype(np.int64)
-    else:
-        raise UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {rule}")
-    values: Any = cast("Any", column).flatten()
+        return column.reshape(-1, *column.shape[2:]), np.full(len(column), column.shape[1])
+    lists: Any = column
+    kind: Any = column.type
+    if not isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType)):
+        raise UnfitRowError(f"field `{field}`: a column of type {kind}; {rule}")
+    size: int | None = getattr(lists.type, "list_size", None)
+    lengths = numpy_array(lists.value_lengths()).astype(np.int64) if size is None else np.full(len(lists), size)
+    values = lists.flatten()
+    if hasattr(kind.value_type, "value_field"):
+        items, widths = list_items(values, field, rule, ragged)
+        if len(different := np.flatnonzero(widths != widths[:1])):
+            raise UnfitError(f"field `{field}`: items of {widths[0]} and {widths[different[0]]} numbers; {ragged}")
+        width = int(widths[0]) if len(widths) else getattr(kind.value_type, "list_size", 0)
+        return items.reshape(len(widths), width, *items.shape[1:]), lengths
     if values.null_count:
         place = values.is_null().to_pylist().index(True)
         row = int(np.searchsorted(np.cumsum(lengths), place, "right"))
         raise UnfitRowError(f"field `{field}`: null among the numbers; {rule}", row)
     array = numpy_array(values)
     if len(array) and array.dtype.kind not in NUMBERS:
-        raise UnfitRowError(f"field `{field}`: a column of type {arrow_type}; {rule}")
+        raise UnfitRowError(f"field `{field}`: a column of type {kind}; {rule}")
     return array, lengths
-
-
-def list_items(column: Column, field: str, rule: str, ragged: str) -> tuple[Array, Ints]:
-    """The items in all lists of a column, which may be lists or arrays themselves, and the length of each list.
-
-    Raises:
-        UnfitError: a row is no list of numbers; the message ends with `rule`. Or items differ in length; it ends with
-            `ragged`.
-    """
-    array = grid(column) if not isinstance(column, np.ndarray) and is_grid(column) and not column.null_count else column
-    if isinstance(array, np.ndarray) and array.ndim > 2:
-        return array.reshape(-1, *array.shape[2:]), np.full(len(array), array.shape[1])
-    outer: Any = column
-    kind: Any = None if isinstance(column, np.ndarray) else column.type
-    if not hasattr(getattr(kind, "value_type", None), "value_field") or outer.null_count:
-        return list_values(column, field, rule)
-    lengths = np.diff(numpy_array(outer.offsets)) if hasattr(outer, "offsets") else np.full(len(outer), kind.list_size)
-    values, widths = list_items(outer.flatten(), field, rule, ragged)
-    if len(different := np.flatnonzero(widths != widths[:1])):
-        raise UnfitError(f"field `{field}`: items of {widths[0]} and {widths[different[0]]} numbers; {ragged}")
-    width = int(widths[0]) if len(widths) else getattr(kind.value_type, "list_size", 0)
-    return values.reshape(len(widths), width, *values.shape[1:]), lengths.astype(np.int64)
 
 
 def described(array: Array) -> str:

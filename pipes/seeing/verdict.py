@@ -139,7 +139,7 @@ def known_operators(root: Node) -> list[KnownOperator]:
         inputs = tuple(dict.fromkeys(end for child in node.inputs for end in ends[child]))
         ends[node] = inputs
         if node.op.call() is not None:
-            takes_calls = node.op.kind in ("map", "map_batches", "decode")
+            takes_calls = node.op.kind in ("map", "decode")
             concurrency = int(getattr(node.op, "concurrency", 1)) if takes_calls else None
             operators.append(KnownOperator(name, node_code(node), node.call_site, concurrency, inputs))
             ends[node] = (name,)

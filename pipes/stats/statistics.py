@@ -70,7 +70,7 @@ class Summary(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, object]:
-        """The summary as plain values, for other ranks and for a later run."""
+        """The summary as plain values, for other ranks."""
 
     @classmethod
     @abstractmethod

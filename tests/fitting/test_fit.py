@@ -20,8 +20,6 @@ from feedpipe.errors import (
     ArgumentTypeError,
     DataError,
     PlanError,
-    RowError,
-    StateError,
 )
 
 from ..support.examples import examples
@@ -141,43 +139,6 @@ def test_arrays_have_statistics_of_each_number() -> None:
     assert np.allclose(stats["x"].inverse(tensors["x"]).numpy(), array, atol=1e-6)
 
 
-def test_it_goes_on_where_it_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting, "CHUNK_ROWS_OF_DICTS", 8)
-    read: list[int] = []
-    broken = tmp_path / "broken"
-    broken.touch()
-
-    def load(n: int) -> dict[str, object]:
-        if n == 70 and broken.exists():
-            raise OSError("the disk is gone")
-        read.append(n)
-        return {"x": n, "c": str(n % 3)}
-
-    pipe = fp.from_sequence(range(100)).map(load)
-    statistics = {"x": fp.stats.mean_std(), "c": fp.stats.vocabulary()}
-    path = tmp_path / "fit.json"
-    with pytest.raises(RowError, match="the disk is gone"):
-        fp.fit(pipe, statistics, resume=path)
-    assert path.exists() and {*read} == {*range(70)}
-    with pytest.raises(StateError, match="is of other statistics(.|\n)*; fit the same ones, or remove the file"):
-        fp.fit(pipe, {"x": fp.stats.mean_std()}, resume=path)
-    with pytest.raises(StateError):
-        fp.fit(pipe.skip(1), statistics, resume=path)
-    written = path.read_text()
-    path.write_text(written.replace('"version": 2', '"version": 1'))
-    with pytest.raises(StateError, match="another version of feedpipe; remove it to start again"):
-        fp.fit(pipe, statistics, resume=path)
-    path.write_text(written)
-    broken.unlink()
-    read.clear()
-    stats = fp.fit(pipe, statistics, resume=path)
-    assert {*read} == {*range(64, 100)} and not path.exists()
-    assert (stats.rows, stats["x"].mean, stats["c"].counts) == (100, 49.5, (34, 33, 33))
-    path.write_text("[]")
-    with pytest.raises(StateError, match="is no file that `fit` wrote; remove it"):
-        fp.fit(pipe, statistics, resume=path)
-
-
 def test_bad_values() -> None:
     mean = {"x": fp.stats.mean_std()}
     for values, message in (
@@ -213,5 +174,3 @@ def test_arguments_are_refused() -> None:
         fp.fit(pipe, {"citty": fp.stats.counts()})
     with pytest.raises(ArgumentError, match="`min_count` must be >= 1 but got: 0"):
         fp.stats.vocabulary(min_count=0)
-    with pytest.raises(ArgumentError, match="`resume` must be the path of a file, and .* is a folder"):
-        fp.fit(pipe, {"x": fp.stats.mean_std()}, resume="/")

@@ -401,7 +401,7 @@ def statistics(rank: int) -> object:
     """The statistics of rows that the ranks read together, each its share."""
     pipe = fp.read_csv([f"{number}.csv" for number in range(8)]).filter(lambda row: row["x"] != 3)
     asked = {"x": fp.stats.mean_std()}
-    stats = fp.fit(pipe, asked, resume="fit.json")
+    stats = fp.fit(pipe, asked)
     few = fp.fit(pipe.take(2), {"x": fp.stats.counts()})  # fewer rows than ranks
     none = error_of(lambda: fp.fit(pipe.take(0), asked))
     return [stats.rows, stats["x"].mean, stats["x"].std, dict(few["x"]) == {0: 1, 10: 1}, none.partition("\n")[0]]

@@ -82,5 +82,5 @@ def test_errors_before_the_run() -> None:
         pipe.cast({})
     with pytest.raises(ArgumentTypeError, match="`schema` must map names to types, or be a pyarrow schema, but got"):
         pipe.cast("float32")  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="column 'x': <object .*> cannot become int64"):
+    with pytest.raises(DataError, match="column 'x': <object .*> cannot be converted"):
         list(fp.from_sequence([{"x": object()}]).cast({"x": "int64"}))

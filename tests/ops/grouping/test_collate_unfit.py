@@ -37,22 +37,16 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize(("column", "expected"), COLUMNS.values(), ids=COLUMNS.keys())
 def test_a_column_says_how_to_cast_it_or_leave_it_out(column: Any, expected: Any) -> None:
-    batches = fp.from_table(pa.table({"n": [1, 2], "when it's": column})).batch(2)
+    rows = fp.from_table(pa.table({"n": [1, 2], "when it's": column}))
     with pytest.raises(
         DataError, match=r"field `when it's(\.a)?`: a column of type .* cannot become a tensor; "
     ) as caught:
-        list(batches.collate())
-    repaired = _repaired(batches, str(caught.value))
-    (batch,) = repaired.collate()
+        list(rows.batch(2).collate())
+    (call,) = re.findall(r"with `(\..*)` before `.batch`\n", str(caught.value))
+    (batch,) = eval(f"rows{call}", {"rows": rows}).batch(2).collate()
     assert batch["n"].tolist() == [1, 2]
     if expected is None:
         assert list(batch) == ["n"]
     else:
         assert list(batch) == ["n", "when it's"]
         assert batch["when it's"].dtype == expected.dtype and torch.equal(batch["when it's"], expected)
-
-
-def _repaired(batches: Any, message: str) -> Any:
-    """`batches` with the repair that the error offers as code."""
-    (call,) = re.findall(r"with `(\.map_columns\(.*\))`\n", message)
-    return eval(f"batches{call}", {"batches": batches})

@@ -1,4 +1,4 @@
-"""`concurrency=` and coroutine functions: `map`, `map_batches`, `decode`, `read_images`."""
+"""`concurrency=` and coroutine functions: `map`, `decode`, `read_images`."""
 
 from __future__ import annotations
 
@@ -147,18 +147,3 @@ class TestMap:
             source.map(str, rng="global", concurrency=2)
         with pytest.raises(ArgumentError, match='`rng="global"` needs'):
             source.map(square, rng="global")
-
-
-class TestMapBatches:
-    @pytest.mark.parametrize("rng", [False, True])
-    def test_law(self, source, rng):
-        function = (lambda rows, rng: [draw(x, rng) for x in rows]) if rng else (lambda rows: [x * x for x in rows])
-        rows = check_operator(source.map_batches(function, 4, rng=rng, concurrency=3))
-        assert rows == list(source.map_batches(function, 4, rng=rng))
-
-    @pytest.mark.parametrize("batch", [1, 3, 16])
-    def test_calls_run_at_the_same_time_and_once(self, source, batch):
-        meeting = Meeting(3)
-        pipe = source.map_batches(lambda rows: [meeting(rows[0])] * len(rows), 2, concurrency=3).batch(batch)
-        assert [row for rows in pipe for row in rows] == [x - x % 2 for x in range(30)]
-        assert (meeting.most, meeting.calls) == (3, 15)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -12,7 +11,7 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, RowError
 from feedpipe.extensions import Rows
-from feedpipe.testing import check_operator, same
+from feedpipe.testing import check_operator
 
 from ..tables import TABLE, variants
 
@@ -76,20 +75,6 @@ def test_it_is_called_with_up_to_size_rows() -> None:
     counts.clear()
     pipe = fp.from_sequence(range(100)).map_batches(function, 8)
     assert len(pipe.shuffle().batch(20)[1]) == 20 and counts == [8, 8, 4]
-
-
-def noisy(rows: Any, rng: np.random.Generator) -> Any:
-    return [(x, rng.random()) for x in rows]
-
-
-def test_draws_belong_to_the_group() -> None:
-    for source in sources(20):
-        pipe = source.map_batches(noisy, 6, rng=True)
-        rows = check_operator(pipe)
-        assert same(rows, list(pipe)) and len({draw for _, draw in rows}) == 20
-        assert not same(rows, list(source.map_batches(noisy, 6, rng=True, name="other")))
-        assert not same(rows, check_operator(pipe, epoch=1))
-        check_operator(source.map_batches(lambda rows: np.random.random(len(rows)), 6, rng="global"))
 
 
 @pytest.mark.parametrize("size", [1, 4, 100])

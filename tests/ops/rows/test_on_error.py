@@ -58,9 +58,6 @@ FUNCTIONS = {
     "filter": numbers().filter(lambda x: parse(x) >= 0, on_error="skip"),
     "flat_map": numbers().flat_map(lambda x: [parse(x)], on_error="skip"),
     "map_batches": numbers().map_batches(lambda rows: [parse(row) for row in rows], 8, on_error="skip"),
-    "concurrent map_batches": numbers().map_batches(
-        lambda rows: list(map(parse, rows)), 8, concurrency=2, on_error="skip"
-    ),
     "decode": numbers()
     .map(lambda x: {"cls": str(x).encode() if x % 10 != 3 else b"three"})
     .decode(on_error="skip")
@@ -89,7 +86,7 @@ CHAINS = {
     "load": parsed().load().shuffle().batch(8),
     "take": parsed().skip(5).take(50).batch(8),
     "enumerate": parsed().enumerate().batch(8).collate(),
-    "concurrent map_batches": parsed().map_batches(list, 8, concurrency=2).batch(8),
+    "map_batches": parsed().map_batches(list, 8).batch(8),
     "batch of batches": parsed().batch(4).batch(3),
     "unbatch": parsed().batch(8).unbatch().batch(5),
     "dispatch": parsed(streamed(numbers())).dispatch().batch(8),
@@ -140,14 +137,6 @@ def with_previous(rows: Iterator[int]) -> Iterator[tuple[int | None, int]]:
         previous = row
 
 
-@fp.operator(segment=4)
-def sums(rows: Iterator[int]) -> Iterator[int]:
-    total = 0
-    for row in rows:
-        total += row
-        yield total
-
-
 READ_AGAIN: dict[str, Callable[[fp.Pipe[int]], fp.Pipe[Any]]] = {
     **{
         f"interleave({cycle})": lambda p, cycle=cycle: p.interleave(
@@ -158,7 +147,6 @@ READ_AGAIN: dict[str, Callable[[fp.Pipe[int]], fp.Pipe[Any]]] = {
     "distinct": lambda p: streamed(p).distinct(lambda x: x % 5, last=3),
     "sliding": lambda p: streamed(p).sliding(3),
     "lookback": with_previous,
-    "segment": sums,
     "pack": lambda p: p.map(lambda x: np.arange(x % 7)).pack(4),
     "zip_by_key": lambda p: streamed(p).zip_by_key(streamed(numbers(12)), key=lambda x: x, window=4, unmatched="drop"),
 }
@@ -281,7 +269,7 @@ def test_only_its_owner_may_read_a_quarantine(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["no batch", "shuffle", "windowed shuffle", "filter", "flat_map", "group_by", "concurrent map_batches"]
+    "name", ["no batch", "shuffle", "windowed shuffle", "filter", "flat_map", "group_by", "map_batches"]
 )
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_row_of_a_quarantine_fails_again_by_its_cursor(tmp_path, name, ranks):

@@ -62,7 +62,6 @@ assert_type(numbers.count(), int)
 
 # Many rows for as many
 assert_type(numbers.map_batches(lambda rows: [half(x) for x in rows], 8), Pipe[float])
-assert_type(numbers.map_batches(lambda rows, rng: rng.permutation(rows).tolist(), 8, rng=True), Pipe[Any])
 
 # Groups
 assert_type(numbers.batch(4), Pipe[Sequence[int]])
