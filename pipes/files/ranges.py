@@ -1,4 +1,4 @@
-"""Byte ranges of files: the units of text, of TFRecord and of Avro, and their readers."""
+"""Byte ranges of files: the units of text and of TFRecord, and their readers."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class _RangeReader(UnitReader[ByteRange, OpenTask]):
 
 
 class RecordFormat(RangedFormat):
-    """A format of records in bytes, such as TFRecord and Avro.
+    """A format of records in bytes, such as TFRecord.
 
     A place is [byte at which a record or a block of records begins, rows before the place]. A resume seeks to it; in a
     compressed file it reads up to there.
