@@ -77,8 +77,6 @@ def parse_csv(pipe: Pipe[File], /, *, on_error: OnError | None = None, **options
     that a float would round. The log names the value and its line. In later rows such a value is an error. Integers
     from 2^63 to 2^64 make a column uint64. Only `true` and `false` are bools, unless `schema` gives that type.
 
-    If a single value keeps a column from being numbers or dates, the column is text, and the log names value and line.
-
     Not read are delimiters of several characters, comments behind values, and blanks around quotes.
 
     A quoted value may hold delimiters, line breaks and doubled quotes; empty lines are left out.

@@ -30,6 +30,7 @@ from ..formats.columns import (
 )
 from ..formats.table_format import FixedSchema, SampledHead, TextTable, TextTableOptions, options_of
 from ..formats.text import (
+    FEW_RECORDS,
     Chunk,
     ChunkReader,
     ParseChunk,
@@ -290,15 +291,15 @@ class _JsonlParser:
         return None
 
 
-def _named(error: ValueError, part: Chunk, ends: list[int]) -> int | None:
+def _named(error: ValueError, part: Chunk, ends: list[int]) -> list[int]:
     """The line that an error of Arrow's parser names. It counts those with text."""
     row = _ROW.search(str(error))
-    bounds = enumerate(pairwise([0, *ends]))
-    if isinstance(error, _LineError):
-        texts = ((number, part.data[start:end].strip()) for number, (start, end) in bounds)
-        return next((n for n, text in texts if text and not (text[:1] == b"{" and text[-1:] == b"}")), None)
-    lines = [number for number, (start, end) in bounds if part.data[start:end].strip()] if row else []
-    return next(iter(lines[int(row.group(1)) :]), None) if row else None
+    if len(ends) > FEW_RECORDS or not (row or isinstance(error, _LineError)):
+        return []
+    texts = ((number, part.data[start:end].strip()) for number, (start, end) in enumerate(pairwise([0, *ends])))
+    if row is None:
+        return [n for n, text in texts if text and not (text[:1] == b"{" and text[-1:] == b"}")][:1]
+    return [n for n, text in texts if text][int(row[1]) :][:1]
 
 
 def _infer_types(

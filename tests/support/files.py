@@ -5,7 +5,6 @@ from __future__ import annotations
 from feedpipe.files import parquet as parquet
 from feedpipe.files import ranges as ranges
 from feedpipe.files.csv import Csv as Csv
-from feedpipe.files.csv_types import odd_value as odd_value
 from feedpipe.files.jsonl import MAX_DEPTH as MAX_DEPTH
 from feedpipe.files.jsonl import Jsonl as Jsonl
 from feedpipe.files.lines import Lines as Lines
