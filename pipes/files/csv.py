@@ -211,7 +211,7 @@ class Csv(TextTable, TextFormat):
         types = {name: kind for name, kind in fixed.file_types.items() if name in existing}
         inferred = frozenset(types) - frozenset(check_schema(self.schema))
         parser = CsvParser(self._dialect, names, types, inferred, fixed.origin, self.encoding, reader)
-        return start, self.with_extra_columns(parser.parse, reader.path, types, fixed)
+        return start, self.with_extra_columns(parser.parse, reader.path, types)
 
     def row_lines(self, chunk: Chunk) -> list[int]:
         return [line for line, _, _ in self._dialect.records(chunk)]

@@ -33,33 +33,32 @@ def infer_types(
     """
     types = {name: schema.get(name, pa.null()) for name in names}
     explicit = {name: kind for name, kind in schema.items() if name in selected}
-    table: pa.Table | None = None
-    parts: list[Chunk] = []
-    if chunk is not None:
-        table, parts = _read_well_formed(dialect, names, selected, explicit, chunk._replace(last=False))
-        if table is not None and any(pa.types.is_binary(f.type) and f.name not in schema for f in table.schema):
-            # Arrow infers binary for text that is not UTF-8, and such a record is malformed.
-            records = [record for part in parts for record in part.cut(dialect.record_ends(part.data)[:-1])]
-            parts = [record for record in records if _is_text(record.data)]
-            table = (
-                table_reader(dialect, names, selected, explicit)(b"".join(part.data for part in parts))
-                if parts
-                else None
-            )
-    has_rows = table is not None and table.num_rows > 0
-    for field in table.schema if table is not None and has_rows else ():
-        types[field.name] = field.type
+    table, parts = (
+        (None, list[Chunk]())
+        if chunk is None
+        else _read_well_formed(dialect, names, selected, explicit, chunk._replace(last=False))
+    )
+    if table is not None and any(pa.types.is_binary(f.type) and f.name not in schema for f in table.schema):
+        # Arrow infers binary for text that is not UTF-8, and such a record is malformed.
+        records = [record for part in parts for record in part.cut(dialect.record_ends(part.data)[:-1])]
+        parts = [record for record in records if _is_text(record.data)]
+        table = table_reader(dialect, names, selected, explicit)(_joined(parts)) if parts else None
+    if table is None or not table.num_rows:
+        return SampledHead(file, types, has_rows=False)
+    types |= {field.name: field.type for field in table.schema}
 
     def place(row: int) -> str:
         return f"{file}, line {next(islice(chain.from_iterable(map(dialect.records, parts)), row, None))[0]}"
 
-    if table is not None:
-        numbers = [name for name in types if name not in schema and is_number(types[name])]
-        written = text_reader(dialect, names, numbers)(b"".join(part.data for part in parts)) if numbers else None
-        if written is not None and _may_be_inexact(written):
-            for name in numbers:
-                types[name] = _exact_type(written.column(name), name, types[name], dialect.nulls, place)
-    return SampledHead(file, types, has_rows=has_rows)
+    numbers = [name for name in types if name not in schema and is_number(types[name])]
+    if numbers and _may_be_inexact(written := text_reader(dialect, names, numbers)(_joined(parts))):
+        for name in numbers:
+            types[name] = _exact_type(written.column(name), name, types[name], dialect.nulls, place)
+    return SampledHead(file, types, has_rows=True)
+
+
+def _joined(parts: Sequence[Chunk]) -> bytes:
+    return b"".join(part.data for part in parts)
 
 
 def _is_text(data: bytes) -> bool:
@@ -88,7 +87,7 @@ def _read_well_formed(
     parts: list[Chunk] = []
     with suppress(DataError):  # a quote that swallows lines ends the well-formed records; a run says so in its turn
         parts.extend(part.chunk for part in parsed if part.error is None)
-    return (read(b"".join(part.data for part in parts)) if parts else None), parts
+    return (read(_joined(parts)) if parts else None), parts
 
 
 # Columns of text that looks like numbers.

@@ -55,13 +55,6 @@ MAX_DEPTH = 100
 _UnknownFields: TypeAlias = Literal["ignore", "error", "infer"]
 
 _ROW = re.compile(r" in row (\d+)$")
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
-    "int64": (int,),
-    "double": (int, float),
-    "string": (str,),
-    "bool": (bool,),
-}
-"""The Python types of values that Arrow reads for its own types."""
 _MAX_EXACT = 2**53
 _SURE_DIGITS = 308  # every integer of so many digits is a float64
 _TOO_LARGE = "a number is too large for a float"
@@ -169,7 +162,7 @@ class Jsonl(TextTable, TextFormat):
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
         fixed = self.require_fixed_schema(reader.path)
         parser = _JsonlParser(self, fixed, reader)
-        return TextPlace(), self.with_extra_columns(parser.parse, reader.path, fixed.file_types, fixed)
+        return TextPlace(), self.with_extra_columns(parser.parse, reader.path, fixed.file_types)
 
     def row_lines(self, chunk: Chunk) -> list[int]:
         return [chunk.at.line + i for i, line in enumerate(chunk.data.split(b"\n")) if line.strip()]
@@ -185,8 +178,6 @@ class _JsonlParser:
         self._inferred = fixed.file_types.keys() - check_schema(form.schema).keys()
         self._unknown: _UnknownFields = "ignore" if form.columns is not None else "error"
         self._reader = reader
-        kinds = {name: str(kind) for name, kind in fixed.file_types.items()}
-        self._python_types = {name: _PYTHON_TYPES[kind] for name, kind in kinds.items() if kind in _PYTHON_TYPES}
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
         """The parts of a chunk, those after a malformed line too."""
@@ -240,7 +231,7 @@ class _JsonlParser:
 
     def _misfit(self, value: dict[str, Any]) -> tuple[str, Any] | None:
         """The first field of an object that cannot be read; None if all can."""
-        fields = [(name, item) for name, item in value.items() if not self._surely_fits(name, item)]
+        fields = [*value.items()]
 
         def read(count: int) -> None:
             self._read_fields(dict(fields[:count]))
@@ -250,12 +241,6 @@ class _JsonlParser:
         except ValueError:
             return fields[first_failing([*range(1, len(fields) + 1)], read)]
         return None
-
-    def _surely_fits(self, name: str, value: object) -> bool:
-        """Whether a field can be read without asking Arrow."""
-        if type(value) not in self._python_types.get(name, ()):
-            return False
-        return value.isascii() if isinstance(value, str) else abs(cast("float", value)) <= _MAX_EXACT
 
     def _read_fields(self, value: dict[str, Any]) -> None:
         """Read an object of some of the columns, since a table of many columns takes long, even if it has one row."""
