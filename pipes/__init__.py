@@ -77,13 +77,11 @@ from .sources.list_files import list_files
 from .sources.read_delta import read_delta
 from .sources.read_files import (
     read_arrow,
-    read_avro,
     read_bytes,
     read_csv,
     read_jsonl,
     read_lines,
     read_mds,
-    read_orc,
     read_parquet,
     read_tar,
     read_tfrecord,
@@ -128,7 +126,6 @@ __all__ = [
     "index",
     "list_files",
     "read_arrow",
-    "read_avro",
     "read_bytes",
     "read_csv",
     "read_delta",
@@ -139,7 +136,6 @@ __all__ = [
     "read_lines",
     "read_mds",
     "read_numpy",
-    "read_orc",
     "read_parquet",
     "read_tar",
     "read_tfrecord",
@@ -193,8 +189,10 @@ _PUBLIC_MODULES = ("errors", "extensions", "media", "stats", "testing")
 
 _INSTEAD = {  # names that went, or that other libraries have
     "metrics": "`loader.report().metrics()` gives the numbers for Prometheus or OpenTelemetry",
+    "read_avro": "`fp.list_files(paths).open_files().flat_map(lambda file: fastavro.reader(file.open()))` reads them",
     "read_idx": "`np.frombuffer(gzip.open(path).read(), np.uint8, offset=16)` is the data of MNIST's images",
     "profile": "`pipe.to_table().to_pandas().describe()` describes columns, and so does DuckDB's `SUMMARIZE`",
+    "read_orc": "`fp.list_files(paths).flat_map(lambda path: pyarrow.orc.read_table(path).to_pylist())` reads them",
     "write_sql": "write each batch of a loop with ADBC: `cursor.adbc_ingest(table, batch, mode='append')`",
 }
 

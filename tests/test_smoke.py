@@ -42,7 +42,6 @@ print(json.dumps([rows, message, list(fp.read_parquet("out"))]))
 FORMATS = """
 import numpy as np
 import pyarrow as pa
-import pyarrow.orc
 
 import feedpipe as fp
 
@@ -51,12 +50,10 @@ table = pa.table({name: pa.array([0, 1, 1]).cast(name) for name in numbers})
 rows = list(fp.from_table(table))
 fp.write_parquet(fp.from_table(table), "parquet", progress=False)
 fp.write_arrow(fp.from_table(table), "arrow", progress=False)
-pa.orc.write_table(table.drop_columns("uint64"), "a.orc")
 indexed = fp.list_files("arrow").open_files().parse_arrow(indexed=True)
 for pipe in (fp.read_parquet("parquet"), fp.read_arrow("arrow"), indexed):
     assert list(pipe) == rows, pipe
     assert pipe.batch(2).map(lambda batch: batch).unbatch().to_table() == table, pipe
-assert list(fp.read_orc("a.orc")) == [{name: value for name, value in row.items() if name != "uint64"} for row in rows]
 
 tensors = fp.from_sequence([{"x": np.full((2, 2), number, np.float32)} for number in range(3)])
 fp.write_parquet(tensors, "tensors", progress=False)

@@ -115,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
     index.add_argument("--into", required=True, metavar="FOLDER.index", help="the index, a path or URL")
     index.add_argument("--pattern", metavar="GLOB", help="in folders, takes files whose name matches this glob")
     index.add_argument("--recursive", action="store_true", help="takes the files in subfolders as well")
-    index.add_argument("--no-footers", action="store_true", help="reads no footers of Parquet, Arrow and ORC files")
+    index.add_argument("--no-footers", action="store_true", help="reads no footers of Parquet and Arrow files")
     index.add_argument(
         "--statistics", action="append", default=[], metavar="COLUMN", help="keeps the bounds of a column; repeatable"
     )
@@ -286,7 +286,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         *("normalize_text", "standardize", "scale"),
     ),
     "Files": (
-        *("open_files", "parse_parquet", "parse_avro", "parse_orc", "parse_arrow", "parse_csv", "parse_jsonl"),
+        *("open_files", "parse_parquet", "parse_arrow", "parse_csv", "parse_jsonl"),
         *("parse_lines", "parse_tar", "parse_tfrecord", "parse_mds", "parse_bytes"),
     ),
     "Memory and place": ("load", "cache", "prefetch", "shard_by_rank", "dispatch", "remote"),

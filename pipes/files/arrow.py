@@ -23,9 +23,9 @@ from ..storage.mapping import local_path, map_file
 from ..storage.tasks import Task, in_threads
 from .arrow_ipc import ArrowFooter, ArrowHead, BatchHead, ipc_errors, open_stream, read_arrow_head
 from .by_position import IndexedFormat, ParseByPosition, RowTable, UnitsAt
-from .footers import CountedFormat, FileUnit, FileUnitReader
-from .open_files import OpenFileCache, OpenTask, check_fixed_order
-from .units import InputFiles, Place, RowOrigins, Section, Units, parse
+from .footers import CountedFormat, FileUnit, FileUnitReader, OpenFileCache
+from .open_files import OpenTask, check_fixed_order
+from .units import InputFiles, Place, Section, Units, parse, row_origins
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -205,7 +205,7 @@ class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
         """The rows of a batch; `first` is the number of the first one in the file."""
         numbers = range(first, first + batch.num_rows)
         rows = self._form.to_rows(batch, file.path, numbers)
-        return Section(rows, at, end, partial(RowOrigins, file.path, numbers))
+        return Section(rows, at, end, partial(row_origins, file.path, numbers))
 
 
 def _contents(head: ArrowHead, stream: Stream) -> FileContents:

@@ -20,8 +20,8 @@ from ..formats.table_format import FixedSchema
 from ..storage.mapping import file_size, local_path, room_for_mappings
 from .arrow_ipc import ArrowFooter, ipc_errors, read_arrow_head
 from .by_position import Mark, Numbers, RowReader, RowTable, UnitsAt, extend_rows
-from .footers import CountedFormat, FileUnit
-from .open_files import OpenFileCache, changed_error
+from .footers import CountedFormat, OpenFileCache
+from .open_files import changed_error
 
 if TYPE_CHECKING:
     from ..storage.file import File
@@ -144,9 +144,7 @@ class ArrowRows(RowReader):
         files: keeps the files of batches open.
     """
 
-    def __init__(
-        self, form: CountedFormat, table: RowTable, batches: UnitsAt, files: OpenFileCache[FileUnit, ArrowFile]
-    ) -> None:
+    def __init__(self, form: CountedFormat, table: RowTable, batches: UnitsAt, files: OpenFileCache[ArrowFile]) -> None:
         self._form = form
         self._table = table
         self._batches = batches

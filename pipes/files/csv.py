@@ -77,8 +77,6 @@ def parse_csv(pipe: Pipe[File], /, *, on_error: OnError | None = None, **options
     that a float would round. The log names the value and its line. In later rows such a value is an error. Integers
     from 2^63 to 2^64 make a column uint64. Only `true` and `false` are bools, unless `schema` gives that type.
 
-    If a single value keeps a column from being numbers or dates, the column is text, and the log names value and line.
-
     Not read are delimiters of several characters, comments behind values, and blanks around quotes.
 
     A quoted value may hold delimiters, line breaks and doubled quotes; empty lines are left out.
@@ -213,7 +211,7 @@ class Csv(TextTable, TextFormat):
         types = {name: kind for name, kind in fixed.file_types.items() if name in existing}
         inferred = frozenset(types) - frozenset(check_schema(self.schema))
         parser = CsvParser(self._dialect, names, types, inferred, fixed.origin, self.encoding, reader)
-        return start, self.with_extra_columns(parser.parse, reader.path, types, fixed)
+        return start, self.with_extra_columns(parser.parse, reader.path, types)
 
     def row_lines(self, chunk: Chunk) -> list[int]:
         return [line for line, _, _ in self._dialect.records(chunk)]

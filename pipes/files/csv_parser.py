@@ -6,6 +6,7 @@ import functools
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -16,10 +17,10 @@ import numpy.typing as npt
 from ..core.arrow import arrow_array
 from ..core.lazy import pa
 from ..core.lazy import pc as compute
-from ..core.rows import BlockRows, take
 from ..errors import DataError
 from ..formats.columns import BLOCK_BYTES, arrow_source, to_rows
 from ..formats.text import (
+    FEW_RECORDS,
     REPAIR,
     Chunk,
     ChunkReader,
@@ -41,10 +42,9 @@ _BYTES_AT_ONCE = 2**17
 each step 0.5 ms, and at once 10 ms."""
 _COLUMNS_AT_ONCE = 2**13
 """Arrow takes 8 KiB for each column that it converts, to find texts of nulls and bools."""
-_ROW = re.compile(r"Row #(\d+): ")
+_ROW = re.compile(r"Row #(\d+): (?:Expected (\d+) columns, got)?")
 _ASCII = bytes(range(128)) + b"x" * 128
 """Makes text of any bytes. Delimiters and quotes are ASCII, so the values stay where they are."""
-_WRONG_COUNT = re.compile(r"Expected \d+ columns, got \d+")
 
 
 def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
@@ -77,7 +77,6 @@ def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
 
 def parse_records(
     dialect: Dialect,
-    names: list[str],
     chunk: Chunk,
     read: Callable[[bytes], pa.Table],
     explain: Callable[[Chunk, str | None], DataError],
@@ -86,7 +85,6 @@ def parse_records(
 
     Args:
         dialect: how values are delimited and quoted.
-        names: the columns of the file.
         chunk: whole records.
         read: makes a table of records.
         explain: makes the error of a malformed record, given what is wrong with it if that is known.
@@ -102,16 +100,13 @@ def parse_records(
         problem = problems.get(start)
         start += len(part.data)
         if problem is None:
-            read_rows, explain_record = lambda data: to_rows(read(data)), lambda record: explain(record, None)
-            for piece, rows, misfit in _by_counts(dialect, names, part, read_rows):
-                if misfit is not None:
-                    yield ParsedPart([], piece, explain(piece, misfit))
-                elif rows is not None:
-                    yield ParsedPart(rows, piece)
-                else:
-                    yield from parse_parts(
-                        piece, read_rows, dialect.record_ends, explain_record, partial(_named, dialect)
-                    )
+            yield from parse_parts(
+                part,
+                lambda data: to_rows(read(data)),
+                dialect.record_ends,
+                lambda record: explain(record, None),
+                partial(_named, dialect),
+            )
             continue
         error = explain(part, problem)
         if b"\n" in part.data.rstrip():
@@ -119,80 +114,34 @@ def parse_records(
         yield ParsedPart([], part, error)
 
 
-def _by_counts(
-    dialect: Dialect, names: list[str], part: Chunk, read: Callable[[bytes], BlockRows]
-) -> Iterator[tuple[Chunk, BlockRows | None, str | None]]:
-    """A part cut at the records with too few or too many values: their faults, and the rows of the others.
-
-    All others are read at once. The rows are None if some do not have the types of the columns.
-    """
-    try:
-        rows = read(part.data)
-    except ValueError as error:
-        wrong = _wrong_records(dialect, names, part.data) if _WRONG_COUNT.search(str(error)) else []
-    else:
-        yield part, rows, None
-        return
-    bounds = [0, *dialect.record_ends(part.data)]
-    # Arrow counts records that are no empty lines.
-    records = [k for k, (start, end) in enumerate(pairwise(bounds)) if dialect.is_record(part.data[start:end])]
-    counts = {records[number - 1]: count for number, count, _ in wrong if number <= len(records)}
-    texts = [part.data[bounds[k] : bounds[k + 1]].translate(_ASCII).rstrip(b"\r\n") for k in counts]
-    if not wrong or texts != [text for _, _, text in wrong]:
-        yield part, None, None
-        return
-    pieces = part.cut(sorted({bounds[k + after] for k in counts for after in (0, 1)} - {0, len(part.data)}))
-    starts = np.cumsum([0, *(len(piece.data) for piece in pieces)])
-    firsts: list[int] = np.searchsorted(bounds, starts).tolist()
-    sound = b"".join(piece.data for piece, k in zip(pieces, firsts, strict=False) if k not in counts)
-    try:
-        rows = read(sound) if sound else []
-    except ValueError:
-        rows = []
-    fits = len(rows) == len(records) - len(counts)
-    done = 0
-    lengths: list[int] = np.diff(np.searchsorted(records, firsts)).tolist()
-    for piece, k, length in zip(pieces, firsts, lengths, strict=False):
-        if k in counts:
-            yield piece, None, wrong_count(counts[k], len(names), piece.data)
-        else:
-            yield piece, take(rows, range(done, done + length)) if fits else None, None
-            done += length
+def _named(dialect: Dialect, error: ValueError, part: Chunk, ends: list[int]) -> list[int]:
+    """The records with a wrong number of values, or the one that an error of Arrow names. It counts no empty lines."""
+    row = _ROW.search(str(error))
+    if row is None:
+        return []
+    wrong = _wrong_records(dialect, part.data, int(row[2])) if row[2] else [int(row[1])][len(ends) > FEW_RECORDS :]
+    bounds = enumerate(pairwise([0, *ends]))
+    records = [k for k, (start, end) in bounds if dialect.is_record(part.data[start:end])] if wrong else []
+    return [records[number - 1] for number in wrong if number <= len(records)]
 
 
-def _wrong_records(dialect: Dialect, names: list[str], data: bytes) -> list[tuple[int, int, bytes]]:
-    """The records with too few or too many values: the number of each, from 1, that of its values, and its text."""
+def _wrong_records(dialect: Dialect, data: bytes, columns: int) -> list[int]:
+    """The numbers, from 1, of the records that do not have so many values."""
     from pyarrow.csv import ConvertOptions
 
-    wrong: list[tuple[int, int, bytes]] = []
+    wrong: list[int] = []
 
     def note(row: pc.InvalidRow) -> Literal["skip"]:
-        wrong.append((row.number or 0, row.actual_columns, row.text.encode()))
+        wrong.append(row.number or 0)
         return "skip"
 
     options = dialect.parse_options()
     options.invalid_row_handler = note
+    names = [str(number) for number in range(columns)]
     one = ConvertOptions(column_types={names[0]: pa.binary()}, include_columns=names[:1])
-    try:
+    with suppress(pa.ArrowInvalid):  # of quotes that end nowhere
         read_records(names, options, one, dialect.without_comments(data).translate(_ASCII))
-    except pa.ArrowInvalid:  # of quotes that end nowhere
-        return []
     return wrong
-
-
-def wrong_count(count: int, columns: int, record: bytes) -> str:
-    return (
-        f"{_count(count, 'value')} for {_count(columns, 'column')}: {shorten(record)}; values that hold the delimiter "
-        "or a line break need quotes, and `delimiter=` and `quote=` say what those are"
-    )
-
-
-def _named(dialect: Dialect, error: ValueError, part: Chunk, ends: list[int]) -> int | None:
-    """The record that an error of Arrow names. It counts those that are no empty lines."""
-    row = _ROW.search(str(error))
-    bounds = enumerate(pairwise([0, *ends]))
-    records = [number for number, (start, end) in bounds if dialect.is_record(part.data[start:end])] if row else []
-    return next(iter(records[int(row.group(1)) - 1 :]), None) if row else None
 
 
 # Numbers that come out as they were written.
@@ -288,7 +237,7 @@ class CsvParser:
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
         """The parts of a chunk, as `parse_records` returns them."""
-        return parse_records(self._dialect, self._names, chunk, self._read, self._explain)
+        return parse_records(self._dialect, chunk, self._read, self._explain)
 
     def _read(self, data: bytes) -> pa.Table:
         table = self._read_table(data)
@@ -317,7 +266,11 @@ class CsvParser:
         try:
             values = split_record(self._dialect, data)
             if len(values) != len(self._names):
-                return DataError(f"{place}: {wrong_count(len(values), len(self._names), data)}")
+                counts = f"{_count(len(values), 'value')} for {_count(len(self._names), 'column')}"
+                return DataError(
+                    f"{place}: {counts}: {shorten(data)}; values that hold the delimiter or a line break need quotes, "
+                    "and `delimiter=` and `quote=` say what those are"
+                )
             name = self._misfit(data)
             if name is not None:
                 return self._explain_value(place, name, values[self._names.index(name)], self._types[name])

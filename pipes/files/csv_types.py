@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..core.arrow import arrow_array
 from ..core.lazy import pa, pc
@@ -17,16 +17,6 @@ from ..formats.text import Chunk, shorten
 from .csv_parser import Dialect, is_number, lost_values, parse_records, table_reader, text_reader
 
 log = logging.getLogger("feedpipe")
-
-MIN_OTHERS = 10
-"""The least number of other values, all of them numbers or dates, that make a value odd."""
-
-_FIRST_ROWS = 64
-_TYPES = {  # by the type that the column would have had: a noun for its values, and their pattern
-    "int64": ("number", r"^-?\d{1,18}$"),
-    "float64": ("number", r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$"),
-    "date32": ("date", r"^\d{4}-\d\d-\d\d$"),
-}
 
 
 def infer_types(
@@ -43,36 +33,32 @@ def infer_types(
     """
     types = {name: schema.get(name, pa.null()) for name in names}
     explicit = {name: kind for name, kind in schema.items() if name in selected}
-    table: pa.Table | None = None
-    parts: list[Chunk] = []
-    if chunk is not None:
-        table, parts = _read_well_formed(dialect, names, selected, explicit, chunk._replace(last=False))
-        if table is not None and any(pa.types.is_binary(f.type) and f.name not in schema for f in table.schema):
-            # Arrow infers binary for text that is not UTF-8, and such a record is malformed.
-            records = [record for part in parts for record in part.cut(dialect.record_ends(part.data)[:-1])]
-            parts = [record for record in records if _is_text(record.data)]
-            table = (
-                table_reader(dialect, names, selected, explicit)(b"".join(part.data for part in parts))
-                if parts
-                else None
-            )
-    has_rows = table is not None and table.num_rows > 0
-    for field in table.schema if table is not None and has_rows else ():
-        types[field.name] = field.type
+    table, parts = (
+        (None, list[Chunk]())
+        if chunk is None
+        else _read_well_formed(dialect, names, selected, explicit, chunk._replace(last=False))
+    )
+    if table is not None and any(pa.types.is_binary(f.type) and f.name not in schema for f in table.schema):
+        # Arrow infers binary for text that is not UTF-8, and such a record is malformed.
+        records = [record for part in parts for record in part.cut(dialect.record_ends(part.data)[:-1])]
+        parts = [record for record in records if _is_text(record.data)]
+        table = table_reader(dialect, names, selected, explicit)(_joined(parts)) if parts else None
+    if table is None or not table.num_rows:
+        return SampledHead(file, types, has_rows=False)
+    types |= {field.name: field.type for field in table.schema}
 
     def place(row: int) -> str:
         return f"{file}, line {next(islice(chain.from_iterable(map(dialect.records, parts)), row, None))[0]}"
 
-    if table is not None:
-        log_odd_values(
-            table.drop_columns([name for name in explicit if name in table.column_names]), dialect.nulls, place
-        )
-        numbers = [name for name in types if name not in schema and is_number(types[name])]
-        written = text_reader(dialect, names, numbers)(b"".join(part.data for part in parts)) if numbers else None
-        if written is not None and _may_be_inexact(written):
-            for name in numbers:
-                types[name] = _exact_type(written.column(name), name, types[name], dialect.nulls, place)
-    return SampledHead(file, types, has_rows=has_rows)
+    numbers = [name for name in types if name not in schema and is_number(types[name])]
+    if numbers and _may_be_inexact(written := text_reader(dialect, names, numbers)(_joined(parts))):
+        for name in numbers:
+            types[name] = _exact_type(written.column(name), name, types[name], dialect.nulls, place)
+    return SampledHead(file, types, has_rows=True)
+
+
+def _joined(parts: Sequence[Chunk]) -> bytes:
+    return b"".join(part.data for part in parts)
 
 
 def _is_text(data: bytes) -> bool:
@@ -97,11 +83,11 @@ def _read_well_formed(
         raise ArgumentError(f"`schema` gives a type that text cannot have: {error}") from None
     as_bytes = {**dict.fromkeys(selected, pa.binary()), **types}  # of any bytes
     read_bytes = table_reader(dialect, names, selected, as_bytes)
-    parsed = parse_records(dialect, names, chunk, read_bytes, lambda chunk, problem: DataError())
+    parsed = parse_records(dialect, chunk, read_bytes, lambda chunk, problem: DataError())
     parts: list[Chunk] = []
     with suppress(DataError):  # a quote that swallows lines ends the well-formed records; a run says so in its turn
         parts.extend(part.chunk for part in parsed if part.error is None)
-    return (read(b"".join(part.data for part in parts)) if parts else None), parts
+    return (read(_joined(parts)) if parts else None), parts
 
 
 # Columns of text that looks like numbers.
@@ -150,54 +136,6 @@ def _exact_type(
         f"so the column is text; `schema={{{name!r}: 'float64'}}` makes it numbers"
     )
     return pa.string()
-
-
-# Columns that are text because of a single odd value.
-
-
-class OddValue(NamedTuple):
-    """The only value of a column of text that is not of `type`, and its first row."""
-
-    value: str
-    row: int
-    type: str
-
-
-def log_odd_values(table: pa.Table, nulls: Sequence[str], place: Callable[[int], str]) -> None:
-    """Log each column that is text because of a single value, once in a process.
-
-    Args:
-        table: columns whose types were inferred.
-        nulls: texts that mean a missing value.
-        place: the file and the line of a row.
-    """
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if pa.types.is_string(column.type) and (odd := odd_value(column, nulls)) is not None:
-            noun, _ = _TYPES[odd.type]
-            _log_once(
-                f"{place(odd.row)}, column {name!r}: {shorten(odd.value)} is no {noun}, and all other values that were "
-                f"read for the types are {noun}s, so the column is text; `schema={{{name!r}: {odd.type!r}}}` makes it "
-                "an error, `null_values=` names the texts of nulls"
-            )
-
-
-def odd_value(column: Any, nulls: Sequence[str]) -> OddValue | None:
-    """The odd value of a column of text; None if it has none, or several different ones."""
-    for kind, (_, pattern) in _TYPES.items():
-        if len(_others(column.slice(0, _FIRST_ROWS), pattern, nulls)) > 1:  # most text ends here, at no cost
-            continue
-        others = _others(column, pattern, nulls)
-        fits: Any = pc.match_substring_regex(column, pattern)
-        if len(others) == 1 and pc.sum(fits).as_py() >= MIN_OTHERS:
-            return OddValue(others[0].as_py(), pc.index(column, others[0]).as_py(), kind)
-    return None
-
-
-def _others(column: Any, pattern: str, nulls: Sequence[str]) -> Any:
-    """The different values that do not look like `pattern` and mean no missing value."""
-    values: Any = pc.unique(column)
-    fits = pc.or_(pc.match_substring_regex(values, pattern), pc.is_in(values, arrow_array(nulls, values.type)))
-    return values.filter(pc.invert(fits))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -13,18 +15,22 @@ import numpy.typing as npt
 from ..core.context import Context
 from ..core.lazy import pa
 from ..core.operator import Weights
+from ..engine.ahead import ITEMS_AHEAD
 from ..errors import Origin
 from ..formats.columns import FlatHead
 from ..formats.table_format import TableFormat
 from ..storage.file import File
 from ..storage.file_units import FileContents, FileUnits, Numbers, UnitTable
 from ..storage.index import BLOCK_FILES, Bounds, Folders, Index, IndexedUnits
-from ..storage.tasks import in_threads
-from .open_files import OpenFileCache, OpenFiles
+from ..storage.tasks import Task, in_threads
+from .open_files import OpenFiles, file_key
 from .units import InputFiles, Place, UnitFormat, UnitReader, W
 
 F = TypeVar("F", bound="CountedFormat")
 T = TypeVar("T")
+
+_MAX_OPEN_FILES = 8  # units in a random order come back to the same few files
+_MAX_OPEN_OBJECTS = 1024
 
 
 class FileUnit(NamedTuple):
@@ -137,6 +143,63 @@ class CountedFormat(TableFormat, UnitFormat):
 def _parts(numbers: Numbers) -> Iterator[Numbers]:
     """Numbers, some at a time."""
     return (numbers[start : start + BLOCK_FILES] for start in range(0, len(numbers), BLOCK_FILES))
+
+
+class OpenFileCache(Generic[T]):
+    """Opens the files of units and keeps the last few of them open.
+
+    Args:
+        open: opens the file of a unit.
+        close: closes what `open` returned.
+        keeps_objects: whether that holds no bytes of a file in an object store, so that there may be many of them.
+    """
+
+    def __init__(
+        self, open: Callable[[FileUnit], T], close: Callable[[T], object], *, keeps_objects: bool = False
+    ) -> None:
+        self._open = open
+        self._close = close
+        self._keeps_objects = keeps_objects
+        self._tasks: OrderedDict[object, Task[T]] = OrderedDict()
+
+    def file(self, unit: FileUnit) -> T:
+        """The open file of a unit."""
+        task = self.task(unit)
+        try:
+            return task.result()
+        except BaseException:
+            self._tasks.pop(_key(unit), None)  # the next call tries again
+            raise
+
+    def task(self, unit: FileUnit) -> Task[T]:
+        """The task that opens the file of a unit, for a thread to run."""
+        key = _key(unit)
+        if key not in self._tasks:
+            while len(self._tasks) >= self._room(unit.file):
+                self._close_oldest()
+            self._tasks[key] = Task(partial(self._open, unit))
+        self._tasks.move_to_end(key)
+        return self._tasks[key]
+
+    def close(self) -> None:
+        while self._tasks:
+            self._close_oldest()
+
+    def _room(self, file: File) -> int:
+        if self._keeps_objects and file.is_object():
+            return _MAX_OPEN_OBJECTS
+        # Read-ahead opens further remote files.
+        return _MAX_OPEN_FILES if file.is_local() else _MAX_OPEN_FILES + ITEMS_AHEAD
+
+    def _close_oldest(self) -> None:
+        _, task = self._tasks.popitem(last=False)
+        task.cancel()
+        if task.result_if_done is not None:
+            self._close(task.result_if_done)
+
+
+def _key(unit: FileUnit) -> object:
+    return *file_key(unit.file), unit.seal
 
 
 class FileUnitReader(UnitReader[FileUnit, W], Generic[W, T]):

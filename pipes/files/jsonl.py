@@ -30,6 +30,7 @@ from ..formats.columns import (
 )
 from ..formats.table_format import FixedSchema, SampledHead, TextTable, TextTableOptions, options_of
 from ..formats.text import (
+    FEW_RECORDS,
     Chunk,
     ChunkReader,
     ParseChunk,
@@ -54,13 +55,6 @@ MAX_DEPTH = 100
 _UnknownFields: TypeAlias = Literal["ignore", "error", "infer"]
 
 _ROW = re.compile(r" in row (\d+)$")
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
-    "int64": (int,),
-    "double": (int, float),
-    "string": (str,),
-    "bool": (bool,),
-}
-"""The Python types of values that Arrow reads for its own types."""
 _MAX_EXACT = 2**53
 _SURE_DIGITS = 308  # every integer of so many digits is a float64
 _TOO_LARGE = "a number is too large for a float"
@@ -168,7 +162,7 @@ class Jsonl(TextTable, TextFormat):
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
         fixed = self.require_fixed_schema(reader.path)
         parser = _JsonlParser(self, fixed, reader)
-        return TextPlace(), self.with_extra_columns(parser.parse, reader.path, fixed.file_types, fixed)
+        return TextPlace(), self.with_extra_columns(parser.parse, reader.path, fixed.file_types)
 
     def row_lines(self, chunk: Chunk) -> list[int]:
         return [chunk.at.line + i for i, line in enumerate(chunk.data.split(b"\n")) if line.strip()]
@@ -184,8 +178,6 @@ class _JsonlParser:
         self._inferred = fixed.file_types.keys() - check_schema(form.schema).keys()
         self._unknown: _UnknownFields = "ignore" if form.columns is not None else "error"
         self._reader = reader
-        kinds = {name: str(kind) for name, kind in fixed.file_types.items()}
-        self._python_types = {name: _PYTHON_TYPES[kind] for name, kind in kinds.items() if kind in _PYTHON_TYPES}
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
         """The parts of a chunk, those after a malformed line too."""
@@ -239,7 +231,7 @@ class _JsonlParser:
 
     def _misfit(self, value: dict[str, Any]) -> tuple[str, Any] | None:
         """The first field of an object that cannot be read; None if all can."""
-        fields = [(name, item) for name, item in value.items() if not self._surely_fits(name, item)]
+        fields = [*value.items()]
 
         def read(count: int) -> None:
             self._read_fields(dict(fields[:count]))
@@ -249,12 +241,6 @@ class _JsonlParser:
         except ValueError:
             return fields[first_failing([*range(1, len(fields) + 1)], read)]
         return None
-
-    def _surely_fits(self, name: str, value: object) -> bool:
-        """Whether a field can be read without asking Arrow."""
-        if type(value) not in self._python_types.get(name, ()):
-            return False
-        return value.isascii() if isinstance(value, str) else abs(cast("float", value)) <= _MAX_EXACT
 
     def _read_fields(self, value: dict[str, Any]) -> None:
         """Read an object of some of the columns, since a table of many columns takes long, even if it has one row."""
@@ -290,15 +276,15 @@ class _JsonlParser:
         return None
 
 
-def _named(error: ValueError, part: Chunk, ends: list[int]) -> int | None:
+def _named(error: ValueError, part: Chunk, ends: list[int]) -> list[int]:
     """The line that an error of Arrow's parser names. It counts those with text."""
     row = _ROW.search(str(error))
-    bounds = enumerate(pairwise([0, *ends]))
-    if isinstance(error, _LineError):
-        texts = ((number, part.data[start:end].strip()) for number, (start, end) in bounds)
-        return next((n for n, text in texts if text and not (text[:1] == b"{" and text[-1:] == b"}")), None)
-    lines = [number for number, (start, end) in bounds if part.data[start:end].strip()] if row else []
-    return next(iter(lines[int(row.group(1)) :]), None) if row else None
+    if len(ends) > FEW_RECORDS or not (row or isinstance(error, _LineError)):
+        return []
+    texts = ((number, part.data[start:end].strip()) for number, (start, end) in enumerate(pairwise([0, *ends])))
+    if row is None:
+        return [n for n, text in texts if text and not (text[:1] == b"{" and text[-1:] == b"}")][:1]
+    return [n for n, text in texts if text][int(row[1]) :][:1]
 
 
 def _infer_types(

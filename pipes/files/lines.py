@@ -20,6 +20,7 @@ from ..engine.calls import extend_until_error, map_until_error
 from ..errors import ArgumentError, DataError, SourceError
 from ..formats.table_format import options_of
 from ..formats.text import (
+    FEW_RECORDS,
     REPAIR,
     Chunk,
     ChunkReader,
@@ -121,9 +122,11 @@ class Lines(TextFormat):
         return rows
 
 
-def _named(error: ValueError, part: Chunk, ends: list[int]) -> int | None:
+def _named(error: ValueError, part: Chunk, ends: list[int]) -> list[int]:
     """The line that cannot be decoded."""
-    return bisect_right(ends, error.start) if isinstance(error, UnicodeDecodeError) else None
+    if len(ends) > FEW_RECORDS or not isinstance(error, UnicodeDecodeError):
+        return []
+    return [bisect_right(ends, error.start)]
 
 
 def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:

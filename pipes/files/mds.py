@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
@@ -46,7 +46,7 @@ from .by_position import (
     UnitsAt,
 )
 from .open_files import OpenTask, changed_error, check_fixed_order, check_path_column
-from .units import InputFiles, Malformed, Place, RowOrigins, Section, UnitReader, parse
+from .units import InputFiles, Malformed, Place, Section, UnitReader, parse, row_origins
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -195,9 +195,49 @@ class _ShardFileReader(UnitReader[File, OpenTask]):
         return OpenTask(unit, WHOLE if early else None)  # a user may look at the first rows of a run only
 
     def sections(self, unit: File, opened: OpenTask, place: Place) -> Iterator[Section]:
-        (number,) = place
+        (first,), path = place, unit.path
         with opened.result() as stream:
-            yield from MdsReader(stream, unit.path, self._form.extra(unit.path)).sections(number)
+            window, size = StreamWindow(stream, path), ChunkSize()
+            offsets, description, _ = _read_head(window, path)
+            extra = self._form.extra(path)
+            decode = partial(MdsParser(description, path, extra).row, extra=extra)
+            window.advance(int(offsets[0]))
+            count = len(offsets) - 1
+            while first < count:
+                begin = int(offsets[first])
+                stop = int(np.searchsorted(offsets, begin + size.next(), "right")) - 1
+                stop = min(max(stop, first + 1), count)
+                window.advance(begin)
+                window.fill(int(offsets[stop]) - begin)
+                section = _section(window, path, decode, offsets[first : stop + 1], first, is_last=stop == count)
+                yield section
+                if section.error is not None:
+                    return
+                first += len(section.rows) + (section.malformed is not None)
+
+
+def _section(
+    window: StreamWindow, path: str, decode: Decode, offsets: Numbers, first: int, *, is_last: bool
+) -> Section:
+    """The samples at the beginning of a window, with numbers from `first` on, up to the first that is malformed."""
+    data, rows = window.data, list[object]()
+    malformed: Malformed | None = None
+    error: FeedpipeError | None = None
+    for start, end in pairwise((offsets - offsets[0]).tolist()):
+        number = first + len(rows)
+        if end > len(data):
+            error = window.error or sample_error(path, number, "it is cut short: the file ends within it")
+            break
+        try:
+            rows.append(decode(data[start:end]))
+        except ValueError as problem:
+            content = data[start:end][:MAX_CONTENT_BYTES]
+            malformed = Malformed(sample_error(path, number, str(problem)), Origin(path, number + 1), content)
+            break
+    after = first + len(rows) + (malformed is not None)
+    is_end = is_last and error is None and after == first + len(offsets) - 1
+    origins = partial(row_origins, path, range(first, first + len(rows)))
+    return Section(rows, (first,), None if is_end else (after,), origins, malformed, error)
 
 
 class _SampleRows(RecordRows):
@@ -222,7 +262,7 @@ class _SampleRows(RecordRows):
         return ParsedRecords(rows, sound, malformed)
 
     def check(self, number: int, file: File, stream: Stream) -> None:
-        if read_mds_head(stream, file.name).seal != self._mds.seals[number]:
+        if _read_head(StreamWindow(stream, file.name), file.name).seal != self._mds.seals[number]:
             raise changed_error(file.name, "head")
 
 
@@ -236,7 +276,7 @@ def _read_indexed_head(file: File) -> tuple[str, MdsHead]:
     if file.is_compressed():
         raise ArgumentError(f"`indexed` must be left out here: {file.name} is compressed, so no sample can be sought")
     with file.open() as stream:
-        head = read_mds_head(stream, file.name)
+        head = _read_head(StreamWindow(stream, file.name), file.name)
     size, end = file.size() if file.listed is None else file.listed, int(head.offsets[-1])
     if size < end:
         raise DataError(f"{file.name} is cut short: it has {size} bytes, and its samples end at byte {end}")
@@ -292,68 +332,6 @@ class MdsHead(NamedTuple):
     offsets: Numbers
     description: bytes
     seal: int
-
-
-class MdsReader:
-    """Reads the samples of a shard in order.
-
-    Args:
-        stream: the shard, not compressed.
-        name: of the file, for errors.
-        extra: keys that each row has beside its columns.
-
-    Raises:
-        SourceError: the stream cannot be read.
-        DataError: it is no shard, or has a column whose encoding is not read.
-    """
-
-    def __init__(self, stream: BinaryIO, name: str, extra: Mapping[str, object]) -> None:
-        self._name = name
-        self._extra = extra
-        self._window = StreamWindow(stream, name)
-        self._offsets, description, _ = _read_head(self._window, name)
-        self._parser = MdsParser(description, name, extra)
-        self._window.advance(int(self._offsets[0]))
-
-    def sections(self, first: int) -> Iterator[Section]:
-        """Read the samples from number `first` on. If the shard fails, the samples before come first."""
-        count, size = len(self._offsets) - 1, ChunkSize()
-        while first < count:
-            begin = int(self._offsets[first])
-            stop = int(np.searchsorted(self._offsets, begin + size.next(), "right")) - 1
-            stop = min(max(stop, first + 1), count)
-            self._window.advance(begin)
-            self._window.fill(int(self._offsets[stop]) - begin)
-            section = self._decode(first, stop, begin)
-            yield section
-            if section.error is not None:
-                return
-            first += len(section.rows) + (section.malformed is not None)
-
-    def _decode(self, first: int, stop: int, begin: int) -> Section:
-        """Decode the samples from number `first` up to `stop`, or up to the first that is malformed."""
-        data, rows = self._window.data, list[object]()
-        malformed: Malformed | None = None
-        error: FeedpipeError | None = None
-        bounds = (self._offsets[first : stop + 1] - begin).tolist()
-        for start, end in pairwise(bounds):
-            number = first + len(rows)
-            if end > len(data):
-                cut = sample_error(self._name, number, "it is cut short: the file ends within it")
-                error = self._window.error or cut
-                break
-            try:
-                rows.append(self._parser.row(data[start:end], self._extra))
-            except ValueError as problem:
-                content = data[start:end][:MAX_CONTENT_BYTES]
-                malformed = Malformed(
-                    sample_error(self._name, number, str(problem)), Origin(self._name, number + 1), content
-                )
-                break
-        after = first + len(rows) + (malformed is not None)
-        is_last = error is None and after == len(self._offsets) - 1
-        origins = partial(RowOrigins, self._name, range(first, first + len(rows)))
-        return Section(rows, (first,), None if is_last else (after,), origins, malformed, error)
 
 
 class MdsParser:
@@ -414,22 +392,13 @@ class MdsParser:
         return row
 
 
-def read_mds_head(stream: BinaryIO, name: str) -> MdsHead:
-    """Read the head of a shard from its beginning; `name` is that of the file, for errors.
-
-    Raises:
-        SourceError: the stream cannot be read.
-        DataError: it is no shard.
-    """
-    return _read_head(StreamWindow(stream, name), name)
-
-
 def sample_error(name: str, number: int, problem: str) -> DataError:
     """The error of a sample with this number, from 0, in a file."""
     return DataError(f"{name}, sample {number + 1}: {problem}")
 
 
 def _read_head(window: StreamWindow, name: str) -> MdsHead:
+    """Read the head of a shard from its beginning; `name` is that of the file, for errors."""
     (count,) = _numbers(_first_bytes(window, _NUMBER_BYTES, name))
     if count > _MAX_SAMPLES:
         raise _no_shard(name, f"it would have {count} samples")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from ..core.block import Block
 from ..core.checks import check_choice
@@ -17,7 +16,7 @@ from ..core.cursor import Cursor
 from ..core.graph import walk
 from ..core.operator import Columns, CursorOfInput, Operator, Order, StageView, Trait
 from ..core.rows import BlockRows, Indices
-from ..engine.ahead import ITEMS_AHEAD
+from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError
 from ..formats.streams import STREAM_ERRORS, Unpacking, stream_error
 from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
@@ -116,17 +115,13 @@ class OpenFiles(CursorOfInput):
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
-            files: list[object] = []
-            error: ArgumentTypeError | None = None
-            try:
-                for path in block.rows:
-                    files.append(self._handle(path))
-            except ArgumentTypeError as wrong:
-                error = wrong
+            files, error = map_until_error(self._handle, block.rows)
             if files:
-                yield block.with_rows(files)
-            if error is not None:
+                yield block.with_rows(list[object](files))
+            if isinstance(error, ArgumentTypeError):
                 raise _refused(error, stage)
+            if error is not None:
+                raise error
 
     def _handle(self, path: object) -> File:
         if not isinstance(path, (str, os.PathLike)):
@@ -149,8 +144,6 @@ def _refused(error: Exception, stage: StageView) -> Exception:
 # How operators open and read files, and check them.
 
 _PIECE_BYTES = 2**20
-_MAX_OPEN_FILES = 8  # units in a random order come back to the same few files
-_MAX_OPEN_OBJECTS = 1024
 
 
 class OpenTask(Task[Stream]):
@@ -193,74 +186,6 @@ def changed_error(name: str, part: str = "footer", reason: str = "") -> SourceEr
         f"{name} has changed since its {part} was read{reason and ': '}{reason}; a pipe reads {part}s once, so make "
         "a new pipe"
     )
-
-
-class _InFile(Protocol):
-    """A unit of a file, such as a row group; `seal` identifies the version of the file."""
-
-    @property
-    def file(self) -> File: ...
-    @property
-    def seal(self) -> int: ...
-
-
-U = TypeVar("U", bound=_InFile)
-T = TypeVar("T")
-
-
-class OpenFileCache(Generic[U, T]):
-    """Opens the files of units and keeps the last few of them open.
-
-    Args:
-        open: opens the file of a unit.
-        close: closes what `open` returned.
-        keeps_objects: whether that holds no bytes of a file in an object store, so that there may be many of them.
-    """
-
-    def __init__(self, open: Callable[[U], T], close: Callable[[T], object], *, keeps_objects: bool = False) -> None:
-        self._open = open
-        self._close = close
-        self._keeps_objects = keeps_objects
-        self._tasks: OrderedDict[object, Task[T]] = OrderedDict()
-
-    def file(self, unit: U) -> T:
-        """The open file of a unit."""
-        task = self.task(unit)
-        try:
-            return task.result()
-        except BaseException:
-            self._tasks.pop(_key(unit), None)  # the next call tries again
-            raise
-
-    def task(self, unit: U) -> Task[T]:
-        """The task that opens the file of a unit, for a thread to run."""
-        key = _key(unit)
-        if key not in self._tasks:
-            while len(self._tasks) >= self._room(unit.file):
-                self._close_oldest()
-            self._tasks[key] = Task(partial(self._open, unit))
-        self._tasks.move_to_end(key)
-        return self._tasks[key]
-
-    def close(self) -> None:
-        while self._tasks:
-            self._close_oldest()
-
-    def _room(self, file: File) -> int:
-        if self._keeps_objects and file.is_object():
-            return _MAX_OPEN_OBJECTS
-        # Read-ahead opens further remote files.
-        return _MAX_OPEN_FILES if file.is_local() else _MAX_OPEN_FILES + ITEMS_AHEAD
-
-    def _close_oldest(self) -> None:
-        _, task = self._tasks.popitem(last=False)
-        task.cancel()
-        if task.result_if_done is not None:
-            self._close(task.result_if_done)
-
-
-def _key(unit: _InFile) -> object:
-    return *file_key(unit.file), unit.seal
 
 
 def read_whole(file: File, task: OpenTask | None = None) -> bytes:

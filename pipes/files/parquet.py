@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -48,12 +48,13 @@ from .parquet_footer import (
     matching_bounds,
     parquet_footer,
 )
-from .units import Place, RowOrigins, Section, parse
+from .units import Place, Section, parse, row_origins
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
     from ..pipe import Pipe
 
-T = TypeVar("T")
 
 MAX_FETCH_BYTES = 2**26
 """The largest part of a row group that is fetched at once from remote storage; a larger one is read bit by bit."""
@@ -350,36 +351,17 @@ class ParquetFile:
         fits = ranges is not None and sum(end - begin for begin, end in ranges) <= MAX_FETCH_BYTES
         return ranges if fits else None
 
-    def read_row_group(
-        self,
-        footer: ParquetFooter,
-        stream: object,
-        group: FileUnit,
-        skip: int,
-        size: BatchSize,
-        *,
-        buffer: int,
-        threads: bool,
-    ) -> Iterator[Section]:
-        """Read the rows of a row group without the first `skip`.
-
-        Args:
-            footer: of the file.
-            stream: the file, as Arrow reads it.
-            group: the row group.
-            skip: the number of its rows to leave out.
-            size: the number of rows to read at a time.
-            buffer: the bytes of a column to read at a time; 0 for all of a row group.
-            threads: whether Arrow may use its threads.
+    def read_row_group(self, source: GroupSource, group: FileUnit, skip: int, size: BatchSize) -> Iterator[Section]:
+        """Read the rows of a row group without the first `skip`, some at a time.
 
         Raises:
             SourceError, DataError: the rows cannot be read; those before come first.
         """
         place, expected = 0, group.rows
-        self._check_int96(footer, stream, [group], buffer)
+        self._check_int96(source, [group])
         while True:
             learning = not size.learned
-            for batch in self._batches(footer, stream, [group], size.rows(), buffer, threads=threads):
+            for batch in self._batches(source, [group], size.rows()):
                 size.learn(batch)
                 start, stop = place, place + batch.num_rows
                 place = stop
@@ -387,7 +369,7 @@ class ParquetFile:
                     at = max(start, skip)
                     rows, numbers = self._rows(batch.slice(at - start), range(group.first + at, group.first + stop))
                     end = None if stop == expected else (stop,)
-                    sections = [Section(rows, (at,), end, partial(RowOrigins, group.file.path, numbers))]
+                    sections = [Section(rows, (at,), end, partial(row_origins, group.file.path, numbers))]
                     # Arrow then writes the next batch into memory that is in the cache, which saves 20 % of the time.
                     del batch, rows
                     yield sections.pop()
@@ -401,40 +383,29 @@ class ParquetFile:
                 f"{self._name}, row group {group.number}, should have {expected} rows and has {place}: it is damaged"
             )
 
-    def read_row_groups(
-        self, footer: ParquetFooter, stream: object, groups: Sequence[FileUnit], *, buffer: int, threads: bool
-    ) -> Section | None:
-        """Read all rows of several row groups; None if one is damaged, or if Arrow does not join their columns.
-
-        Args:
-            footer, stream, buffer, threads: as of `read_row_group`.
-            groups: the row groups, in any order.
-        """
+    def read_row_groups(self, source: GroupSource, groups: Sequence[FileUnit]) -> Section | None:
+        """Read all rows of several row groups; None if one is damaged, or if Arrow does not join their columns."""
         expected = sum(group.rows for group in groups)
-        self._check_int96(footer, stream, groups, buffer)
+        self._check_int96(source, groups)
         try:
-            batch, *others = self._batches(footer, stream, groups, expected, buffer, threads=threads)
+            batch, *others = self._batches(source, groups, expected)
         except (SourceError, DataError):
             return None
         if others or batch.num_rows != expected:
             return None
         places = [range(group.first, group.first + group.rows) for group in groups]
         rows, numbers = self._rows(batch, np.concatenate([np.arange(each.start, each.stop) for each in places]))
-        return Section(rows, (0,), None, partial(RowOrigins, groups[0].file.path, numbers), units=len(groups))
+        return Section(rows, (0,), None, partial(row_origins, groups[0].file.path, numbers), units=len(groups))
 
-    def _check_int96(self, footer: ParquetFooter, stream: object, groups: Sequence[FileUnit], buffer: int) -> None:
+    def _check_int96(self, source: GroupSource, groups: Sequence[FileUnit]) -> None:
         """Raise a `DataError` if a timestamp of 96 bits is one that nanoseconds of 64 bits cannot hold.
 
         Arrow does not notice such a timestamp: it takes the year 9999 for 1816. Of microseconds it holds all.
         """
         if not self._int96:
             return
-        from pyarrow import parquet
-
         try:
-            file = parquet.ParquetFile(
-                cast("Any", stream), metadata=footer.metadata, buffer_size=buffer, coerce_int96_timestamp_unit="us"
-            )
+            file = source.open(coerce_int96_timestamp_unit="us")
             for batch in file.iter_batches(row_groups=[group.number for group in groups], columns=self._int96):
                 for name, column in zip(batch.schema.names, batch.columns, strict=True):
                     for times in _timestamps(column):
@@ -450,31 +421,16 @@ class ParquetFile:
         except arrow_errors() as error:
             raise read_error(error, f"{self._name}, row group {groups[0].number},") from error
 
-    def _batches(
-        self,
-        footer: ParquetFooter,
-        stream: object,
-        groups: Sequence[FileUnit],
-        rows: int,
-        buffer: int,
-        *,
-        threads: bool,
-    ) -> Iterator[pa.RecordBatch]:
-        from pyarrow import parquet
-
+    def _batches(self, source: GroupSource, groups: Sequence[FileUnit], rows: int) -> Iterator[pa.RecordBatch]:
         try:
-            # Not mapped into memory: that is no faster, and kills the process if a file is cut short meanwhile.
-            file = parquet.ParquetFile(
-                cast("Any", stream),
-                metadata=footer.metadata,
+            file = source.open(
                 pre_buffer=False,
-                buffer_size=buffer,
                 page_checksum_verification=True,
                 coerce_int96_timestamp_unit=self._options.int96_unit,
                 read_dictionary=self._dictionaries,
             )
             # A single thread of Arrow's would do the same work, but in the cache of another core.
-            use_threads = threads and pa.cpu_count() > 1
+            use_threads = source.threads and pa.cpu_count() > 1
             numbers = [group.number for group in groups]
             batches = file.iter_batches(rows, row_groups=numbers, columns=self._read, use_threads=use_threads)
             while (batch := next(batches, None)) is not None:
@@ -510,6 +466,28 @@ class ParquetFile:
         columns = {name: to_column(arrays[name]) for name in self._names}
         lineage = self._options.lineage.columns_for(self._name, numbers)
         return sharing(self._signature, Rows({**columns, **lineage}, length)), numbers
+
+
+class GroupSource(NamedTuple):
+    """Where row groups of a file are read from.
+
+    Attributes:
+        footer: of the file.
+        stream: the file, as Arrow reads it.
+        buffer_bytes: the bytes of a column to read at a time; 0 for all of a row group.
+        threads: whether Arrow may use its threads.
+    """
+
+    footer: ParquetFooter
+    stream: Any
+    buffer_bytes: int
+    threads: bool
+
+    def open(self, **options: Any) -> pq.ParquetFile:
+        from pyarrow import parquet
+
+        # Not mapped into memory: that is no faster, and kills the process if a file is cut short meanwhile.
+        return parquet.ParquetFile(self.stream, metadata=self.footer.metadata, buffer_size=self.buffer_bytes, **options)
 
 
 _MAX_MICROSECONDS = (2**63 - 1) // 1000
@@ -602,7 +580,7 @@ class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
             return None
         file, stream, buffer = opened.result()
         footer = _unchanged_footer(unit, file.stream(), file.version)
-        section = file.file.read_row_groups(footer, stream, groups, buffer=buffer, threads=self._threads)
+        section = file.file.read_row_groups(GroupSource(footer, stream, buffer, self._threads), groups)
         self._joins = section is not None
         return section
 
@@ -615,9 +593,8 @@ class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
         if isinstance(stream, RemoteRanges):
             stream.fetch(needed=True)
         try:
-            yield from file.file.read_row_group(
-                footer, stream, unit, before, self._batch_size, buffer=buffer, threads=self._threads
-            )
+            source = GroupSource(footer, stream, buffer, self._threads)
+            yield from file.file.read_row_group(source, unit, before, self._batch_size)
             is_last = unit.number == footer.metadata.num_row_groups - 1
             if isinstance(file.source, RemoteFile) and is_last and file.source.reads > 1:
                 RemoteStream(file.source).check_unchanged()

@@ -1,4 +1,4 @@
-"""Byte ranges of files: the units of text, of TFRecord and of Avro, and their readers."""
+"""Byte ranges of files: the units of text and of TFRecord, and their readers."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _size(file: File) -> int:
         return -1
 
 
-class _RangeReader(UnitReader[ByteRange, OpenTask]):
+class RangeReader(UnitReader[ByteRange, OpenTask]):
     """The base of readers of byte ranges: a subclass reads the rows of an open file."""
 
     bytes_before: ClassVar[int] = 0
@@ -175,7 +175,7 @@ class _RangeReader(UnitReader[ByteRange, OpenTask]):
 
     def __init__(self) -> None:
         self._versions = FileVersions()
-        self._chunk_size = ChunkSize()
+        self.chunk_size = ChunkSize()
 
     def begin(self, unit: ByteRange, early: bool) -> OpenTask:
         # A user may look at the first rows of a run only, so all of the first file is not requested at once. The last
@@ -192,35 +192,6 @@ class _RangeReader(UnitReader[ByteRange, OpenTask]):
     @abstractmethod
     def sections_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Section]:
         """Read the rows of a unit of an open file from `place` on."""
-
-
-class RecordFormat(RangedFormat):
-    """A format of records in bytes, such as TFRecord and Avro.
-
-    A place is [byte at which a record or a block of records begins, rows before the place]. A resume seeks to it; in a
-    compressed file it reads up to there.
-    """
-
-    @abstractmethod
-    def sections(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Section]:
-        """The rows that begin in a range of an open file, from a place on; `chunk_size` is that of the run."""
-
-    def reader(self, context: Context, block_size: BlockSize) -> _RecordReader:
-        return _RecordReader(self)
-
-
-class _RecordReader(_RangeReader):
-    beginning: ClassVar[Place] = (0, 0)
-
-    def __init__(self, format: RecordFormat) -> None:
-        super().__init__()
-        self._format = format
-
-    def sections_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Section]:
-        for section in self._format.sections(stream, unit, place, self._chunk_size):
-            if (section.malformed is not None or section.error is not None) and stream.remote is not None:
-                stream.remote.check_unchanged()  # its error tells more than a checksum
-            yield section
 
 
 class TextFormat(RangedFormat):
@@ -250,7 +221,7 @@ class TextFormat(RangedFormat):
         return _TextReader(self)
 
 
-class _TextReader(_RangeReader):
+class _TextReader(RangeReader):
     beginning: ClassVar[Place] = (*TextPlace(), 0)
     bytes_before: ClassVar[int] = 1  # a line break there ends the last record of the range before
 
@@ -266,7 +237,7 @@ class _TextReader(_RangeReader):
         reader = ChunkReader(text, path, self._format.last_record_end, unit.start, unit.stop, self._line_counts)
         begin, parse = self._format.start_reading(reader)
         at = TextPlace(offset, line) if offset > unit.start else reader.first_record(begin)
-        for chunk in reader.chunks(at, self._chunk_size):
+        for chunk in reader.chunks(at, self.chunk_size):
             for part in parse(chunk, before):
                 yield self._section(reader, part, before)
                 before += len(part.rows) if part.error is None else 1

@@ -19,7 +19,7 @@ from ..errors import ArgumentError, DataError, FeedpipeError, Origin, SourceErro
 from ..formats.streams import MAX_ROW_BYTES, STREAM_ERRORS, Unpacking, stream_error
 from ..formats.table_format import options_of
 from ..formats.text import shorten
-from ..storage.file import WHOLE, File, Stream
+from ..storage.file import WHOLE, File
 from .open_files import OpenTask, check_path_column
 from .units import Format, Malformed, Place, Section, UnitReader, parse
 
@@ -45,8 +45,6 @@ _REFUSED = {
     b"6": "is a pipe",
     b"S": "is a file with holes; pack it without `--sparse`",
 }
-_CODECS = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
-"""The first bytes of compressed files that begin no archive: there they would be the name of a member."""
 _MAX_BLOCK_BYTES = 2**22  # whatever the block size: one row may be as large as thousands before it
 
 
@@ -68,8 +66,7 @@ def parse_tar(
     row begins. A resume seeks to it, or reads a compressed file (see `open_files`) up to it.
 
     Shards divide files. Folders are left out, and so are members whose name has no dot or begins with one, and those in
-    folders such as `__meta__`. An archive that begins as gzip, zstd or lz4 does is decompressed, whatever its name, if
-    `open_files(compression=...)` is left out. Nothing is written to disk. Memory: a block of about 4 MiB, or one row,
+    folders such as `__meta__`.  Nothing is written to disk. Memory: a block of about 4 MiB, or one row,
     of at most 2 GiB.
 
     Args:
@@ -135,7 +132,7 @@ class _TarFileReader(UnitReader[File, OpenTask]):
         size, room = 0, self._block_size.rows()
         further = {} if self._path_column is None else {self._path_column: redacted(unit.path)}
         try:
-            with _decompressed(unit, opened.result()) as stream:
+            with opened.result() as stream:
                 for group in TarReader(stream, unit.name, further).groups(offset):
                     if group.error is not None:
                         yield self._section(unit, groups, (group.end,), group)
@@ -163,17 +160,6 @@ class _TarFileReader(UnitReader[File, OpenTask]):
             malformed = Malformed(bad.error, _origin(file, bad), bad.row)
         first = groups[0] if groups else cast("TarGroup", bad)
         return Section(rows, (first.at,), end, lambda: [_origin(file, group) for group in groups], malformed)
-
-
-def _decompressed(file: File, stream: Stream) -> Stream:
-    """The stream of an archive, decompressed if its first bytes, but not its name, tell that it is compressed."""
-    if file.compression == "infer" and not file.is_compressed():
-        begin = stream.peek(max(map(len, _CODECS)))
-        for magic, codec in _CODECS.items():
-            if begin.startswith(magic):
-                stream.close()
-                return file.stream(codec, WHOLE)
-    return stream
 
 
 def _origin(file: File, group: TarGroup) -> Origin:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeAlias, TypedDict, Unpack
 
 import numpy as np
+import numpy.typing as npt
 
+from ..core.block import BlockSize
+from ..core.context import Context
 from ..core.lazy import pa
 from ..core.rows import BlockRows, Column, Row, Rows, concat
 from ..core.skips import OnError
 from ..errors import ArgumentError, DataError, FeedpipeError, MissingError, Origin
 from ..formats.columns import HEAD_BYTES, Schema, check_names, check_schema, suggest_name, to_column
-from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize
+from ..formats.streams import MAX_CONTENT_BYTES
 from ..formats.table_format import SampledHead, SampledTable, options_of
 from ..formats.text import by_parts
-from ..storage.file import File
+from ..storage.file import File, Stream
 from ..storage.filesystem import split_options
 from ..storage.tasks import in_threads
 from .by_position import (
@@ -32,7 +35,7 @@ from .by_position import (
     extend_rows,
 )
 from .open_files import check_fixed_order
-from .ranges import ByteRange, RecordFormat
+from .ranges import ByteRange, RangedFormat, RangeReader
 from .tfrecord_examples import (
     BYTES,
     FLOATS,
@@ -136,7 +139,7 @@ def parse_tfrecord(
 
 @options_of(parse_tfrecord, TfRecordOptions)
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TfRecord(SampledTable, RecordFormat, IndexedFormat):
+class TfRecord(SampledTable, RangedFormat, IndexedFormat):
     """The arguments of `parse_tfrecord`."""
 
     type_repair: ClassVar[str] = "`features=` gives it a type"
@@ -164,9 +167,8 @@ class TfRecord(SampledTable, RecordFormat, IndexedFormat):
         types = self.types()
         if types:
             return SampledHead(path, types, has_rows=True)
-        sampled, problem = _sample_records(RecordReader(stream, path).first_records(HEAD_BYTES), path)
-        if not sampled and problem is not None:
-            raise problem
+        records = RecordReader(stream, path).first_records(HEAD_BYTES)
+        sampled = [] if records is None else _sampled(records, path)
         return SampledHead(path, _infer_types(sampled, path), has_rows=True) if sampled else None
 
     def missing_name_error(self, source: str, name: str, names: Sequence[str]) -> DataError:
@@ -176,17 +178,8 @@ class TfRecord(SampledTable, RecordFormat, IndexedFormat):
             f"{suggest_name(name, names)}; if it comes later, `features=` gives its type"
         )
 
-    def sections(self, stream: BinaryIO, unit: ByteRange, place: Place, chunk_size: ChunkSize) -> Iterator[Section]:
-        (offset, before), path = place, unit.file.path
-        reader = RecordReader(stream, path, unit.start, unit.stop)
-        at = offset if offset > unit.start else reader.first_record()
-        if is_index(path):
-            return
-        parser: _RecordParser | None = None
-        for records in reader.records(at, chunk_size) if at is not None else ():
-            parser = parser or _RecordParser(self, path)
-            yield from parser.sections(records, before)
-            before += len(records.starts) + (records.malformed is not None)
+    def reader(self, context: Context, block_size: BlockSize) -> _ExampleReader:
+        return _ExampleReader(self)
 
     def with_table(self, files: InputFiles) -> tuple[TfRecord, RowTable]:
         table = RowTable.of_records(in_threads(_read_index, files))
@@ -198,8 +191,34 @@ class TfRecord(SampledTable, RecordFormat, IndexedFormat):
     def origin(self, unit: File, number: int, begin: int) -> Origin:
         return Origin(unit.path, begin, "byte")
 
-    def parse_columns(self, data: bytes, starts: Offsets, ends: Offsets) -> dict[str, Column]:
-        """Make columns of Examples, given the bounds of their bytes in `data`.
+    def parse(
+        self, data: bytes, starts: Offsets, ends: Offsets, right: npt.NDArray[np.bool_]
+    ) -> Iterator[tuple[range, dict[str, Column] | str]]:
+        """Make columns of records, all at once, or if that fails of fewer and fewer of them.
+
+        Args:
+            data: holds their contents, between `starts` and `ends`.
+            right: which of them have a right checksum.
+
+        Returns:
+            the columns of neighbours, in order, or what is wrong with a single record.
+        """
+        begin = 0
+        for wrong in [*np.flatnonzero(~right).tolist(), len(right)]:
+            if begin < wrong or not len(right):  # no records have columns too
+                parsed = by_parts(
+                    range(begin, wrong),
+                    lambda span: self._columns(data, starts[span.start : span.stop], ends[span.start : span.stop]),
+                    lambda span, error: (span[: len(span) // 2], span[len(span) // 2 :]) if len(span) > 1 else (),
+                )
+                for span, columns in parsed:
+                    yield span, str(columns) if isinstance(columns, ValueError) else columns
+            if wrong < len(right):
+                yield range(wrong, wrong + 1), "its data have a wrong checksum"
+            begin = wrong + 1
+
+    def _columns(self, data: bytes, starts: Offsets, ends: Offsets) -> dict[str, Column]:
+        """Make columns of Examples.
 
         Raises:
             ValueError: one of them is malformed, or they hold a feature in several ways that do not fit together.
@@ -215,19 +234,28 @@ class TfRecord(SampledTable, RecordFormat, IndexedFormat):
         return {name: to_column(to_arrow(name, features[name], kind)) for name, kind in names.items()}
 
 
-def _sample_records(records: Iterable[Records], path: str) -> tuple[list[dict[str, Feature]], FeedpipeError | None]:
-    """The first records that are Examples, and the error of the first one that is none."""
+def _sampled(records: Records, path: str) -> list[dict[str, Feature]]:
+    """The first records that are Examples.
+
+    Raises:
+        DataError: none is.
+    """
     sampled: list[dict[str, Feature]] = []
-    problems: list[FeedpipeError | None] = []
-    for some in records:
-        for offset, start, end in zip(some.offsets(), some.starts.tolist(), some.ends.tolist(), strict=True):
-            if len(sampled) < _SAMPLED_RECORDS:
-                try:
-                    sampled.append(parse_example(some.data[start:end]))
-                except ValueError as error:
-                    problems.append(record_error(path, offset, str(error)))
-        problems += [some.malformed and some.malformed.error, some.error]
-    return sampled, next(filter(None, problems), None)
+    problem: FeedpipeError | None = None
+    bounds = zip(records.offsets(), records.starts.tolist(), records.ends.tolist(), records.right.tolist(), strict=True)
+    for offset, start, end, is_right in bounds:
+        try:
+            if not is_right:
+                raise ValueError("its data have a wrong checksum")
+            sampled.append(parse_example(records.data[start:end]))
+        except ValueError as error:
+            problem = problem or record_error(path, offset, str(error))
+        if len(sampled) == _SAMPLED_RECORDS:
+            break
+    problem = problem or records.error
+    if problem is not None and not sampled:
+        raise problem
+    return sampled
 
 
 def _infer_types(records: Sequence[Mapping[str, Feature]], path: str) -> dict[str, pa.DataType]:
@@ -245,65 +273,50 @@ def _infer_types(records: Sequence[Mapping[str, Feature]], path: str) -> dict[st
     return types
 
 
-class _RecordParser:
-    """Makes columns of the records of one file."""
+class _ExampleReader(RangeReader):
+    """Reads records in order.
 
-    def __init__(self, form: TfRecord, path: str) -> None:
-        fixed = form.require_fixed_schema(path)
+    A place is [byte at which a record begins, records before it in the range]. A resume seeks to it; in a compressed
+    file it reads up to there.
+    """
+
+    beginning: ClassVar[Place] = (0, 0)
+
+    def __init__(self, form: TfRecord) -> None:
+        super().__init__()
         self._form = form
-        self._path = path
-        self._constants = fixed.constants(path, fixed.file_types)
 
-    def sections(self, records: Records, before: int) -> Iterator[Section]:
-        """The rows of some records, all at once, or if that fails of fewer and fewer of them.
+    def sections_of(self, stream: Stream, unit: ByteRange, place: Place) -> Iterator[Section]:
+        (offset, before), path = place, unit.file.path
+        if is_index(path):
+            return
+        reader = RecordReader(stream, path, unit.start, unit.stop)
+        at = offset if offset > unit.start else reader.first_record()
+        for records in reader.records(at, self.chunk_size) if at is not None else ():
+            if not (records.right.all() and records.error is None) and stream.remote is not None:
+                stream.remote.check_unchanged()  # its error tells more than a checksum
+            yield from self._sections(records, path, before)
+            before += len(records.starts)
 
-        Args:
-            records: some records.
-            before: the records of the file or range that come before them.
-        """
-        whole = len(records.starts)
+    def _sections(self, records: Records, path: str, before: int) -> Iterator[Section]:
+        """The rows of some records; `before` is the number of those before them in the range."""
+        fixed, count = self._form.require_fixed_schema(path), len(records.starts)
+        constants = fixed.constants(path, fixed.file_types)
         bounds = [*records.offsets(), records.end]
-        if records.malformed is not None:
-            bounds.insert(whole, records.malformed.origin.row)
-        total = len(bounds) - 1
-
-        def section(span: range, rows: BlockRows, malformed: Malformed | None) -> Section:
-            end = None if records.last and span.stop == total else (bounds[span.stop], before + span.stop)
-            origins = partial(byte_origins, self._path, bounds[span.start : span.stop])
-            return Section(rows, (bounds[span.start], before + span.start), end, origins, malformed)
-
-        def parse(span: range) -> Rows:
-            return self._rows(records, span, before + span.start)
-
-        def halved(span: range, error: ValueError) -> Sequence[range]:
-            middle = len(span) // 2
-            return (span[:middle], span[middle:]) if middle else ()
-
-        for span, rows in by_parts(range(whole), parse, halved) if whole else ():
-            if isinstance(rows, ValueError):
-                yield section(span, [], self._malformed(records, span.start, bounds[span.start], rows))
+        for span, parsed in self._form.parse(records.data, records.starts, records.ends, records.right):
+            numbers = range(before + span.start, before + span.stop)
+            at = bounds[span.start], numbers.start
+            end = None if records.last and span.stop == count else (bounds[span.stop], numbers.stop)
+            if isinstance(parsed, str):
+                content = records.data[records.starts[span.start] : records.ends[span.start]][:MAX_CONTENT_BYTES]
+                error = record_error(path, at[0], parsed)
+                yield Section([], at, end, malformed=Malformed(error, Origin(path, at[0], "byte"), content))
             else:
-                yield section(span, rows, None)
-        if records.malformed is not None:
-            yield section(range(whole, total), [], records.malformed)
+                rows = self._form.extend(parsed, constants, path, numbers)
+                yield Section(rows, at, end, partial(byte_origins, path, bounds[span.start : span.stop]))
         if records.error is not None:
-            place = (records.end, before + total)
+            place = records.end, before + count
             yield Section([], place, place, error=records.error)
-
-    def _malformed(self, records: Records, number: int, offset: int, error: ValueError) -> Malformed:
-        start, end = int(records.starts[number]), int(records.ends[number])
-        content = records.data[start:end][:MAX_CONTENT_BYTES]
-        return Malformed(record_error(self._path, offset, str(error)), Origin(self._path, offset, "byte"), content)
-
-    def _rows(self, records: Records, span: range, before: int) -> Rows:
-        """The rows of the records with these numbers.
-
-        Raises:
-            ValueError: one of them is malformed, or they hold a feature in several ways that do not fit together.
-        """
-        starts, ends = records.starts[span.start : span.stop], records.ends[span.start : span.stop]
-        columns = self._form.parse_columns(records.data, starts, ends)
-        return self._form.extend(columns, self._constants, self._path, range(before, before + len(span)))
 
 
 def record_error(path: str, at: int, problem: str) -> DataError:
@@ -325,21 +338,16 @@ class _ExampleRows(RecordRows):
 
         for place in np.flatnonzero(~right_heads).tolist()[:1]:
             raise error_at(place, "its length is not that of the index, or is damaged; make the index again")
-        wrong = np.flatnonzero(~right_data).tolist()
-        malformed = {place: error_at(place, "its data have a wrong checksum") for place in wrong}
         starts, ends = records.starts + RECORD_HEAD_BYTES, records.ends - RECORD_TAIL_BYTES
         rows: list[BlockRows] = []
         sound: list[int] = []
-        for span, columns in by_parts(
-            np.flatnonzero(right_data),
-            lambda span: form.parse_columns(data, starts[span], ends[span]),
-            lambda span, error: np.array_split(span, 2) if len(span) > 1 else (),
-        ):
-            if isinstance(columns, ValueError):
-                malformed[int(span[0])] = error_at(int(span[0]), str(columns))
+        malformed: dict[int, DataError] = {}
+        for span, parsed in form.parse(data, starts, ends, right_data):
+            if isinstance(parsed, str):
+                malformed[span.start] = error_at(span.start, parsed)
             else:
-                rows.append(Rows(columns, len(span)))
-                sound += span.tolist()
+                rows.append(Rows(parsed, len(span)))
+                sound += span
         joined = concat(rows)
         if isinstance(joined, Rows):
             paths = [file.path for file in records.files]

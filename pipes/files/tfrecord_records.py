@@ -18,11 +18,10 @@ import numpy.typing as npt
 from ..core.arrow import numpy_array
 from ..core.checks import Package
 from ..core.lazy import pa
-from ..errors import DataError, FeedpipeError, Origin
-from ..formats.streams import MAX_CONTENT_BYTES, ChunkSize, StreamWindow
+from ..errors import DataError, FeedpipeError
+from ..formats.streams import ChunkSize, StreamWindow
 from ..formats.text import TO_END
 from ..storage.filesystem import split_options
-from .units import Malformed
 
 PACKAGE = Package("google_crc32c", "google-crc32c", "tfrecord", "TFRecord files are read and written")
 
@@ -44,43 +43,26 @@ class Records(NamedTuple):
     Attributes:
         data: the bytes that hold them.
         starts, ends: the bounds in `data` of the content of each.
+        right: which of them have a right checksum.
         at: the byte of the file at which the first one begins.
-        end: the byte after the last one, and after a malformed one.
+        end: the byte after the last one.
         last: whether the range ends there.
-        malformed: the record that follows, if its data have a wrong checksum.
         error: why nothing after these records can be read.
     """
 
     data: bytes
     starts: Offsets
     ends: Offsets
+    right: npt.NDArray[np.bool_]
     at: int
     end: int
     last: bool
-    malformed: Malformed | None
     error: FeedpipeError | None
 
     def offsets(self) -> list[int]:
         """The byte of the file at which each record begins."""
         offsets: list[int] = (self.starts + (self.at - RECORD_HEAD_BYTES)).tolist()
         return offsets
-
-
-class _Split(NamedTuple):
-    """The whole records of some bytes.
-
-    Attributes:
-        starts, ends: the bounds of the content of each.
-        done: the bytes up to the end of the last one, and of a malformed one.
-        malformed: the record that follows, if its data have a wrong checksum.
-        error: what is wrong with the head of the next one.
-    """
-
-    starts: Offsets
-    ends: Offsets
-    done: int
-    malformed: Malformed | None
-    error: DataError | None
 
 
 class RecordReader:
@@ -97,7 +79,6 @@ class RecordReader:
         self._start = start
         self._stop = stop
         self._window = StreamWindow(stream, name)
-        self._crc = crc32c()
 
     def first_record(self) -> int | None:
         """Find the byte at which the first record of the range begins; None if none does.
@@ -130,14 +111,9 @@ class RecordReader:
             place += _record_bytes(head)
         return None
 
-    def first_records(self, size: int) -> Iterator[Records]:
-        """About `size` bytes of records at the beginning of a file, at least one if there is one."""
-        at = 0
-        while (records := self._next(at, size - at)) is not None:
-            yield records
-            at = records.end
-            if records.malformed is None or records.last or at >= size:
-                return
+    def first_records(self, size: int) -> Records | None:
+        """About `size` bytes of records at the beginning of a file, at least one; None if there is none."""
+        return self._next(0, size)
 
     def records(self, at: int, size: ChunkSize) -> Iterator[Records]:
         """All records from byte `at` on, where one begins. If the stream fails, the records before come first."""
@@ -154,7 +130,7 @@ class RecordReader:
         error: FeedpipeError | None
         while True:
             window.fill(size)
-            starts, ends, done, malformed, error = self._split(window.data, room)
+            starts, ends, done, error = self._split(window.data, room)
             if done or room <= 0 or error is not None or window.ended or window.error is not None:
                 break
             size = _record_bytes(window.data)
@@ -162,24 +138,27 @@ class RecordReader:
         if error is None and done >= room:
             wrong = self._wrong_head(done)
             error = None if wrong is None else self._damaged_length(wrong)
-        elif error is None and malformed is None and window.error is not None:  # after it there may be further records
+        elif error is None and window.error is not None:
             error = window.error
-        elif error is None and malformed is None and window.ended and rest:
+        elif error is None and window.ended and rest:
             error = self._error(at + done, "the file is cut short within the record that begins here")
         if not done and error is None:
             return None
         last = error is None and (done >= room or (window.ended and not rest))
-        return Records(window.data, starts, ends, at, at + done, last, malformed, error)
+        right = _have_right_data(window.data, starts, ends)
+        return Records(window.data, starts, ends, right, at, at + done, last, error)
 
-    def _split(self, data: bytes, room: int) -> _Split:
-        """Find the whole records of some bytes, up to the first that is wrong.
+    def _split(self, data: bytes, room: int) -> tuple[Offsets, Offsets, int, DataError | None]:
+        """Find the whole records of some bytes, up to the first with a wrong head.
 
         Args:
             data: bytes of the file, from the beginning of a record on.
             room: records that begin after this byte belong to the next range.
+
+        Returns:
+            the bounds of their contents; the bytes up to the end of the last one; what is wrong with the next head.
         """
-        size, begin = len(data), self._window.offset
-        unpack = _HEAD.unpack_from
+        size, unpack = len(data), _HEAD.unpack_from
         heads: list[int] = []
         ends: list[int] = []
         at = 0
@@ -190,27 +169,15 @@ class RecordReader:
                 break
             ends.append(end)
             at = end + RECORD_TAIL_BYTES
-        view = np.frombuffer(data, np.uint8)
         # The head of a record that is not whole is compared too: it must not claim more bytes than it has.
+        view = np.frombuffer(data, np.uint8)
         wrong = np.flatnonzero(~_have_right_checksum(gather(view, np.array(heads, np.int64), RECORD_HEAD_BYTES)))
         error: DataError | None = None
         if len(wrong):
-            heads, ends = heads[: wrong[0] + 1], ends[: wrong[0]]
-            error = self._damaged_length(begin + heads[-1])
-        crc = self._crc  # it takes no memoryview
-        crcs = [crc(data[head + RECORD_HEAD_BYTES : end]) for head, end in zip(heads, ends, strict=False)]
-        stops = np.array(ends, np.int64)
-        stored = gather(view, stops, RECORD_TAIL_BYTES).view("<u4").ravel()
-        wrong = np.flatnonzero(unmasked(stored) != np.array(crcs, np.uint32))
-        count = int(wrong[0]) if len(wrong) else len(ends)
-        starts = np.array(heads[:count], np.int64) + RECORD_HEAD_BYTES
-        if not len(wrong):
-            return _Split(starts, stops, ends[-1] + RECORD_TAIL_BYTES if ends else 0, None, error)
-        offset, end = begin + heads[count], ends[count]
-        problem = self._error(offset, "the data of the record that begins here have a wrong checksum")
-        content = data[heads[count] + RECORD_HEAD_BYTES : end][:MAX_CONTENT_BYTES]
-        malformed = Malformed(problem, Origin(self._name, offset, "byte"), content)
-        return _Split(starts, stops[:count], end + RECORD_TAIL_BYTES, malformed, None)
+            error = self._damaged_length(self._window.offset + heads[wrong[0]])
+            ends = ends[: wrong[0]]
+        starts = np.array(heads[: len(ends)], np.int64) + RECORD_HEAD_BYTES
+        return starts, np.array(ends, np.int64), ends[-1] + RECORD_TAIL_BYTES if ends else 0, error
 
     def _damaged_length(self, at: int) -> DataError:
         return self._error(at, "the length of the record that begins here has a wrong checksum")
@@ -226,14 +193,20 @@ def right_records(data: bytes, begins: Offsets, ends: Offsets) -> tuple[npt.NDAr
     Returns:
         which have a head with this length, and which have data with the right checksum.
     """
-    view, crc = np.frombuffer(data, np.uint8), crc32c()
+    view = np.frombuffer(data, np.uint8)
     heads = gather(view, begins, RECORD_HEAD_BYTES)
     lengths = np.ascontiguousarray(heads[:, :8]).view("<i8").ravel()
     heads_right = _have_right_checksum(heads) & (lengths == ends - begins - RECORD_HEAD_BYTES - RECORD_TAIL_BYTES)
-    spans = zip((begins + RECORD_HEAD_BYTES).tolist(), (ends - RECORD_TAIL_BYTES).tolist(), strict=True)
-    crcs = np.array([crc(data[start:end]) for start, end in spans], np.uint32)
-    stored = gather(view, ends - RECORD_TAIL_BYTES, RECORD_TAIL_BYTES).view("<u4").ravel()
-    return heads_right, unmasked(stored) == crcs
+    return heads_right, _have_right_data(data, begins + RECORD_HEAD_BYTES, ends - RECORD_TAIL_BYTES)
+
+
+def _have_right_data(data: bytes, starts: Offsets, ends: Offsets) -> npt.NDArray[np.bool_]:
+    """Which contents, between these bounds, have the checksum that follows them."""
+    crc = crc32c()  # it takes no memoryview
+    crcs = [crc(data[start:end]) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    stored = gather(np.frombuffer(data, np.uint8), ends, RECORD_TAIL_BYTES).view("<u4").ravel()
+    right: npt.NDArray[np.bool_] = unmasked(stored) == np.array(crcs, np.uint32)
+    return right
 
 
 def _record_bytes(data: bytes) -> int:

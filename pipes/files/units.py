@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from ..core.block import Block, BlockSize, split_block
 from ..core.checks import digest
@@ -32,9 +32,6 @@ from ..storage.tasks import in_threads, in_turn
 from .open_files import at_call_site, check_file, has_fixed_order
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from ..pipe import Pipe
 
 Place: TypeAlias = tuple[Any, ...]
@@ -316,24 +313,9 @@ class Section(NamedTuple):
     units: int = 1
 
 
-class RowOrigins(Sequence[Origin]):
-    """The origins of the rows with these numbers in a file, counted from 0; each is made when it is asked for."""
-
-    def __init__(self, path: str, numbers: Sequence[int] | npt.NDArray[np.int64]) -> None:
-        self._path = path
-        self._numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    @overload
-    def __getitem__(self, index: int) -> Origin: ...
-    @overload
-    def __getitem__(self, index: slice) -> RowOrigins: ...
-    def __getitem__(self, index: int | slice) -> Origin | RowOrigins:
-        if isinstance(index, slice):
-            return RowOrigins(self._path, self._numbers[index])
-        return Origin(self._path, int(self._numbers[index]) + 1)
+def row_origins(path: str, numbers: Iterable[int]) -> list[Origin]:
+    """The origins of the rows with these numbers in a file, counted from 0."""
+    return [Origin(path, int(number) + 1) for number in numbers]
 
 
 def byte_origins(path: str, offsets: Iterable[int]) -> list[Origin]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from ..errors import DataError, FeedpipeError, SourceError
 
@@ -58,24 +58,6 @@ class Unpacking:
         if self._packed is None or size <= _MAX_UNPACKED_BYTES:
             return None
         return unpacked_problem(size, self._packed.tell() - self._start)
-
-
-class OpenableFile(Protocol):
-    """A handle on a file."""
-
-    @property
-    def path(self) -> str:
-        """The path or URL."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The path as errors show it."""
-        ...
-
-    def open(self, compression: str | None, /) -> io.BufferedReader:
-        """Open a stream of the bytes, decompressed; with None, of the bytes as they are."""
-        ...
 
 
 def stream_error(error: Exception, name: str, stream: BinaryIO, offset: int) -> FeedpipeError:

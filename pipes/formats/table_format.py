@@ -19,7 +19,7 @@ from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.cursor import Json
 from ..core.lazy import pa
-from ..core.rows import Column, Rows, column_names
+from ..core.rows import Column, Rows
 from ..errors import ArgumentError, ArgumentTypeError, DataError, redacted
 from .columns import (
     FlatHead,
@@ -372,28 +372,15 @@ class TextTable(SampledTable):
         return {name: text_for("null", kind) for name, kind in types.items()}
 
     def with_extra_columns(
-        self,
-        parse: Callable[[Chunk], Iterable[ParsedPart]],
-        path: str,
-        columns: Iterable[str],
-        fixed: FixedSchema,
+        self, parse: Callable[[Chunk], Iterable[ParsedPart]], path: str, columns: Iterable[str]
     ) -> ParseChunk:
-        """Extend `parse` for the file at `path` by the columns that the file does not hold.
-
-        Args:
-            parse: parses a chunk.
-            path: the path of the file.
-            columns: the columns that the file holds.
-            fixed: names and types for all files.
-        """
-        constants = fixed.constants(path, columns)
-        extends = bool(constants) or self.lineage != (None, None)
+        """Extend `parse` for the file at `path`, which holds these columns, by those that it does not hold."""
+        constants = self.require_fixed_schema(path).constants(path, columns)
 
         def parse_all(chunk: Chunk, before: int) -> Iterator[ParsedPart]:
             for part in parse(chunk):
-                rows = part.rows
-                count = len(rows) if part.error is None else 1
-                if isinstance(rows, Rows) and (extends or column_names(rows) != list(fixed.names)):
+                rows, count = part.rows, len(part.rows) if part.error is None else 1
+                if isinstance(rows, Rows):
                     rows = self.extend(rows.columns, constants, path, range(before, before + count))
                 before += count
                 yield part._replace(rows=rows)

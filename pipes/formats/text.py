@@ -344,7 +344,7 @@ def shorten(data: bytes | str, max_length: int = 60) -> str:
     return repr(text if len(text) <= max_length else text[: max_length - 3] + "...")
 
 
-_FEW_RECORDS = 64
+FEW_RECORDS = 64
 """Of so many records, those before and after the one that an error names are parsed; more are divided first."""
 _WAYS = 8
 """The parts of records that are divided. One bad record costs as much as with two, one in a hundred a third of that."""
@@ -355,7 +355,7 @@ def parse_parts(
     read: Callable[[bytes], BlockRows],
     ends: Callable[[bytes], list[int]],
     explain: Callable[[Chunk], DataError],
-    named: Callable[[ValueError, Chunk, list[int]], int | None] = lambda error, part, bounds: None,
+    named: Callable[[ValueError, Chunk, list[int]], Sequence[int]],
 ) -> Iterator[ParsedPart]:
     """Parse a chunk at once, or if that fails in smaller and smaller parts.
 
@@ -364,7 +364,7 @@ def parse_parts(
         read: makes the rows of some bytes; raises a `ValueError` if it cannot.
         ends: finds where each record ends.
         explain: the error of a record that cannot be read.
-        named: the number of the record that such an error names, if it does; a wrong one costs time only.
+        named: the numbers of records that such an error tells, given the end of each; a wrong one costs time only.
     """
 
     def split(part: Chunk, error: ValueError) -> Sequence[Chunk]:
@@ -372,8 +372,8 @@ def parse_parts(
         count = len(bounds)
         if count == 1:
             return ()
-        number = named(error, part, bounds) if count <= _FEW_RECORDS else None
-        cuts = [count * way // _WAYS for way in range(1, _WAYS)] if number is None else [number, number + 1]
+        cuts = [number + after for number in named(error, part, bounds) for after in (0, 1)]
+        cuts = cuts or [count * way // _WAYS for way in range(1, _WAYS)]
         return part.cut(bounds[cut - 1] for cut in dict.fromkeys(cuts) if 0 < cut < count)
 
     for part, rows in by_parts(chunk, lambda part: read(part.data), split):

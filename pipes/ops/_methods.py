@@ -8,14 +8,12 @@ from collections.abc import Iterable
 # Sorted by module: the line of a method names the module that has its chain function and its operator.
 from ..core.checks import methods_explain_wrong_arguments
 from ..files.arrow import parse_arrow as _parse_arrow
-from ..files.avro import parse_avro as _parse_avro
 from ..files.csv import parse_csv as _parse_csv
 from ..files.jsonl import parse_jsonl as _parse_jsonl
 from ..files.lines import parse_bytes as _parse_bytes
 from ..files.lines import parse_lines as _parse_lines
 from ..files.mds import parse_mds as _parse_mds
 from ..files.open_files import open_files as _open_files
-from ..files.orc import parse_orc as _parse_orc
 from ..files.parquet import parse_parquet as _parse_parquet
 from ..files.tar import parse_tar as _parse_tar
 from ..files.tfrecord import parse_tfrecord as _parse_tfrecord
@@ -120,13 +118,11 @@ class OperatorMethods:
     pack = _pack
     pad_batch = _pad_batch
     parse_arrow = _parse_arrow
-    parse_avro = _parse_avro
     parse_bytes = _parse_bytes
     parse_csv = _parse_csv
     parse_jsonl = _parse_jsonl
     parse_lines = _parse_lines
     parse_mds = _parse_mds
-    parse_orc = _parse_orc
     parse_parquet = _parse_parquet
     parse_tar = _parse_tar
     parse_tfrecord = _parse_tfrecord
@@ -205,6 +201,8 @@ MEANT = {  # names that other libraries use: the method of a pipe, or advice
     "on_disk_cache": "cache",
     "padded_batch": _PAD,
     "parallel_map": _CONCURRENT,
+    "parse_avro": "`.flat_map(lambda file: fastavro.reader(file.open()))` reads the records of Avro files",
+    "parse_orc": "`.flat_map(lambda file: orc.read_table(file.open()).to_pylist())` reads the rows of ORC files",
     "pin_memory": "`fp.Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
     "ragged_batch": _PAD,
     "random_split": "split",

@@ -15,7 +15,6 @@ from ..core.lazy import pa, pc
 from ..errors import ArgumentError, SourceError, shown_path
 from ..files.arrow import ArrowIpc
 from ..files.footers import CountedFormat
-from ..files.orc import Orc
 from ..files.parquet import Parquet
 from ..files.parquet_footer import has_bounds
 from ..formats.columns import format_names
@@ -122,7 +121,6 @@ class _Kind(NamedTuple):
 _KINDS = (
     _Kind(r"\.parquet", Parquet),
     _Kind(r"\.(arrow|feather)", ArrowIpc),
-    _Kind(r"\.orc", Orc),
 )
 
 
@@ -135,7 +133,7 @@ def _kind(listing: Listing, footers: Footers) -> _Kind | None:
             return kind
     if footers is True:
         raise ArgumentError(
-            "`footers=True` needs files that all end with .parquet, with .arrow or with .orc, and one of the files "
+            "`footers=True` needs files that all end with .parquet or all with .arrow, and one of the files "
             f"is {shown_path(listing.path(0))}; give a `pattern`, or an index for each kind"
         )
     return None

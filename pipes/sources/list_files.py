@@ -65,8 +65,8 @@ def list_files(
         recursive: in folders, takes the files in their subfolders as well; otherwise the log says if there are any.
         filesystem: a pyarrow or fsspec file system for `paths` and `manifest`; without it, they are local paths or
             URLs.
-        manifest: the path of an index, which ends with `.index` and keeps the listing, and what the footers of Parquet,
-            Arrow and ORC files say. The first run makes it; every rank and every later run read it and list nothing.
+        manifest: the path of an index, which ends with `.index` and keeps the listing, and what the footers of Parquet
+            and Arrow files say. The first run makes it; every rank and every later run read it and list nothing.
             `fp.index` makes its next version. Relative paths become absolute in it. The manifest of a writer, such as
             `write_parquet` or `write_tar`, serves too, with its folder as `paths`.
         version: the version of the index; by default that of the state that a loader loads, else the newest.

@@ -17,13 +17,11 @@ from ..core.checks import explains_wrong_arguments
 from ..core.rows import Row
 from ..core.skips import OnError
 from ..files.arrow import parse_arrow
-from ..files.avro import AvroOptions, parse_avro
 from ..files.csv import CsvOptions, parse_csv
 from ..files.jsonl import JsonlOptions, parse_jsonl
 from ..files.lines import LinesOptions, parse_bytes, parse_lines
 from ..files.mds import MdsOptions, parse_mds
 from ..files.open_files import open_files
-from ..files.orc import OrcOptions, parse_orc
 from ..files.parquet import ParquetOptions, parse_parquet
 from ..files.tar import TarOptions, parse_tar
 from ..files.tfrecord import TfRecordOptions, parse_tfrecord
@@ -64,9 +62,6 @@ class ErrorOptions(TypedDict, total=False):
 class ArrowFiles(ListOptions, TableOptions): ...
 
 
-class AvroFiles(ListOptions, AvroOptions, ErrorOptions): ...
-
-
 class CsvFiles(FileOptions, CsvOptions, ErrorOptions): ...
 
 
@@ -77,9 +72,6 @@ class LinesFiles(FileOptions, LinesOptions, ErrorOptions): ...
 
 
 class MdsFiles(FileOptions, MdsOptions, ErrorOptions): ...
-
-
-class OrcFiles(ListOptions, OrcOptions): ...
 
 
 class ParquetFiles(ListOptions, ParquetOptions): ...
@@ -157,21 +149,6 @@ def read_arrow(paths: Paths, **options: Unpack[ArrowFiles]) -> Pipe[Row]:
     return _read(parse_arrow, paths, options, indexed=True)
 
 
-@_reader(parse_avro, "compression")
-def read_avro(paths: Paths, **options: Unpack[AvroFiles]) -> Pipe[dict[str, object]]:
-    """Begin a pipe with the records of Avro files: `list_files`, `open_files` and `parse_avro` in one call.
-
-    Example:
-        >>> import feedpipe as fp, fastavro
-        >>> schema = {"type": "record", "name": "row", "fields": [{"name": "x", "type": ["null", "double"]}]}
-        >>> with open("a.avro", "wb") as file:
-        ...     fastavro.writer(file, schema, [{"x": 0.5}, {"x": None}], codec="deflate")
-        >>> list(fp.read_avro("a.avro"))
-        [{'x': 0.5}, {'x': None}]
-    """
-    return _read(parse_avro, paths, options)
-
-
 @_reader(parse_bytes)
 def read_bytes(paths: Paths, **options: Unpack[FileOptions]) -> Pipe[dict[str, object]]:
     """Begin a pipe with whole files: `list_files`, `open_files` and `parse_bytes` in one call.
@@ -244,20 +221,6 @@ def read_mds(paths: Paths, **options: Unpack[MdsFiles]) -> Pipe[dict[str, object
         1
     """
     return _read(parse_mds, paths, {"pattern": "*.mds*", **options})
-
-
-@_reader(parse_orc, "compression")
-def read_orc(paths: Paths, **options: Unpack[OrcFiles]) -> Pipe[Row]:
-    """Begin a pipe with the rows of ORC files: `list_files`, `open_files` and `parse_orc` in one call.
-
-    Example:
-        >>> import feedpipe as fp, pyarrow as pa, pyarrow.orc
-        >>> pa.orc.write_table(pa.table({"x": [1, 2, 3], "y": [0.5, 1.5, 2.5]}), "a.orc")
-        >>> pipe = fp.read_orc("a.orc", columns=["y"])
-        >>> len(pipe), pipe.batch(2).collate().head(1)
-        (3, [{'y': tensor([0.5000, 1.5000], dtype=torch.float64)}])
-    """
-    return _read(parse_orc, paths, options)
 
 
 @_reader(parse_parquet, "compression")

@@ -78,7 +78,7 @@ class Version:
         call, selected: the call that selects the files, and the digest of its arguments.
         root: the folder that all files are in.
         above: the folder whose name, and those above it, are no columns; see `ListedPath.root`.
-        kind: of the units: "files", "row_groups", "record_batches" or "stripes".
+        kind: of the units: "files", "row_groups" or "record_batches".
         statistics: the columns whose bounds are kept.
         listing: the digest of the listing.
         files, units, rows, bytes: of all files; None if a number is not known.
@@ -258,7 +258,7 @@ class Index:
 
     @property
     def units(self) -> int:
-        """The number of units: row groups, record batches or stripes that have rows, or files as a whole."""
+        """The number of units: row groups or record batches that have rows, or files as a whole."""
         return self.version.units
 
     @property
@@ -273,7 +273,7 @@ class Index:
 
     @property
     def kind(self) -> str:
-        """What units are: "files", "row_groups", "record_batches" or "stripes"."""
+        """What units are: "files", "row_groups" or "record_batches"."""
         return self.version.kind
 
     def __repr__(self) -> str:

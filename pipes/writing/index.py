@@ -50,8 +50,8 @@ def index(
     Args:
         paths, pattern, recursive, filesystem: as for `list_files`; `filesystem` is also that of `into`.
         into: the path or URL of a folder, which ends with `.index`. It should not be in a folder of `paths`.
-        footers: reads what footers say: names and types of columns, the rows of each row group, record batch or stripe.
-            "infer" reads them if all files end with .parquet, with .arrow, or with .orc. False reads none, and True
+        footers: reads what footers say: names and types of columns, the rows of each row group or record batch.
+            "infer" reads them if all files end with .parquet or all with .arrow. False reads none, and True
             refuses other files.
         statistics: columns of Parquet files whose least and greatest values in each file are kept: numbers, text, dates
             and times. With `read_parquet(filter=)` on such columns only the footers of files whose values may match are

@@ -53,9 +53,10 @@ def read(data: bytes, start: int = 0, stop: int = 2**63 - 1) -> tuple[list[bytes
     try:
         at = reader.first_record()
         for records in reader.records(at, ChunkSize()) if at is not None else ():
-            contents += [records.data[a:b] for a, b in zip(records.starts, records.ends, strict=True)]
-            if records.malformed is not None:
-                return contents, records.malformed.error
+            for a, b, is_right in zip(records.starts, records.ends, records.right, strict=True):
+                if not is_right:
+                    return contents, ValueError("a wrong checksum")
+                contents.append(records.data[a:b])
             if records.error is not None:
                 return contents, records.error
     except ValueError as error:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time
+from datetime import UTC, time
 from decimal import Decimal
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyarrow import orc
 
 import feedpipe as fp
 from feedpipe.errors import FeedpipeError
@@ -50,10 +49,7 @@ def test_what_a_file_cannot_hold_is_named(tmp_path):
 
 
 def test_a_healthy_file_that_pyarrow_cannot_read_is_not_called_damaged_alone(tmp_path):
-    orc.write_table(pa.table({"x": pa.array([datetime(9999, 1, 1)], pa.timestamp("us"))}), tmp_path / "a.orc")
     readers = {}
-    if int(pa.__version__.partition(".")[0]) > 21:  # which wraps around
-        readers["orc"] = fp.read_orc
     if hasattr(pl, "Int128"):  # since polars 1.18
         wide = pl.DataFrame({"x": pl.Series([2**100], dtype=pl.Int128)})
         wide.write_parquet(tmp_path / "a.parquet")

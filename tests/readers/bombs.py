@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
-import json
 import lzma
 import struct
 import tarfile
@@ -159,62 +158,6 @@ def _hdf5_chunk(folder: Path) -> Rows:
     return lambda: fp.read_hdf5(path, ["x"])
 
 
-def _long(number: int) -> bytes:
-    return write_varint(number << 1)
-
-
-def _avro_data(schema: object, codec: str, records: int, data: bytes, *, claimed: int | None = None) -> bytes:
-    text = schema if isinstance(schema, bytes) else json.dumps(schema).encode()
-    entries = b"".join(
-        _long(len(key)) + key + _long(len(value)) + value
-        for key, value in ((b"avro.schema", text), (b"avro.codec", codec.encode()))
-    )
-    head = b"Obj\x01" + _long(2) + entries + _long(0) + bytes(16)
-    return head + _long(records) + _long(len(data) if claimed is None else claimed) + data + bytes(16)
-
-
-_RECORD = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "bytes"}]}
-
-
-def _avro(codec: str, folder: Path) -> Rows:
-    """A block of a record of 2 GiB of zeros."""
-    begin = _long(_HUGE >> 24 << 24)
-    if codec == "deflate":
-        packer = zlib.compressobj(1, wbits=-15)
-        data = packer.compress(begin) + b"".join(packer.compress(bytes(2**24)) for _ in range(_HUGE >> 24))
-        data += packer.flush()
-    elif codec == "zstandard":
-        sink = pa.BufferOutputStream()
-        with pa.CompressedOutputStream(sink, "zstd") as stream:
-            stream.write(begin)
-            for _ in range(_HUGE >> 24):
-                stream.write(bytes(2**24))
-        data = sink.getvalue().to_pybytes()
-    elif codec == "snappy":
-        data = write_varint(_HUGE) + b"\0" * 100
-    else:
-        packed: Any = bz2.BZ2Compressor(1) if codec == "bzip2" else lzma.LZMACompressor(preset=0)
-        data = (
-            packed.compress(begin)
-            + b"".join(packed.compress(bytes(2**24)) for _ in range(_HUGE >> 24))
-            + packed.flush()
-        )
-    path = folder / "a.avro"
-    path.write_bytes(_avro_data(_RECORD, codec, 1, data))
-    return lambda: fp.read_avro(path)
-
-
-def _avro_file(data: bytes, folder: Path) -> Rows:
-    path = folder / "a.avro"
-    path.write_bytes(data)
-    return lambda: fp.read_avro(path)
-
-
-_EMPTY = {"type": "record", "name": "r", "fields": [{"name": "x", "type": "null"}]}
-_NESTED = {"type": "record", "name": "r", "fields": [{"name": "r", "type": ["null", "r"]}]}
-_LISTS = {"type": "record", "name": "r", "fields": [{"name": "x", "type": {"type": "array", "items": "null"}}]}
-
-
 def _parquet(folder: Path, number: int, claimed: int) -> Rows:
     """A file whose row group claims other sizes, in the numbers of its footer."""
     path = folder / "a.parquet"
@@ -330,18 +273,6 @@ BOMBS: dict[str, Callable[[Path], Rows]] = {
     "hdf5 of huge rows": partial(_hdf5, chunks=(1, 2**20), shape=(4, 2**40)),
     "hdf5 of huge chunks": partial(_hdf5, chunks=(2**10, 2**20 * 3), shape=(2**12, 2**20 * 3)),
     "hdf5 chunk": _hdf5_chunk,
-    **{f"avro {codec}": partial(_avro, codec) for codec in ("deflate", "zstandard", "snappy", "bzip2", "xz")},
-    "avro of a claimed block": partial(_avro_file, _avro_data(_RECORD, "null", 1, b"\0", claimed=2**30)),
-    "avro of empty records": partial(_avro_file, _avro_data(_EMPTY, "null", 2**31, b"")),
-    "avro of empty items": partial(_avro_file, _avro_data(_LISTS, "null", 1, _long(2**31) + b"\0")),
-    "avro of nested records": partial(_avro_file, _avro_data(_NESTED, "null", 1, b"\2" * 10**6 + b"\0")),
-    "avro of a nested schema": partial(
-        _avro_file, _avro_data(b'{"type":"array","items":' * 20_000 + b'"int"' + b"}" * 20_000, "null", 0, b"")
-    ),
-    "avro of nested lists": partial(
-        _avro_file,
-        _avro_data(b'{"type":"array","items":' * 300 + b'"int"' + b"}" * 300, "null", 1, b"\2" * 300 + b"\0" * 300),
-    ),
     "parquet of many rows": partial(_parquet, number=1000, claimed=2**40),
     "parquet of equal values": _parquet_runs,
     **{f"arrow {codec}": partial(_arrow, codec=codec) for codec in ("lz4", "zstd")},

@@ -16,7 +16,6 @@ from .contents import (
     UNIT_ROWS,
     Content,
     arrow_file,
-    avro_file,
     bytes_file,
     column_file,
     csv_file,
@@ -30,7 +29,6 @@ from .contents import (
     npy_file,
     npz_file,
     numbers_file,
-    orc_file,
     parquet_file,
     tar_file,
     tfrecord_file,
@@ -157,15 +155,6 @@ CASES = {
         filesystem=False,
         storages=("local", "s3"),
     ),
-    "avro": Case(
-        partial(fp.read_avro, recursive=True),
-        {
-            "a.avro": partial(avro_file, range(70)),
-            "b.avro": partial(avro_file, range(70, 140), codec="deflate"),
-            "c.avro": partial(avro_file, range(0)),
-            "deep/d.avro": partial(avro_file, range(200, 500)),
-        },
-    ),
     "mds": Case(
         partial(fp.read_mds, recursive=True),
         {
@@ -182,11 +171,6 @@ CASES = {
             "c.mds": partial(mds_file, range(0)),
             "deep/d.mds": partial(mds_file, range(200, 260)),
         },
-    ),
-    "orc": Case(
-        partial(fp.read_orc, recursive=True, row_column="row"),
-        folders("orc", partial(orc_file, compression="zstd"), last=orc_file),
-        numbered=True,
     ),
     "arrow": Case(
         partial(fp.read_arrow, recursive=True, row_column="row"),

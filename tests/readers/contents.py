@@ -16,11 +16,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import fastavro
 import numpy as np
 import PIL.Image
 import pyarrow as pa
-from pyarrow import feather, orc, parquet
+from pyarrow import feather, parquet
 
 from ..support.files import write_records
 
@@ -122,19 +121,6 @@ def arrow_file(numbers: range, other: bool, form: str) -> Content:
     return sink.getvalue(), rows
 
 
-_RECORD = {"type": "record", "name": "record", "fields": [
-    {"name": "id", "type": "long"}, {"name": "x", "type": "double"}, {"name": "few", "type": ["null", "int"]},
-    {"name": "word", "type": ["null", "string"]}, {"name": "list", "type": {"type": "array", "items": "int"}},
-]}  # fmt: skip
-
-
-def avro_file(numbers: range, other: bool, codec: str = "null") -> Content:
-    rows = [{**_record(number, other, "süd"), "list": [number % 3] * (number % 3)} for number in numbers]
-    sink = io.BytesIO()
-    fastavro.writer(sink, _RECORD, rows, codec=codec, sync_interval=600, sync_marker=bytes(range(16)))
-    return sink.getvalue(), rows
-
-
 def mds(columns: Mapping[str, str], rows: list[list[bytes]]) -> bytes:
     """A shard of MosaicML, with columns of varying size, by their encodings; rows hold encoded values."""
     config = {
@@ -158,13 +144,6 @@ def mds_file(numbers: range, other: bool) -> Content:
         for row in rows
     ]
     return mds({"id": "str_int", "x": "str_float", "few": "json", "word": "str"}, values), rows
-
-
-def orc_file(numbers: range, other: bool, compression: str = "uncompressed") -> Content:
-    rows, sink = _nested(numbers, other), io.BytesIO()
-    table = pa.Table.from_pylist(rows, _NESTED)
-    orc.write_table(table, sink, stripe_size=1, batch_size=UNIT_ROWS, compression=compression)
-    return sink.getvalue(), rows
 
 
 def tfrecord_file(numbers: range, other: bool) -> Content:

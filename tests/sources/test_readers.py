@@ -12,7 +12,6 @@ from typing import get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -98,50 +97,33 @@ def test_a_missing_file_names_the_line(name: str, tmp_path: Path) -> None:
         list(getattr(fp, name)(tmp_path / "none"))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("read_parquet", b"", "a is empty"),
-        ("read_parquet", b"x,y\n1,2\n" * 9, "a is no Parquet file"),
-        ("read_orc", b"", "a is empty"),
-        ("read_orc", b"x,y\n1,2\n" * 9, "a is (no ORC file|damaged)"),
-    ],
-)
-def test_another_format_is_an_error_that_names_the_line(
-    name: str, content: bytes, message: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("content", "message"), [(b"", "a is empty"), (b"x,y\n1,2\n" * 9, "a is no Parquet file")])
+def test_another_format_is_an_error_that_names_the_line(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(content)
     with pytest.raises(DataError, match=message) as error:
-        list(getattr(fp, name)(tmp_path / "a"))
+        list(fp.read_parquet(tmp_path / "a"))
     assert "test_readers.py" in str(error.value)
 
 
-def write_units(name: str, folder: Path, rows: int) -> None:
+def write_units(folder: Path, rows: int) -> None:
     """Write two files of 30 rows in units of so many."""
     table = pa.table({"x": range(30), "y": [i / 2 for i in range(30)]})
     for file in "ab":
-        if name == "read_orc":
-            orc.write_table(table, folder / file, stripe_size=1, batch_size=rows)
-        else:
-            pq.write_table(table, folder / file, row_group_size=rows)
+        pq.write_table(table, folder / file, row_group_size=rows)
 
 
-@pytest.mark.parametrize(("name", "units"), [("read_parquet", "row_groups"), ("read_orc", "stripes")])
-def test_units_of_files_are_in_the_plan_and_in_a_state(
-    name: str, units: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    read = getattr(fp, name)
-    write_units(name, tmp_path, 4)
-    read(tmp_path).shuffle(window=100).batch(8).collate().explain()
+def test_units_of_files_are_in_the_plan_and_in_a_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_units(tmp_path, 4)
+    fp.read_parquet(tmp_path).shuffle(window=100).batch(8).collate().explain()
     message = capsys.readouterr().out
-    assert f"{units}()" in message and "16 indexed" in message and "60 streamed" in message
+    assert "row_groups()" in message and "16 indexed" in message and "60 streamed" in message
     assert "Python rows" not in message
-    loader = fp.Loader(read(tmp_path).batch(2))
+    loader = fp.Loader(fp.read_parquet(tmp_path).batch(2))
     next(iter(loader))
     state = loader.state_dict()
-    write_units(name, tmp_path, 5)  # as many rows, in other units
-    with pytest.raises(fp.FeedpipeError, match=units):
-        fp.Loader(read(tmp_path).batch(2)).load_state_dict(state)
+    write_units(tmp_path, 5)  # as many rows, in other units
+    with pytest.raises(fp.FeedpipeError, match="row_groups"):
+        fp.Loader(fp.read_parquet(tmp_path).batch(2)).load_state_dict(state)
 
 
 @pytest.mark.parametrize("size", [10, 150_000, 200_000])

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from feedpipe.files import avro as avro
 from feedpipe.files import parquet as parquet
 from feedpipe.files import ranges as ranges
-from feedpipe.files.avro import _read_head as _read_head
-from feedpipe.files.avro import _read_long as _read_long
-from feedpipe.files.avro import _write_long as _write_long
 from feedpipe.files.csv import Csv as Csv
-from feedpipe.files.csv_types import odd_value as odd_value
 from feedpipe.files.jsonl import MAX_DEPTH as MAX_DEPTH
 from feedpipe.files.jsonl import Jsonl as Jsonl
 from feedpipe.files.lines import Lines as Lines
-from feedpipe.files.orc import OrcFile as OrcFile
 from feedpipe.files.parquet import ParquetFile as ParquetFile
 from feedpipe.files.parquet_footer import ColumnBounds as ColumnBounds
 from feedpipe.files.parquet_footer import may_match as may_match

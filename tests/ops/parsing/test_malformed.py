@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -83,16 +82,6 @@ def write_tfrecord(path: Path) -> Path:
     return path
 
 
-def write_avro(path: Path) -> Path:
-    """A block for each record; the text of the bad ones is not UTF-8."""
-    fields = [{"name": "x", "type": "int"}, {"name": "text", "type": "string"}]
-    rows = [{"x": x, "text": "bad" if x in BAD else "good"} for x in range(COUNT)]
-    sink = io.BytesIO()
-    fastavro.writer(sink, {"type": "record", "name": "row", "fields": fields}, rows, sync_interval=1)
-    path.write_bytes(sink.getvalue().replace(b"bad", b"b\xffd"))
-    return path
-
-
 def write_mds(path: Path) -> Path:
     path.write_bytes(mds({"x": "str_int"}, [[b"?" if x in BAD else b"%d" % x] for x in range(COUNT)]))
     return path
@@ -109,7 +98,6 @@ def write(kind: str, folder: Path) -> Path:
         "lines": write_lines,
         "tar": write_tar,
         "tfrecord": write_tfrecord,
-        "avro": write_avro,
         "mds": write_mds,
     }
     return writers[kind](folder / f"a.{kind}")
@@ -124,7 +112,7 @@ def read(kind: str, path: Path, **options: Any) -> fp.Pipe[Any]:
     return pipe
 
 
-TEXT_AND_TAR, RECORDS = ["csv", "jsonl", "lines", "tar"], ["tfrecord", "avro", "mds"]
+TEXT_AND_TAR, RECORDS = ["csv", "jsonl", "lines", "tar"], ["tfrecord", "mds"]
 KINDS = pytest.mark.parametrize("kind", TEXT_AND_TAR + RECORDS)
 
 
@@ -191,42 +179,14 @@ def test_a_quarantine_names_the_byte_or_the_sample(tmp_path, kind):
         assert record["file"] == str(path) and f"{unit} {record['row']}" in record["error"]
     expected = {
         "tfrecord": (data.find(framed(b"\x12\x00")), "it has a field 2", r"b'\x12\x00'"),
-        "avro": (data.find(b"b\xffd", data.find(b"b\xffd") + 1) - 4, "UnicodeDecodeError", "None"),
         "mds": (2, "it is damaged: invalid literal", repr(b"\x01\0\0\0?")),
     }
     row, message, content = expected[kind]
     assert records[1]["row"] == row and message in records[1]["error"] and records[1]["repr"] == content
 
 
-def test_the_rest_of_a_block_of_avro_is_lost(tmp_path):
-    """Only decoding tells where a record ends."""
-    path = tmp_path / "a.avro"
-    for codec in ("null", "deflate"):
-        fields = [{"name": "x", "type": "int"}, {"name": "text", "type": "string"}]
-        blocks: list[bytes] = []
-        for first in (0, 10, 20):
-            sink = io.BytesIO()
-            rows = [{"x": x, "text": "bad" if x in (4, 13, 17) else "good"} for x in range(first, first + 10)]
-            schema = {"type": "record", "name": "row", "fields": fields}
-            fastavro.writer(sink, schema, rows, codec=codec, sync_marker=b"m" * 16)
-            blocks.append(sink.getvalue() if not blocks else sink.getvalue().split(b"m" * 16, 1)[1])
-        data = bytearray(b"".join(blocks))
-        if codec == "null":
-            lost = [*range(4, 10), *range(13, 20)]
-            data = data.replace(b"bad", b"b\xffd")
-        else:
-            lost = [*range(10)]
-            data[len(blocks[0]) - 40] ^= 0xFF
-        path.write_bytes(data)
-        pipe = fp.read_avro(path, on_error="skip")
-        loader = fp.Loader(pipe)
-        assert [row["x"] for row in loader] == [x for x in range(30) if x not in lost]
-        assert loader.skipped == {".parse_avro()": 2 if codec == "null" else 1}
-        check_operator(pipe, samples=2)
-
-
 def test_what_ends_a_file_is_no_malformed_record(tmp_path):
-    for kind, message in (("tfrecord", "cut short"), ("avro", "cut short"), ("mds", "cut short")):
+    for kind, message in (("tfrecord", "cut short"), ("mds", "cut short")):
         path = write(kind, tmp_path)
         path.write_bytes(path.read_bytes()[:-3])
         loader = fp.Loader(read(kind, path, on_error="skip"))

@@ -28,9 +28,9 @@ def test_small_row_groups_are_read_at_once(tmp_path, monkeypatch):
     files = counted(tmp_path, [400, 400], rows=5)
     counts = []
 
-    def batches(self, footer, stream, groups, *rest, **options):
+    def batches(self, source, groups, rows):
         counts.append(len(groups))
-        return read(self, footer, stream, groups, *rest, **options)
+        return read(self, source, groups, rows)
 
     read = parquet_file.ParquetFile._batches
     monkeypatch.setattr(parquet_file.ParquetFile, "_batches", batches)

@@ -77,6 +77,6 @@ fp.read_csv("a.csv", recursive="no")  # expect-error
 fp.read_csv("a.csv", None)  # expect-error
 fp.read_parquet("a.parquet", compression="gzip")  # expect-error
 fp.read_arrow("a.arrow", indexed=True)  # expect-error
-fp.read_orc("a.orc", on_error="skip")  # expect-error
+fp.read_arrow("a.arrow", on_error="skip")  # expect-error
 fp.Loader(numbers, even="maybe")  # expect-error
 fp.Loader([1, 2])  # expect-error
