@@ -199,10 +199,9 @@ INDEX = "_files.index"
 _PROGRESS = "_unfinished-"
 _LINE_BYTES = 200  # of a file in a manifest, about
 
-# Readers keep the units of the files beside the manifest.
 _OURS = re.compile(
     rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz|index)|\..*{re.escape(TEMPORARY_SUFFIX)}"
-    rf"|{re.escape(MANIFEST)}(\.units)?|{re.escape(INDEX)}|{_PROGRESS}\d{{5,}}-[0-9a-f]{{8}}\.jsonl"
+    rf"|{re.escape(MANIFEST)}|{re.escape(INDEX)}|{_PROGRESS}\d{{5,}}-[0-9a-f]{{8}}\.jsonl"
 )
 
 
