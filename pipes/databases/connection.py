@@ -109,16 +109,7 @@ STEPS_OF_STATEMENT = 256
 
 
 def key_ranges(connection: StatementConnection, query: SqlQuery, count: int | None) -> list[KeyRange]:
-    """All rows of a query in ranges of equal length, in the order of the key.
-
-    Args:
-        connection: runs the statements.
-        query: a query with a key.
-        count: the number of ranges; None chooses it by the number of rows.
-
-    Raises:
-        DataError: a key is null, or two rows have the same key.
-    """
+    """All rows of a query in ranges of equal length, in the order of the key. By default, the rows choose the count."""
     is_ordered = connection.has_order(connection.dialect.steps(query, None, ROWS_OF_STEP, STEPS_OF_STATEMENT), query)
     return list((_walk if is_ordered else _number)(connection, query, count))
 
@@ -215,11 +206,7 @@ def _lost_rows_error() -> DataError:
 
 
 def check_key_type(name: str, kind: pa.DataType) -> None:
-    """Check that values of this type identify rows.
-
-    Raises:
-        DataError: they do not.
-    """
+    """Check that values of this type identify rows."""
     types: Any = pa.types
     storage: Any = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     # A column without values may have no type.
@@ -260,19 +247,7 @@ def key_of(plain: Json) -> Key | None:
 
 
 def check_keys(column: Any, name: str, before: Key | None) -> tuple[Key, Key]:
-    """Check the keys of rows that are ordered by the database.
-
-    Args:
-        column: the keys of one Arrow batch, which has rows.
-        name: of the column.
-        before: the key of the row before them.
-
-    Returns:
-        the first key and the last.
-
-    Raises:
-        DataError: a key is null, or two rows have the same key.
-    """
+    """The first and the last key of a batch that the database has ordered, which must follow the key `before`."""
     if column.null_count:
         raise nulls_error(name, column.null_count)
     storage = getattr(column, "storage", column)
@@ -370,11 +345,7 @@ class QueryPlan:
 
     @staticmethod
     def of_text(text: str) -> QueryPlan:
-        """The plan that `text` was made of.
-
-        Raises:
-            ValueError: it is no such text.
-        """
+        """The plan that `text` was made of; a `ValueError` if it was made of none."""
         try:
             schema, entries = json.loads(zlib.decompress(base64.b85decode(text)))
             fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))

@@ -265,11 +265,7 @@ def file_of(uri: str) -> str:
 
 
 def sqlite_uri(uri: str) -> str:
-    """The address of a SQLite file, as SQLite takes it.
-
-    Raises:
-        FileNotFoundError: there is no file. SQLite itself does not say so.
-    """
+    """The address of a SQLite file, as SQLite takes it."""
     path = file_of(uri)
     if not os.path.exists(path):
         raise FileNotFoundError(f"there is no file {path!r}")
@@ -302,12 +298,5 @@ def _secrets(uri: str) -> Iterator[str]:
 
 
 def require(module: str, package: str, purpose: str = "this database is read") -> Any:
-    """The module of a driver.
-
-    Args:
-        purpose: of the package, for the error.
-
-    Raises:
-        ArgumentError: its package is not installed.
-    """
+    """The module of a driver; an `ArgumentError` if its package is not installed."""
     return Package(module, package, "sql", purpose).load()

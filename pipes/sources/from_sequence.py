@@ -192,12 +192,7 @@ def check_right_source(source: str, value: object) -> None:
 
 
 class _Way(NamedTuple):
-    """The way from objects of a class to a pipe.
-
-    Attributes:
-        source: the function that takes them, if there is one.
-        repair: the advice for a user.
-    """
+    """The function that takes objects of a class, if there is one, and the advice for a user."""
 
     source: str
     repair: str

@@ -234,12 +234,7 @@ class DeltaVersion:
 
 
 def open_delta(uri: str, version: int | None) -> DeltaVersion:
-    """Reads the log of a table, up to its newest version if `version` is None.
-
-    Raises:
-        SourceError: there is no such table or version, or the log cannot be read.
-        DataError: the table uses a feature of the protocol that readers of data files must know.
-    """
+    """Reads the log of a table, up to its newest version if `version` is None."""
     table = _open(uri, version)
     name = redacted(uri)
     _check_features(table, name)

@@ -118,12 +118,7 @@ class Hdf5Array(ChunkedPart):
 
 
 def _find_datasets(file: File, names: Sequence[str]) -> list[Hdf5Array]:
-    """Find datasets in a file.
-
-    Raises:
-        SourceError: the file cannot be read.
-        DataError: it is no HDF5 file, or lacks one of them.
-    """
+    """Find datasets in a file."""
     with _open(file) as opened:
         try:
             return [_find_dataset(file, opened, name) for name in names]

@@ -163,13 +163,7 @@ _LOCAL_HEAD_BYTES = 30  # of a member of a zip file, before its name
 
 
 def _find_array(column: str, file: File) -> ArrayPart:
-    """Find the array of a column in a file, and read its header.
-
-    Raises:
-        ArgumentError: the file holds several arrays, and the column has no name.
-        SourceError: the file cannot be read.
-        DataError: it is no `.npy` or `.npz` file, is damaged, or lacks the array.
-    """
+    """Find the array of a column in a file, and read its header."""
     with file.open(None) as stream, _reading(file, stream):
         if split_options(file.path)[0].endswith(_SUFFIX):
             return _find_member(column, file, stream)

@@ -403,11 +403,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
         self._open_connections.add(connected)
 
     def _check(self, unit: RangeUnit, count: int, first: Key | None, last: Key | None, *, is_end: bool = False) -> None:
-        """Checks that a range has the rows that were counted.
-
-        Raises:
-            DataError: it has others.
-        """
+        """Checks that a range has the rows that were counted."""
         if not self._is_checked:
             return
         is_same = first == unit.low and (count == unit.rows and last == unit.high if is_end else count <= unit.rows)
@@ -433,11 +429,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
 
 
 class OpenConnections:
-    """The connections by which a process reads ranges. Threads may wait for their rows when the run ends.
-
-    Attributes:
-        is_closed: whether the run has ended.
-    """
+    """The connections by which a process reads ranges. Threads may wait for their rows when the run ends."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -445,11 +437,7 @@ class OpenConnections:
         self._lock = Lock()
 
     def add(self, connected: Connected) -> None:
-        """Notes a connection.
-
-        Raises:
-            SourceError: the run has ended.
-        """
+        """Notes a connection."""
         with self._lock:
             if self.is_closed:
                 raise SourceError("the run has ended, and needs no connection")
@@ -468,11 +456,7 @@ class OpenConnections:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Names and types of the rows: types of a database in their plain form, such as text for JSON and numeric.
-
-    Raises:
-        DataError: a column has a type that the driver gives as the bytes of the database.
-    """
+    """Names and types of the rows: types of a database in their plain form, such as text for JSON and numeric."""
     fields: list[pa.Field[Any]] = []
     for column in schema:
         kind: Any = column.type
@@ -486,11 +470,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def rows_of(batch: pa.RecordBatch, schema: pa.Schema) -> Rows:
-    """The rows of a batch, with the types of `schema`.
-
-    Raises:
-        DataError: a column has values of another type.
-    """
+    """The rows of a batch, with the types of `schema`."""
     if batch.schema.names != schema.names:
         raise DataError(
             f"the query must give the columns {schema.names} but gave {batch.schema.names}; name each column of the "

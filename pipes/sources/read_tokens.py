@@ -286,13 +286,7 @@ class Shard(NamedTuple):
 
 
 def _read_shard(file: File, indexes: Mapping[str, File], asked: str | None) -> Shard:
-    """Find the tokens of a file.
-
-    Raises:
-        ArgumentError: its tokens are bare, and there is no `asked` dtype.
-        SourceError: it, or its index, cannot be read.
-        DataError: it is truncated, has no axis or several ones, or another dtype.
-    """
+    """Find the tokens of a file."""
     name, options = split_options(file.path)
     if File(name).is_compressed():
         raise DataError(f"{file.name} is compressed, and windows are read by position; decompress it first")

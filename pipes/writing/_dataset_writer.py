@@ -42,12 +42,7 @@ FILE_SIZE = "256MiB"
 
 
 class Limits(NamedTuple):
-    """The most rows or bytes of a file.
-
-    Attributes:
-        rows: of each file but the last; None if bytes decide.
-        bytes: of each file; None if rows decide.
-    """
+    """The most rows or bytes of a file, as the user says; None if the other decides."""
 
     rows: int | None
     bytes: int | None
@@ -67,11 +62,6 @@ class Sink(ABC, Generic[Item]):
     """A format of files. An item of the rows is what it writes at once: a record, or a table.
 
     The fields are the arguments that files depend on.
-
-    Attributes:
-        made_by: the name of the function that writes.
-        ending: of the names of files.
-        limits: of a file.
     """
 
     made_by: ClassVar[str]
@@ -142,17 +132,7 @@ def write_dataset(
     overwrite: bool,
     index: bool = False,
 ) -> str:
-    """Write the files of a run, then their manifest, then perhaps their index; return the path of the manifest.
-
-    Args:
-        run: is written.
-        sink: the format.
-        folder: a path or URL; it is made, or holds an earlier run.
-        filesystem: of `folder`.
-        progress: shows a bar if stderr is a terminal.
-        overwrite: allows removing the files of an earlier run.
-        index: makes an index of the files, or the next version of it if that of another run is left.
-    """
+    """Write the files of a run, then their manifest, then perhaps their index; return the path of the manifest."""
     writer = DatasetWriter(run, sink, folder, filesystem)
     if not writer.begin(overwrite=overwrite):
         with run.progress_bar(sink.made_by, shown=progress, notes=writer.notes) as bar:
@@ -241,10 +221,6 @@ class DatasetWriter:
 
         Returns:
             True if the folder has all files of the run.
-
-        Raises:
-            ArgumentError: the folder holds another run and `overwrite` is false, or files that must not be removed.
-            SourceError: the folder cannot be made, listed or emptied.
         """
         place = make_folder(self._folder, self._filesystem)
         paths = _entries(place, self._folder)
@@ -324,11 +300,7 @@ class DatasetWriter:
         self._place = self.run.place(self._sink.schema), len(self.files)
 
     def _go_on(self, paths: Mapping[str, str]) -> None:
-        """Go on with the run whose place is saved in the folder.
-
-        Raises:
-            StateError, DataError: it is another run, or damaged.
-        """
+        """Go on with the run whose place is saved in the folder; a `StateError` or `DataError` if it is another one."""
         saved = max(filter(_is_progress, paths), key=lambda name: (len(name), name), default="")
         if not saved:
             raise StateError("its place was not saved")
@@ -370,11 +342,7 @@ class DatasetWriter:
                 raise SourceError(message, at=call_site()) from error
 
     def _save(self) -> None:
-        """Save the place that was noted.
-
-        Raises:
-            SourceError: another run has gone on with this one; or the place cannot be written.
-        """
+        """Save the place that was noted; a `SourceError` if another run has gone on with this one."""
         if self._place is None:
             return
         place, files = self._place
@@ -425,11 +393,7 @@ def _stem(name: str) -> str:
 
 
 def make_folder(folder: str, filesystem: object) -> Location:
-    """Make a folder unless it is there.
-
-    Raises:
-        SourceError: it cannot be made.
-    """
+    """Make a folder unless it is there."""
     place = locate(folder, filesystem)
     try:
         place.filesystem.create_dir(place.path)

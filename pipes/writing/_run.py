@@ -42,11 +42,7 @@ class SavedRun(NamedTuple):
 
     @staticmethod
     def of_text(text: object) -> SavedRun:
-        """The run that `text` was made of.
-
-        Raises:
-            StateError: it is no such text.
-        """
+        """The run that `text` was made of."""
         try:
             loader, chunk, rows, written, schema = json.loads(cast("str", text))
             kept = None if schema is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
@@ -116,11 +112,7 @@ class ChunkedRun:
         return SavedRun(state(), self.chunk, self.rows, self.rows - first, schema)
 
     def go_on(self, saved: SavedRun) -> None:
-        """Begin at the place of an earlier run.
-
-        Raises:
-            StateError: it is of another pipe.
-        """
+        """Begin at the place of an earlier run; a `StateError` if that is of another pipe."""
         try:
             loader = self._new_loader(saved.chunk)
             loader.load_state_dict(saved.loader)

@@ -27,11 +27,7 @@ _MAX_TABLE_BYTES = 2**26  # of memory, about
 
 @dataclass
 class ColumnSink(Sink[Item]):
-    """A format whose rows have the same columns.
-
-    Attributes:
-        types: the types that the user gives, by column.
-    """
+    """A format whose rows have the same columns."""
 
     types: dict[str, pa.DataType]
     builder: BatchBuilder = field(init=False, repr=False)
@@ -49,11 +45,7 @@ class ColumnSink(Sink[Item]):
 
 @dataclass
 class TableSink(ColumnSink["pa.Table"]):
-    """A format whose files hold tables, as row groups or record batches.
-
-    Attributes:
-        max_rows: of a table.
-    """
+    """A format whose files hold tables, as row groups or record batches."""
 
     max_rows: int
 
@@ -78,16 +70,7 @@ Values: TypeAlias = "list[object] | ArrowArray"
 
 
 class BatchBuilder:
-    """Builds record batches of one schema from chunks of rows.
-
-    Args:
-        types: the types that are given, by column.
-        writer: the name of the function that writes, for errors.
-
-    Attributes:
-        schema: names and types; None before the first chunk.
-        rows: the number of rows so far.
-    """
+    """Builds record batches of one schema, which the first chunk of rows fixes."""
 
     def __init__(self, types: Mapping[str, pa.DataType], writer: str) -> None:
         self.schema: pa.Schema | None = None
@@ -100,11 +83,7 @@ class BatchBuilder:
         self.schema, self.rows = saved.schema, saved.rows
 
     def batch(self, chunk: Sequence[object]) -> pa.RecordBatch:
-        """Convert a chunk of rows.
-
-        Raises:
-            DataError: a row is no dict, has other columns than the first, or a value of another type.
-        """
+        """Convert a chunk of rows."""
         columns = self._columns(chunk)
         if self.schema is None:
             self._check_types(columns)
@@ -116,11 +95,7 @@ class BatchBuilder:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def schema_without_rows(self) -> pa.Schema:
-        """The schema if the pipe gives no row: the types of the user.
-
-        Raises:
-            DataError: the user gives no types.
-        """
+        """The schema if the pipe gives no row: the types of the user."""
         if not self._types:
             raise DataError("the pipe gives no row, so its columns are not known; `schema=` names them", at=call_site())
         return pa.schema(list(self._types.items()))
@@ -208,11 +183,7 @@ def _with_arrow_times(value: object) -> object:
 
 
 def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
-    """Convert the values to an array of type `kind`, or of their own type if that is None.
-
-    Raises:
-        Exception: a value would change.
-    """
+    """Convert the values to an array of type `kind`, or of their own if that is None; an error if one would change."""
     if not isinstance(values, list):
         if kind is None or values.type == kind:
             return values
