@@ -21,7 +21,7 @@ from ..core.progress_bar import ProgressBar
 from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, call_site
 from ..sources.index import make_version
 from ..sources.list_files import ListFiles
-from ..storage.filesystem import Location, check_filesystem, describe, file_infos, locate
+from ..storage.filesystem import check_filesystem, describe, file_infos, locate
 from ..storage.listing import Selection
 from ..storage.manifest import (
     MANIFEST,
@@ -105,22 +105,6 @@ class Sink(ABC, Generic[Item]):
         """Return True if an item fits into a file that has rows and is not full."""
         return True
 
-    def write(self, items: Iterator[Item], writer: DatasetWriter) -> None:
-        """Write all items, and note the place of the run after each file."""
-        item = next(items, None)
-        while item is not None or not writer.files:  # without rows, one file
-            with writer.next_file() as file, self.open(file, item) as write:
-                while item is not None and (not file.rows or self.fits(file, item)):
-                    write(item)
-                    rows = self.rows(item)
-                    file.count_rows(rows)
-                    writer.run.rows += rows
-                    # A file that ended early leaves the next one the rows up to where it would have ended.
-                    ends = self.limits.rows is not None and writer.run.rows % self.limits.rows == 0
-                    item = None if ends or self.is_full(file) else next(items, None)
-            writer.note_place()
-            item = next(items, None) if item is None else item
-
 
 def write_dataset(
     run: ChunkedRun,
@@ -151,14 +135,13 @@ class OutputFile(io.RawIOBase):
         without_nulls: the columns that cannot hold nulls.
     """
 
-    def __init__(self, stream: Output, count_rows: Callable[[int], None]) -> None:
+    def __init__(self, stream: Output) -> None:
         self.bytes = 0
         self.rows = 0
         self.beside: dict[str, bytes] = {}
         self.without_nulls: frozenset[str] = frozenset()
         self.digest = hashlib.sha256()
         self._stream = stream
-        self._count_rows = count_rows
 
     def writable(self) -> bool:
         return True
@@ -167,11 +150,6 @@ class OutputFile(io.RawIOBase):
         self.digest.update(data)
         self.bytes += self._stream.write(data)
         return len(data)
-
-    def count_rows(self, rows: int) -> None:
-        """Count rows that are in the file or about to be written."""
-        self.rows += rows
-        self._count_rows(rows)
 
 
 INDEX = "_files.index"
@@ -207,7 +185,6 @@ class DatasetWriter:
         self.run = run
         self._sink = sink
         self._number = uuid.uuid4().hex[:8]
-        self._bar: ProgressBar | None = None
         self._place: tuple[SavedRun, int] | None = None  # that is not saved, and the number of files before it
         self._saved: str | None = None  # the name of the file with the saved place
         self._due = 0  # the bytes at which the place is saved again
@@ -222,8 +199,7 @@ class DatasetWriter:
         Returns:
             True if the folder has all files of the run.
         """
-        place = make_folder(self._folder, self._filesystem)
-        paths = _entries(place, self._folder)
+        paths = _made_folder(self._folder, self._filesystem)
         foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name)), None)
         if foreign is not None:
             raise ArgumentError(
@@ -258,9 +234,8 @@ class DatasetWriter:
 
     def write(self, bar: ProgressBar) -> None:
         """Write the rest of the run, and the manifest."""
-        self._bar = bar
         try:
-            self._sink.write(self._sink.items(self.run), self)
+            self._write_files(bar)
         except BaseException:
             with suppress(SourceError):
                 self._save()
@@ -269,6 +244,24 @@ class DatasetWriter:
             raise
         self._write_list(MANIFEST, self.files, {"run": self._identity()})
         self._forget_saved()
+
+    def _write_files(self, bar: ProgressBar) -> None:
+        sink, most = self._sink, self._sink.limits.rows
+        items = sink.items(self.run)
+        item = next(items, None)
+        while item is not None or not self.files:  # without rows, one file
+            with self.next_file() as file, sink.open(file, item) as write:
+                while item is not None and (not file.rows or sink.fits(file, item)):
+                    write(item)
+                    rows = sink.rows(item)
+                    file.rows += rows
+                    self.run.rows += rows
+                    bar.update(rows)
+                    # A file that ended early leaves the next one the rows up to where it would have ended.
+                    ends = most is not None and self.run.rows % most == 0
+                    item = None if ends or sink.is_full(file) else next(items, None)
+            self.note_place()
+            item = next(items, None) if item is None else item
 
     def make_index(self) -> None:
         """Make an index of the files, unless there is one."""
@@ -283,7 +276,7 @@ class DatasetWriter:
         name = f"{stem}{self._sink.ending}"
         self._opened += 1
         with open_output(self._path(name), self._filesystem) as stream:
-            written = OutputFile(stream, self._count_rows)
+            written = OutputFile(stream)
             yield written
         for ending, data in written.beside.items():
             with open_output(self._path(f"{stem}{ending}"), self._filesystem) as stream:
@@ -375,10 +368,6 @@ class DatasetWriter:
     def _identity(self) -> str:
         return digest([self.run.identity, self._sink.made_by, repr(self._sink)])
 
-    def _count_rows(self, rows: int) -> None:
-        if self._bar is not None:
-            self._bar.update(rows)
-
     def _path(self, name: str) -> str:
         return join_path(self._folder, name, self._filesystem)
 
@@ -392,21 +381,13 @@ def _stem(name: str) -> str:
     return re.sub(r"\.[^/]*$", "", name)
 
 
-def make_folder(folder: str, filesystem: object) -> Location:
-    """Make a folder unless it is there."""
+def _made_folder(folder: str, filesystem: object) -> dict[str, str]:
+    """Make a folder unless it is there; the paths of all its entries, by their names."""
+    from pyarrow.fs import FileSelector
+
     place = locate(folder, filesystem)
     try:
         place.filesystem.create_dir(place.path)
-    except OSError as error:
-        raise SourceError(f"{folder} cannot be written to: {describe(error)}", at=call_site()) from error
-    return place
-
-
-def _entries(place: Location, folder: str) -> dict[str, str]:
-    """The paths of all entries of the folder, by their names."""
-    from pyarrow.fs import FileSelector
-
-    try:
         return {info.base_name: info.path for info in place.filesystem.get_file_info(FileSelector(place.path))}
     except OSError as error:
         raise SourceError(f"{folder} cannot be written to: {describe(error)}", at=call_site()) from error

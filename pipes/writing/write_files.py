@@ -308,7 +308,7 @@ class TFRecordSink(ColumnSink[bytes]):
         return "tfrecord" if self.compression is None else "tfrecord.gz"
 
     def items(self, run: ChunkedRun) -> Iterator[bytes]:
-        return chain.from_iterable(write_records(self.builder.batch(chunk)) for chunk in run)
+        return chain.from_iterable(write_records(self.batch(chunk)) for chunk in run)
 
     @contextmanager
     def open(self, file: OutputFile, first: bytes | None) -> Generator[Callable[[bytes], None]]:
