@@ -16,7 +16,7 @@ from ..core.operator import Columns, Operator, Source, StageView
 from ..core.rows import Array, BlockRows, Indices, Row, Rows, read_only, take
 from ..errors import ArgumentError, ArgumentTypeError, Origin, SourceError
 from ..pipe import Pipe
-from .from_sequence import check_right_source
+from .from_sequence import check_no_table
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +48,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
         >>> pipe.batch(2).collate()[0]["x"].shape
         torch.Size([2, 2])
     """
-    check_right_source("from_arrays", arrays)
+    check_no_table("from_arrays", arrays)
     if not isinstance(arrays, Mapping):
         raise ArgumentTypeError(
             f'`arrays` must be a dict of arrays, such as {{"x": X}}, but got: {type(arrays).__name__}'

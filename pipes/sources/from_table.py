@@ -17,7 +17,6 @@ from ..core.operator import Columns, Operator, Source, StageView
 from ..core.rows import BlockRows, Indices, Row
 from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError
 from ..pipe import Pipe
-from .from_sequence import check_right_source
 
 if TYPE_CHECKING:
     from ..formats.chunked import ChunkedTable
@@ -49,7 +48,6 @@ def from_table(table: ArrowStream) -> Pipe[Row]:
         >>> pipe.batch(2).collate()[0]
         {'x': tensor([1, 2]), 'y': ['a', 'b']}
     """
-    check_right_source("from_table", table)
     if _is_hugging_face(table):
         if getattr(table, "_format_type", None) == "custom":
             raise ArgumentTypeError(
