@@ -18,9 +18,13 @@ from .adbc import Adbc
 from .connection import StatementConnection
 from .dbapi import DbApi, DbApiConnection
 from .driver import (
+    DIALECTS,
+    DUCKDB,
+    MYSQL,
     Key,
     KeyRange,
     SqlConnection,
+    SqlDialect,
     SqlDriver,
     SqlQuery,
     scheme_of,
@@ -33,17 +37,8 @@ Address: TypeAlias = str | Callable[[], object]
 """A URI, or a function that returns a URI or a DB-API connection."""
 T = TypeVar("T")
 
-_OF_SCHEME: dict[str, type[Adbc | DuckDB | Connectorx]] = {
-    "postgresql": Adbc,
-    "postgres": Adbc,
-    "sqlite": Adbc,
-    "grpc": Adbc,
-    "grpc+tcp": Adbc,
-    "grpc+tls": Adbc,
-    "duckdb": DuckDB,
-    "mysql": Connectorx,
-    "mariadb": Connectorx,
-}
+_OF_DIALECT: dict[SqlDialect, type[DuckDB | Connectorx]] = {DUCKDB: DuckDB, MYSQL: Connectorx}
+"""The drivers of databases that ADBC does not read."""
 DRIVERS = ("adbc", "connectorx", "dbapi")
 
 _LOST = re.compile(
@@ -114,14 +109,14 @@ class Database:
         """The driver of a URI."""
         if self.driver is not None and not isinstance(self.driver, str):
             return self.driver
-        scheme = scheme_of(uri)
-        driver_of_scheme = _OF_SCHEME.get(scheme)
         if self.driver == "connectorx":
             return Connectorx()
         if self.driver == "dbapi":
             return DbApi()
+        scheme = scheme_of(uri)
+        driver_of_scheme = _OF_DIALECT.get(DIALECTS[scheme], Adbc) if scheme in DIALECTS else None
         if driver_of_scheme is None or (self.driver == "adbc" and driver_of_scheme is Connectorx):
-            listed = ", ".join(f"{name}://" for name in _OF_SCHEME)
+            listed = ", ".join(f"{name}://" for name in DIALECTS)
             raise ArgumentError(
                 f"`uri` must begin with one of {listed} but begins with: {scheme}://; give a function that returns "
                 "a DB-API connection, or a `driver` of your own"

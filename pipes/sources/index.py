@@ -21,16 +21,7 @@ from ..files.parquet_footer import has_bounds
 from ..formats.columns import format_names
 from ..storage.file import File
 from ..storage.file_units import FileContents, FileUnits, Numbers
-from ..storage.index import (
-    BLOCK_FILES,
-    FILES,
-    SUFFIX,
-    FileBlock,
-    Index,
-    Version,
-    versions,
-    write_version,
-)
+from ..storage.index import BLOCK_FILES, FILES, SUFFIX, FileBlock, Index, Version, versions, write_version
 from ..storage.listing import Listing, Selection, common_prefix
 from ..storage.tasks import in_threads
 
@@ -102,11 +93,7 @@ class _Kind(NamedTuple):
     form: Callable[[], CountedFormat]
 
 
-_KINDS = (
-    _Kind(r"\.parquet", Parquet),
-    _Kind(r"\.(arrow|feather)", ArrowIpc),
-    _Kind(r"\.orc", Orc),
-)
+_KINDS = (_Kind(r"\.parquet", Parquet), _Kind(r"\.(arrow|feather)", ArrowIpc), _Kind(r"\.orc", Orc))
 
 
 def _kind(listing: Listing, footers: Footers) -> _Kind | None:

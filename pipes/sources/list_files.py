@@ -14,14 +14,7 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.operator import Operator, StageView, UnitSource, Weights
 from ..core.rows import BlockRows, Indices
-from ..errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    DataError,
-    Origin,
-    SourceError,
-    StateError,
-)
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, StateError
 from ..files.open_files import at_call_site
 from ..pipe import Pipe
 from ..storage.index import SUFFIX, Index

@@ -235,26 +235,14 @@ class DeltaVersion:
 
 def open_delta(uri: str, version: int | None) -> DeltaVersion:
     """Reads the log of a table, up to its newest version if `version` is None."""
-    table = _open(uri, version)
     name = redacted(uri)
+    which = name if version is None else f"{name}, version {version},"
+    try:
+        table = _table(uri, version)
+    except SourceError as error:
+        raise SourceError(f"{which} cannot be opened as a Delta table: {error}") from error
     _check_features(table, name)
     return _version(table, uri, name)
-
-
-def _open(uri: str, version: int | None) -> Any:
-    name = redacted(uri)
-    try:
-        return _table(uri, version)
-    except SourceError as error:
-        if version is not None:
-            try:
-                newest = _table(uri, None).version()
-            except SourceError:
-                pass
-            else:
-                which = "does not go back so far any more" if version < newest else f"ends with version {newest}"
-                raise SourceError(f"{name} has no version {version}: its log {which}") from error
-        raise SourceError(f"{name} cannot be opened as a Delta table: {error}") from error
 
 
 def _table(uri: str, version: int | None) -> Any:

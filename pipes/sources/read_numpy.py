@@ -119,10 +119,6 @@ class NpyArray(FileRows):
     head: ArrayHeader
     at: int = 0
 
-    @staticmethod
-    def of(file: File, head: ArrayHeader, at: int = 0, name: str | None = None) -> NpyArray:
-        return NpyArray(file.path, name or file.name, head.dtype, head.shape, file, head, at)
-
     @property
     def first(self) -> int:
         return self.at + self.head.begin
@@ -168,7 +164,8 @@ def _find_array(column: str, file: File) -> ArrayPart:
         if split_options(file.path)[0].endswith(_SUFFIX):
             return _find_member(column, file, stream)
         head = stream.read(HEADER_BYTES)
-    return NpyArray.of(file, read_header(head, file.name, file.size() if file.listed is None else file.listed))
+    header = read_header(head, file.name, file.size() if file.listed is None else file.listed)
+    return NpyArray(file.path, file.name, header.dtype, header.shape, file, header)
 
 
 def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
@@ -195,7 +192,8 @@ def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
     stream.seek(info.header_offset)
     local = stream.read(_LOCAL_HEAD_BYTES)
     further = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
-    return NpyArray.of(file, head, info.header_offset + _LOCAL_HEAD_BYTES + further, name)
+    at = info.header_offset + _LOCAL_HEAD_BYTES + further
+    return NpyArray(file.path, name, head.dtype, head.shape, file, head, at)
 
 
 @contextmanager

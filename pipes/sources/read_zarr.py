@@ -18,9 +18,7 @@ from ._arrays import ArrayColumn, ChunkedPart, Memory, ReadArrays, check_columns
 PACKAGE = Package("zarr", "zarr", "zarr", "Zarr arrays are read")
 
 
-def read_zarr(
-    paths: Mapping[str, str | os.PathLike[str] | Iterable[str | os.PathLike[str]]],
-) -> Pipe[Row]:
+def read_zarr(paths: Mapping[str, str | os.PathLike[str] | Iterable[str | os.PathLike[str]]]) -> Pipe[Row]:
     """Begin a pipe with the rows of Zarr arrays: row i holds item i of each column, along the first axis.
 
     Element: a dict with a value for each column: a NumPy array, or a Python scalar if the array has one axis; a batch
