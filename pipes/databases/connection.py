@@ -74,7 +74,7 @@ class StatementConnection(ABC):
     def ranges(self, query: SqlQuery, count: int | None) -> list[KeyRange]:
         """Ranges of equal length. All keys come once, in order: one column of the rows that will be read."""
         batches = self.execute(self.dialect.count(query), query.parameters)
-        rows = sum(int(number) for batch in batches for number in batch.column(0).to_pylist())
+        (rows,) = [cast("int", number) for batch in batches for number in batch.column(0).to_pylist()]
         size = max(1, -(-rows // (default_count(rows) if count is None else count)))
         ranges: list[KeyRange] = []
         last: Key | None = None
