@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -25,11 +25,6 @@ _OPTIONS = {
     SQLITE: {"adbc.sqlite.query.batch_rows": str(TYPED_ROWS)},
     FLIGHT: dict[str, str](),
 }
-_EXPLAIN = {
-    POSTGRESQL: ("EXPLAIN", {"adbc.postgresql.use_copy": "false"}, "Sort"),
-    SQLITE: ("EXPLAIN QUERY PLAN", dict[str, str](), "TEMP B-TREE"),
-}
-"""The statement that explains another one, its options, and its word for a sort."""
 _NOTICE_LOST_CLIENT = (
     "SELECT set_config('client_connection_check_interval', '10s', false) "
     "WHERE current_setting('client_connection_check_interval', true) = '0' AND version() LIKE '%linux%'"
@@ -38,11 +33,7 @@ _NOTICE_LOST_CLIENT = (
 
 Other systems than Linux need not know how.
 """
-_MODULES = {
-    POSTGRESQL: "adbc_driver_postgresql",
-    SQLITE: "adbc_driver_sqlite",
-    FLIGHT: "adbc_driver_flightsql",
-}
+_MODULES = {POSTGRESQL: "adbc_driver_postgresql", SQLITE: "adbc_driver_sqlite", FLIGHT: "adbc_driver_flightsql"}
 
 
 class AdbcConnection(StatementConnection):
@@ -60,12 +51,7 @@ class AdbcConnection(StatementConnection):
         self._manager = manager
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
-        return self._batches(statement, parameters, _OPTIONS[self.dialect])
-
-    def _batches(
-        self, statement: str, parameters: Sequence[object], options: Mapping[str, str]
-    ) -> Iterator[pa.RecordBatch]:
-        with self._statement(statement, parameters, options) as prepared:
+        with self._statement(statement, parameters) as prepared:
             handle, _ = interruptible(prepared.execute_query, prepared.cancel)
             with pa.RecordBatchReader.from_stream(handle) as reader:
                 if (first := next(reader, None)) is None:
@@ -78,15 +64,8 @@ class AdbcConnection(StatementConnection):
     def describe(self, query: SqlQuery) -> pa.Schema:
         if self.dialect is SQLITE:
             return super().describe(query)
-        with self._statement(self.dialect.head(query, 0), query.parameters, {}) as prepared:
+        with self._statement(self.dialect.head(query, 0), query.parameters) as prepared:
             return pa.schema(interruptible(prepared.execute_schema, prepared.cancel))
-
-    def has_order(self, statement: str, query: SqlQuery) -> bool:
-        if self.dialect not in _EXPLAIN:
-            return False
-        explain, options, sort = _EXPLAIN[self.dialect]
-        batches = self._batches(f"{explain} {statement}", query.parameters, options)
-        return sort not in "".join(str(batch.to_pydict()) for batch in batches)
 
     def cancel(self) -> None:
         self._connection.cancel()
@@ -95,10 +74,10 @@ class AdbcConnection(StatementConnection):
         self._closing.close()
 
     @contextmanager
-    def _statement(self, text: str, parameters: Sequence[object], options: Mapping[str, str]) -> Generator[Any]:
+    def _statement(self, text: str, parameters: Sequence[object]) -> Generator[Any]:
         """A statement, which is closed at the end: the driver closes no connection that still has one."""
         with self._manager.AdbcStatement(self._connection) as statement:
-            statement.set_options(**options)
+            statement.set_options(**_OPTIONS[self.dialect])
             statement.set_sql_query(text)
             if parameters:
                 statement.prepare()
@@ -108,18 +87,38 @@ class AdbcConnection(StatementConnection):
 
 
 class Adbc:
-    """Connects with the ADBC driver of a scheme."""
+    """Connects with the ADBC driver of a scheme.
+
+    The driver for PostgreSQL loads all types of the server when it opens a database, which takes as long as ten
+    connections. So connections share a database, but only those of one pipe: types that are new on the server are
+    unknown to it. A database allows one call at a time, and connections begin and end with such calls.
+    """
 
     def __init__(self) -> None:
-        self._databases = AdbcDatabases()
+        self._lock = Lock()
+        self._open: dict[str, tuple[Any, int]] = {}  # the number is that of the connections
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Adbc, ()
 
     def check(self, uri: str) -> None:
         """Raise an `ArgumentError` if the package of the driver is not installed."""
         _driver_of(DIALECTS[scheme_of(uri)])
 
     def connect(self, uri: str) -> AdbcConnection:
-        connection = self._connect(uri)
-        if connection.dialect is POSTGRESQL:
+        dialect = DIALECTS[scheme_of(uri)]
+        driver = _driver_of(dialect)
+        manager = require("adbc_driver_manager", "adbc-driver-manager")
+        place = sqlite_uri(uri) if dialect is SQLITE else uri
+        with self._lock:
+            database, count = self._open.get(place) or (driver.connect(place), 0)
+            try:
+                opened = manager.AdbcConnection(database)
+                count += 1
+            finally:
+                self._keep(place, database, count)
+        connection = AdbcConnection(dialect, opened, partial(self._close, place, opened), manager)
+        if dialect is POSTGRESQL:
             try:
                 connection.run(_NOTICE_LOST_CLIENT)
             except BaseException:
@@ -127,13 +126,18 @@ class Adbc:
                 raise
         return connection
 
-    def _connect(self, uri: str) -> AdbcConnection:
-        dialect = DIALECTS[scheme_of(uri)]
-        driver = _driver_of(dialect)
-        manager = require("adbc_driver_manager", "adbc-driver-manager")
-        place = sqlite_uri(uri) if dialect is SQLITE else uri
-        connection, close = self._databases.connect(place, driver.connect, manager.AdbcConnection)
-        return AdbcConnection(dialect, connection, close, manager)
+    def _close(self, place: str, connection: Any) -> None:
+        with self._lock:
+            connection.close()
+            database, count = self._open[place]
+            self._keep(place, database, count - 1)
+
+    def _keep(self, place: str, database: Any, count: int) -> None:
+        if count:
+            self._open[place] = database, count
+        else:
+            self._open.pop(place, None)
+            database.close()
 
 
 def _driver_of(dialect: SqlDialect) -> Any:
@@ -154,53 +158,3 @@ def interruptible(function: Callable[[], T], cancel: Callable[[], object]) -> T:
             if not running.done():
                 cancel()
             raise
-
-
-PATIENCE = 0.05
-"""Seconds that a connection waits for others: longer than a server nearby takes, shorter than a second database."""
-
-
-class AdbcDatabases:
-    """Open databases, each as long as it has connections.
-
-    The driver for PostgreSQL loads all types of the server when it opens a database, which takes as long as ten
-    connections. A database allows one call at a time, and connections begin and end with such calls. Types that are
-    new on the server are unknown to an open database, so only the connections of one pipe share it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._open: dict[str, tuple[Any, int]] = {}  # the number is that of the connections
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return AdbcDatabases, ()
-
-    def connect(
-        self, uri: str, open_database: Callable[[str], Any], open_connection: Callable[[Any], Any]
-    ) -> tuple[Any, Callable[[], None]]:
-        """A new connection, and the function that closes it."""
-        if not self._lock.acquire(timeout=PATIENCE):
-            return AdbcDatabases().connect(uri, open_database, open_connection)
-        try:
-            database, count = self._open[uri] if uri in self._open else (open_database(uri), 0)
-            try:
-                connection = open_connection(database)
-                count += 1
-            finally:
-                self._keep(uri, database, count)
-        finally:
-            self._lock.release()
-        return connection, partial(self._close, uri, connection)
-
-    def _close(self, uri: str, connection: Any) -> None:
-        with self._lock:
-            connection.close()
-            database, count = self._open[uri]
-            self._keep(uri, database, count - 1)
-
-    def _keep(self, uri: str, database: Any, count: int) -> None:
-        if count:
-            self._open[uri] = database, count
-        else:
-            self._open.pop(uri, None)
-            database.close()

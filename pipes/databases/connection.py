@@ -72,22 +72,25 @@ class StatementConnection(ABC):
         return pa.schema(fields)
 
     def ranges(self, query: SqlQuery, count: int | None) -> list[KeyRange]:
-        return key_ranges(self, query, count)
+        """Ranges of equal length. All keys come once, in order: one column of the rows that will be read."""
+        batches = self.execute(self.dialect.count(query), query.parameters)
+        (rows,) = [cast("int", number) for batch in batches for number in batch.column(0).to_pylist()]
+        size = max(1, -(-rows // (default_count(rows) if count is None else count)))
+        ranges: list[KeyRange] = []
+        last: Key | None = None
+        for batch in self.execute(self.dialect.keys(query), query.parameters):
+            column: Any = batch.column(0)
+            while len(column):
+                begun = ranges.pop() if ranges and ranges[-1].rows < size else None
+                part = column[: size - (begun.rows if begun else 0)]
+                column = column[len(part) :]
+                first, last = check_keys(part, query.key or "", last)
+                low, length = (begun.low, begun.rows + len(part)) if begun else (first, len(part))
+                ranges.append(KeyRange(low, last, length))
+        return ranges
 
     def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
         return self.execute(self.dialect.between(query, after, high), query.parameters)
-
-    def values(self, statement: str, query: SqlQuery) -> Iterator[tuple[Key, ...]]:
-        """The rows of a statement as keys and numbers."""
-        for batch in self.execute(statement, query.parameters):
-            yield from zip(*map(key_values, batch.columns), strict=True)
-
-    def has_order(self, statement: str, query: SqlQuery) -> bool:
-        """Return True if the database has the rows of a statement in order, and need not sort them first.
-
-        False if it cannot tell, or if several statements may see different rows.
-        """
-        return False
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -96,130 +99,21 @@ def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-# Ranges of keys
-
-
 MAX_RANGES = 4096
 ROWS_OF_RANGE = 65_536
 """A range has no more rows, unless there are very many ranges, or the user says how many."""
-ROWS_OF_STEP = 4096
-"""The rows of a step along an index. Each range takes half a step more on average."""
-STEPS_OF_STATEMENT = 256
-"""The steps of one statement, which takes less than a second."""
-
-
-def key_ranges(connection: StatementConnection, query: SqlQuery, count: int | None) -> list[KeyRange]:
-    """All rows of a query in ranges of equal length, in the order of the key.
-
-    Args:
-        connection: runs the statements.
-        query: a query with a key.
-        count: the number of ranges; None chooses it by the number of rows.
-
-    Raises:
-        DataError: a key is null, or two rows have the same key.
-    """
-    is_ordered = connection.has_order(connection.dialect.steps(query, None, ROWS_OF_STEP, STEPS_OF_STATEMENT), query)
-    return list((_walk if is_ordered else _number)(connection, query, count))
 
 
 def default_count(rows: int) -> int:
     """The number of ranges: a power of two, so that the usual numbers of shards divide them."""
-    return min(1 << (-(-rows // ROWS_OF_RANGE) - 1).bit_length(), MAX_RANGES)
-
-
-def _lengths(rows: int, count: int | None) -> list[int]:
-    if not rows:
-        return []
-    size = -(-rows // (default_count(rows) if count is None else count))
-    return [min(size, rows - first) for first in range(0, rows, size)]
-
-
-def _walk(connection: StatementConnection, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
-    """Go along an index, which takes a sixth of the time of counting and numbering all rows.
-
-    The rows are counted in steps. Each range ends a short way after the end of a step.
-    """
-    dialect = connection.dialect
-    if nulls := _number_of(connection, query, dialect.count_nulls(query)):
-        raise nulls_error(query.key or "", nulls)
-    steps: list[Key | None] = [None, *_steps(connection, query)]  # the key before each step
-    rows = ROWS_OF_STEP * (len(steps) - 1) + _number_of(connection, query, dialect.count_behind(query, steps[-1]))
-    low = _keys(connection, query, None, 0, 1)
-    last = 0
-    for length in _lengths(rows, count):
-        last += length
-        step, skip = divmod(last - 1, ROWS_OF_STEP)
-        keys = _keys(connection, query, steps[step], skip, 2)
-        if not (low and keys):
-            raise _lost_rows_error()
-        yield KeyRange(low[0], keys[0], length)
-        low = keys[1:]
-
-
-def _steps(connection: StatementConnection, query: SqlQuery) -> list[Key]:
-    """The last key of each step."""
-    keys: list[Key] = []
-    is_end = False
-    while not is_end:
-        after = keys[-1] if keys else None
-        statement = connection.dialect.steps(query, after, ROWS_OF_STEP, STEPS_OF_STATEMENT)
-        steps = sorted(connection.values(statement, query))  # by their numbers
-        for _, key, rows in steps:
-            if rows != 1:
-                raise duplicate_error(query.key or "", key)
-            keys.append(key)
-        is_end = len(steps) < STEPS_OF_STATEMENT
-    return keys
-
-
-def _number_of(connection: StatementConnection, query: SqlQuery, statement: str) -> int:
-    """The number that a statement gives."""
-    ((number,),) = connection.values(statement, query)
-    return int(number)
-
-
-def _keys(connection: StatementConnection, query: SqlQuery, after: Key | None, skip: int, count: int) -> list[Key]:
-    """The next keys, after a key and some more rows; fewer at the end."""
-    keys = [key for (key,) in connection.values(connection.dialect.keys(query, after, skip, count), query)]
-    if len(keys) > 1 and keys[0] == keys[1]:
-        raise duplicate_error(query.key or "", keys[0])
-    return keys
-
-
-def _number(connection: StatementConnection, query: SqlQuery, count: int | None) -> Iterator[KeyRange]:
-    """Count all rows, and number them in one statement, for which most databases sort them."""
-    ((rows, with_key),) = (map(int, row) for row in connection.values(connection.dialect.count(query), query))
-    if with_key < rows:
-        raise nulls_error(query.key or "", rows - with_key)
-    if not rows:
-        return
-    lengths = _lengths(rows, count)
-    statement = connection.dialect.bounds(query, rows, lengths[0])
-    keys = {int(place): key for key, place in connection.values(statement, query)}
-    last = 0
-    for length in lengths:
-        first, last = last + 1, last + length
-        if not {first, last} <= keys.keys():
-            raise _lost_rows_error()
-        if keys.get(last + 1) == keys[last]:
-            raise duplicate_error(query.key or "", keys[last])
-        yield KeyRange(keys[first], keys[last], length)
-
-
-def _lost_rows_error() -> DataError:
-    return DataError("the query has lost rows while they were counted; read it when nobody deletes")
+    return min(1 << max(0, -(-rows // ROWS_OF_RANGE) - 1).bit_length(), MAX_RANGES)
 
 
 # Keys
 
 
 def check_key_type(name: str, kind: pa.DataType) -> None:
-    """Check that values of this type identify rows.
-
-    Raises:
-        DataError: they do not.
-    """
+    """Check that values of this type identify rows."""
     types: Any = pa.types
     storage: Any = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     # A column without values may have no type.
@@ -260,19 +154,7 @@ def key_of(plain: Json) -> Key | None:
 
 
 def check_keys(column: Any, name: str, before: Key | None) -> tuple[Key, Key]:
-    """Check the keys of rows that are ordered by the database.
-
-    Args:
-        column: the keys of one Arrow batch, which has rows.
-        name: of the column.
-        before: the key of the row before them.
-
-    Returns:
-        the first key and the last.
-
-    Raises:
-        DataError: a key is null, or two rows have the same key.
-    """
+    """The first and the last key of a batch that the database has ordered, which must follow the key `before`."""
     if column.null_count:
         raise nulls_error(name, column.null_count)
     storage = getattr(column, "storage", column)
@@ -370,11 +252,7 @@ class QueryPlan:
 
     @staticmethod
     def of_text(text: str) -> QueryPlan:
-        """The plan that `text` was made of.
-
-        Raises:
-            ValueError: it is no such text.
-        """
+        """The plan that `text` was made of; a `ValueError` if it was made of none."""
         try:
             schema, entries = json.loads(zlib.decompress(base64.b85decode(text)))
             fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))

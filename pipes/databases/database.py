@@ -18,9 +18,13 @@ from .adbc import Adbc
 from .connection import StatementConnection
 from .dbapi import DbApi, DbApiConnection
 from .driver import (
+    DIALECTS,
+    DUCKDB,
+    MYSQL,
     Key,
     KeyRange,
     SqlConnection,
+    SqlDialect,
     SqlDriver,
     SqlQuery,
     scheme_of,
@@ -33,17 +37,8 @@ Address: TypeAlias = str | Callable[[], object]
 """A URI, or a function that returns a URI or a DB-API connection."""
 T = TypeVar("T")
 
-_OF_SCHEME: dict[str, type[Adbc | DuckDB | Connectorx]] = {
-    "postgresql": Adbc,
-    "postgres": Adbc,
-    "sqlite": Adbc,
-    "grpc": Adbc,
-    "grpc+tcp": Adbc,
-    "grpc+tls": Adbc,
-    "duckdb": DuckDB,
-    "mysql": Connectorx,
-    "mariadb": Connectorx,
-}
+_OF_DIALECT: dict[SqlDialect, type[DuckDB | Connectorx]] = {DUCKDB: DuckDB, MYSQL: Connectorx}
+"""The drivers of databases that ADBC does not read."""
 DRIVERS = ("adbc", "connectorx", "dbapi")
 
 _LOST = re.compile(
@@ -79,11 +74,7 @@ class Database:
 
     @staticmethod
     def of(uri: object, session: object, driver: object) -> Database:
-        """The database that the arguments of a call name.
-
-        Raises:
-            ArgumentError, ArgumentTypeError: they name none, or its driver is not installed.
-        """
+        """The database that the arguments of a call name."""
         addresses = tuple(cast("Sequence[Address]", uri)) if isinstance(uri, (list, tuple)) else (cast("Address", uri),)
         for address in addresses:
             _check_address(address)
@@ -115,21 +106,17 @@ class Database:
         return repr(shown_uri(address)) if isinstance(address, str) else value_code(address)
 
     def driver_of(self, uri: str) -> SqlDriver:
-        """The driver of a URI.
-
-        Raises:
-            ArgumentError: there is none for its scheme.
-        """
+        """The driver of a URI."""
         if self.driver is not None and not isinstance(self.driver, str):
             return self.driver
-        scheme = scheme_of(uri)
-        driver_of_scheme = _OF_SCHEME.get(scheme)
         if self.driver == "connectorx":
             return Connectorx()
         if self.driver == "dbapi":
             return DbApi()
+        scheme = scheme_of(uri)
+        driver_of_scheme = _OF_DIALECT.get(DIALECTS[scheme], Adbc) if scheme in DIALECTS else None
         if driver_of_scheme is None or (self.driver == "adbc" and driver_of_scheme is Connectorx):
-            listed = ", ".join(f"{name}://" for name in _OF_SCHEME)
+            listed = ", ".join(f"{name}://" for name in DIALECTS)
             raise ArgumentError(
                 f"`uri` must begin with one of {listed} but begins with: {scheme}://; give a function that returns "
                 "a DB-API connection, or a `driver` of your own"
@@ -139,11 +126,7 @@ class Database:
     def connect(self, number: int) -> Connected:
         """A new connection to an address, which has run the statements of `session`.
 
-        Args:
-            number: of the address.
-
-        Raises:
-            SourceError: there is none; a `LostConnectionError` if another address may serve.
+        A `LostConnectionError` says that another address may serve.
         """
         address = self.addresses[number]
         shown = self.shown(number)
@@ -164,11 +147,7 @@ class Database:
         return connected
 
     def connect_any(self) -> Connected:
-        """A new connection to the first address that has one.
-
-        Raises:
-            SourceError: none has.
-        """
+        """A new connection to the first address that has one."""
         last = len(self.addresses) - 1
         for number in range(last):
             with suppress(LostConnectionError):
@@ -177,12 +156,7 @@ class Database:
 
 
 class Connected:
-    """A connection whose errors are of this package, and show no secret. A forked process leaves it alone.
-
-    Attributes:
-        connection: that of the driver.
-        shown: its address.
-    """
+    """A connection whose errors are of this package, and show no secret. A forked process leaves it alone."""
 
     def __init__(self, connection: SqlConnection, shown: str, uri: str) -> None:
         self.connection = connection
@@ -278,11 +252,7 @@ def _check_address(address: object) -> None:
 
 
 class Snapshot:
-    """A snapshot that a connection has exported. It lives as long as this object; a pickle has its name only.
-
-    Attributes:
-        name: by which other connections to the same server use it.
-    """
+    """A snapshot that a connection has exported. It lives as long as this object; a pickle has its name only."""
 
     def __init__(self, name: str, connected: Connected | None = None) -> None:
         self.name = name

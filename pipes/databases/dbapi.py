@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -36,15 +35,9 @@ class DbApiConnection(StatementConnection):
         dialect = replace(_MODULES.get(module, ANSI), begin=None, export_snapshot=None)
         super().__init__(dialect)
         self._connection = connection
-        self._style = getattr(sys.modules.get(module), "paramstyle", "")
 
     def execute(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[pa.RecordBatch]:
         return self._batches(statement, parameters, None)
-
-    def ranges(self, query: SqlQuery, count: int | None) -> list[Any]:
-        if query.parameters:
-            self.dialect = self.dialect.with_parameters(self._style)
-        return super().ranges(query, count)
 
     def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
         return self._batches(self.dialect.between(query, after, high), query.parameters, query.schema)

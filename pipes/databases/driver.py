@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
@@ -106,7 +106,6 @@ class SqlDialect:
         begin: begins a transaction in which all queries see the same rows; None if there is none.
         binary: a literal of bytes, given their hexadecimal digits.
         escapes: whether a backslash in a literal begins an escape.
-        modulo: the operator.
         first_rows: the end of a query that wants only some rows.
         export_snapshot: gives the name of a snapshot, by which other transactions see what this one sees.
         use_snapshot: makes the transaction that has begun one of these.
@@ -117,7 +116,6 @@ class SqlDialect:
     begin: str | None = None
     binary: str = "X'{}'"
     escapes: bool = False
-    modulo: str = "%"
     first_rows: str = "LIMIT {}"
     export_snapshot: str | None = None
     use_snapshot: str = ""
@@ -139,55 +137,11 @@ class SqlDialect:
         return f"(\n{query.text}\n) AS feedpipe_query"
 
     def count(self, query: SqlQuery) -> str:
-        """Count all rows, and those with a key."""
-        return f"SELECT count(*) AS row_count, count({self.key(query)}) AS key_count FROM {self.inner(query)}"
+        return f"SELECT count(*) AS row_count FROM {self.inner(query)}"
 
-    def count_nulls(self, query: SqlQuery) -> str:
-        """Count the rows without a key."""
-        return f"SELECT count(*) AS row_count FROM {self.inner(query)} WHERE {self.key(query)} IS NULL"
-
-    def count_behind(self, query: SqlQuery, after: Key | None) -> str:
-        """Count the rows after a key."""
-        return f"SELECT count(*) AS row_count FROM {self.inner(query)}{self._after(query, after)}"
-
-    def bounds(self, query: SqlQuery, count: int, size: int) -> str:
-        """The keys of the first and the last of each `size` rows, with the number of the row, from 1."""
-        key = self.key(query)
-        first, last = f"(row_place - 1) {self.modulo} {size} = 0", f"row_place {self.modulo} {size} = 0"
-        return (
-            "SELECT row_key, row_place FROM ("
-            f"SELECT {key} AS row_key, row_number() OVER (ORDER BY {key}) AS row_place FROM {self.inner(query)}"
-            f") AS feedpipe_rows WHERE {first} OR {last} OR row_place = {count} ORDER BY row_place"
-        )
-
-    def keys(self, query: SqlQuery, after: Key | None, skip: int, count: int) -> str:
-        """The first keys in order, after a key and some more rows."""
-        key = self.key(query)
-        return (
-            f"SELECT {key} AS row_key FROM {self.inner(query)}{self._after(query, after)} "
-            f"ORDER BY {key} {self.first_rows.format(count)} OFFSET {skip}"
-        )
-
-    def steps(self, query: SqlQuery, after: Key | None, size: int, count: int) -> str:
-        """The number of each step, its last key, and how many rows have that key.
-
-        Args:
-            query: the query.
-            after: the key before the first step; None begins with the first row.
-            size: the rows of a step.
-            count: the most steps.
-        """
-        key, last = self.key(query), "feedpipe_steps.row_key"
-        rest = f"ORDER BY {key} {self.first_rows.format(1)} OFFSET {size - 1}"
-        return (
-            # The query is one table, used in three places, because it may have parameters.
-            f"WITH RECURSIVE feedpipe_query AS NOT MATERIALIZED (\n{query.text}\n), feedpipe_steps AS ("
-            f"SELECT 1 AS step, (SELECT {key} FROM feedpipe_query{self._after(query, after)} {rest}) AS row_key "
-            f"UNION ALL SELECT step + 1, (SELECT {key} FROM feedpipe_query WHERE {key} > {last} {rest}) "
-            f"FROM feedpipe_steps WHERE {last} IS NOT NULL AND step < {count}) "
-            f"SELECT step, row_key, (SELECT count(*) FROM feedpipe_query WHERE {key} = {last}) AS row_count "
-            f"FROM feedpipe_steps WHERE {last} IS NOT NULL"
-        )
+    def keys(self, query: SqlQuery) -> str:
+        """All keys, in order."""
+        return f"SELECT {self.key(query)} AS row_key FROM {self.inner(query)} ORDER BY {self.key(query)}"
 
     def between(self, query: SqlQuery, after: Key | None, high: Key | None) -> str:
         """The rows of a range, in order; without a key, the query as it is."""
@@ -212,14 +166,6 @@ class SqlDialect:
     def key(self, query: SqlQuery) -> str:
         assert query.key is not None, "only a query with a key has ranges"
         return self.column(query.key)
-
-    def _after(self, query: SqlQuery, after: Key | None) -> str:
-        """The condition for rows after a key; empty for all rows."""
-        return "" if after is None else f" WHERE {self.key(query)} > {self.literal(after)}"
-
-    def with_parameters(self, style: str) -> SqlDialect:
-        """For a driver that replaces percent signs, if a query has parameters."""
-        return replace(self, modulo="%%") if style in ("format", "pyformat") else self
 
 
 ANSI = SqlDialect("the database", first_rows="FETCH FIRST {} ROWS ONLY")
@@ -265,11 +211,7 @@ def file_of(uri: str) -> str:
 
 
 def sqlite_uri(uri: str) -> str:
-    """The address of a SQLite file, as SQLite takes it.
-
-    Raises:
-        FileNotFoundError: there is no file. SQLite itself does not say so.
-    """
+    """The address of a SQLite file, as SQLite takes it."""
     path = file_of(uri)
     if not os.path.exists(path):
         raise FileNotFoundError(f"there is no file {path!r}")
@@ -302,12 +244,5 @@ def _secrets(uri: str) -> Iterator[str]:
 
 
 def require(module: str, package: str, purpose: str = "this database is read") -> Any:
-    """The module of a driver.
-
-    Args:
-        purpose: of the package, for the error.
-
-    Raises:
-        ArgumentError: its package is not installed.
-    """
+    """The module of a driver; an `ArgumentError` if its package is not installed."""
     return Package(module, package, "sql", purpose).load()

@@ -23,9 +23,11 @@ from ..core.process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Rows, concat, gather, index_array, index_list, read_only
 from ..engine.ahead import REQUESTS
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError
-from ..files.open_files import OpenTask, at_call_site, changed_error
+from ..files.open_files import OpenTask, at_call_site, changed_error, listed_files
 from ..formats.streams import STREAM_ERRORS, stream_error, unpacked_limit, unpacked_problem
 from ..storage.file import File
+from ..storage.file_cache import FileCache, check_file_cache
+from ..storage.listing import Selection
 from ..storage.mapping import local_path, room_for_mappings
 from ..storage.tasks import in_threads, in_turn
 from .from_arrays import arrays_schema, rows_at
@@ -37,9 +39,7 @@ MAX_KEPT_BYTES = 2**28
 _MAX_OPEN_FILES = 64
 _PLAIN_CHUNK_BYTES = 2**16  # read at a time of an array that is not stored in chunks
 
-
-ReadRows: TypeAlias = "Callable[[npt.NDArray[np.int64], OpenTask | None, bool], Array]"
-"""Reads the rows at some positions: with the task of `begin`, and in threads if the flag allows them."""
+Positions: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,10 @@ class ArrayPart(ABC):
 
     @abstractmethod
     def view(self) -> Array | None:
-        """The whole array, in this process; None if `reader` reads its rows when they are asked for."""
+        """The whole array, in this process; None if `read` reads its rows when they are asked for."""
 
-    def reader(self, memory: Memory) -> ReadRows:
-        """Make the function that reads rows; `memory` keeps what it reads more than once."""
+    def read(self, positions: Positions, memory: Memory, opened: OpenTask | None, *, threads: bool) -> Array:
+        """Read rows, with the task of `begin` if there is one; `memory` keeps what is read more than once."""
         raise AssertionError("this array is read whole")
 
     def begin(self, row: int) -> OpenTask | None:
@@ -123,16 +123,38 @@ class ArrayColumn:
 
 @dataclass(frozen=True, eq=False)
 class ReadArrays(Source):
-    """The rows of arrays: row i holds item i of each column. A subclass finds the arrays."""
+    """The rows of arrays: row i holds item i of each column. A subclass finds the arrays.
+
+    Paths are not part of a state: `identity` has what must stay the same.
+    """
 
     columns: ClassVar[Columns] = Columns.MAKES
+
+    cache: FileCache | None = field(default=None, repr=False, kw_only=True)
 
     resolved: Mapping[str, ArrayColumn] = field(default_factory=dict, repr=False, kw_only=True)
     memory: PerProcess[_OpenColumns] = field(default_factory=PerProcess, repr=False, kw_only=True)
 
+    def __post_init__(self) -> None:
+        check_file_cache(self.cache)
+
+    @property
+    @abstractmethod
+    def shown(self) -> Sequence[str]:
+        """The arguments as code, but `cache`."""
+
+    def call(self) -> str:
+        cache = [] if self.cache is None else [f"cache={self.cache!r}"]
+        return f"{self.kind}({', '.join([*self.shown, *cache])})"
+
     @abstractmethod
     def find(self) -> Mapping[str, ArrayColumn]:
         """The columns, by their names; a single one may be `UNNAMED`."""
+
+    def files(self, selection: Selection) -> tuple[list[File], str]:
+        """The files of a selection, and the digest of their listing."""
+        listing = selection.listing()
+        return listed_files(listing, selection.filesystem, self.cache and self.cache.renewed()), listing.digest
 
     def resolve(self, stage: StageView) -> Operator:
         if self.resolved:
@@ -232,7 +254,6 @@ class _OpenColumns:
         self._cuts = np.unique(np.concatenate(list(self._starts.values())))
         self._lock = Lock()
         self._arrays: OrderedDict[tuple[str, int], Array | None] = OrderedDict()
-        self._readers: dict[tuple[str, int], ReadRows] = {}
         self._memory = Memory()
         self._views: dict[int, dict[str, Array | None]] = {}
 
@@ -264,18 +285,18 @@ class _OpenColumns:
 
     def _rows(self, part: int, indices: Indices, *, started: Mapping[str, OpenTask], threads: bool) -> Rows:
         views = self._part(part)
-        whole = {name: view for name, view in views.items() if view is not None}
+        whole = {name: view for name, view in views.items() if view is not None and view.flags.aligned}
         if len(whole) == len(views):
             return rows_at(whole, self._length(part), indices)
         positions = index_array(indices)
         columns: dict[str, Array] = {}
         for name, view in views.items():
-            if view is None:
-                number, start = self._place(name, int(self._cuts[part]))
-                read = self._reader(name, number)
-                columns[name] = read_only(read(positions + start, started.get(name), threads))
-            else:
-                columns[name] = view[positions]
+            if view is not None:
+                columns[name] = read_only(view[positions])  # Arrow and torch read numbers at multiples of their size
+                continue
+            number, start = self._place(name, int(self._cuts[part]))
+            read = self._columns[name][number].read
+            columns[name] = read_only(read(positions + start, self._memory, started.get(name), threads=threads))
         return rows_at(columns, len(positions), range(len(positions)))
 
     def _part(self, part: int) -> dict[str, Array | None]:
@@ -300,13 +321,6 @@ class _OpenColumns:
             self._arrays[key] = None if array is None else read_only(array)
         self._arrays.move_to_end(key)
         return self._arrays[key]
-
-    def _reader(self, name: str, number: int) -> ReadRows:
-        key = name, number
-        with self._lock:
-            if key not in self._readers:
-                self._readers[key] = self._columns[name][number].reader(self._memory)
-            return self._readers[key]
 
     def _length(self, part: int) -> int:
         return int(self._cuts[part + 1] - self._cuts[part]) if len(self._cuts) > 1 else 0
@@ -340,18 +354,10 @@ class FileRows(ArrayPart):
         return local_path(self.file) is not None
 
     def view(self) -> Array | None:
-        array = self.mapped() if self.is_mapped else None
-        # Arrow and torch read numbers at multiples of their size.
-        return array if array is not None and array.flags.aligned else None
+        return self.mapped() if self.is_mapped else None
 
     def begin(self, row: int) -> OpenTask | None:
         return None if self.file.is_local() else OpenTask(self.file, self._range(row, 1), None)
-
-    def reader(self, memory: Memory) -> ReadRows:
-        if not self.is_mapped:
-            return self._fetch
-        array = self.mapped()
-        return lambda positions, opened, threads: array[positions]
 
     @property
     def _width(self) -> int:
@@ -362,7 +368,7 @@ class FileRows(ArrayPart):
         begin = self.first + row * self.distance
         return range(begin, begin + (count - 1) * self.distance + self._width)
 
-    def _fetch(self, positions: npt.NDArray[np.int64], opened: OpenTask | None, threads: bool) -> Array:
+    def read(self, positions: Positions, memory: Memory, opened: OpenTask | None, *, threads: bool) -> Array:
         """Read rows, each run of neighbours in one request; a single row may be on its way already."""
         cuts = np.diff(positions) != 1 if self.distance <= self._width else np.ones(max(0, len(positions) - 1), bool)
         runs = [run for run in np.split(positions, np.flatnonzero(cuts) + 1) if len(run)]
@@ -370,7 +376,7 @@ class FileRows(ArrayPart):
         parts = list(in_threads(fetch, runs) if threads and not self.file.is_local() else in_turn(fetch, runs))
         return np.concatenate([np.zeros((0, *self.shape[1:]), self.dtype), *parts])
 
-    def _fetch_run(self, positions: npt.NDArray[np.int64], opened: OpenTask | None) -> Array:
+    def _fetch_run(self, positions: Positions, opened: OpenTask | None) -> Array:
         part = self._range(int(positions[0]), len(positions))
         stream = self.file.stream(None, part) if opened is None else opened.result()
         with stream:
@@ -455,25 +461,20 @@ class ChunkedPart(ArrayPart):
     def view(self) -> None:
         return None
 
-    def reader(self, memory: Memory) -> ReadRows:
+    def read(self, positions: Positions, memory: Memory, opened: OpenTask | None, *, threads: bool) -> Array:
         dtype, row = np.dtype(self.dtype), self.shape[1:]
-        row_bytes = max(1, dtype.itemsize * math.prod(row))
-        size = self.chunk_rows or max(1, _PLAIN_CHUNK_BYTES // row_bytes)
-
-        def take(positions: npt.NDArray[np.int64], opened: OpenTask | None, threads: bool) -> Array:
-            numbers = positions // size
-            taken = np.empty((0, *row), dtype)
-            for number in np.unique(numbers).tolist():
-                places = np.flatnonzero(numbers == number)
-                chunk = memory.chunk(
-                    (self.path, self.name, number), partial(self._chunk, memory, number * size, number * size + size)
-                )
-                if not len(taken):  # a file may claim rows of any size, and the first chunk tells
-                    taken = np.empty((len(positions), *row), dtype)
-                taken[places] = chunk[positions[places] - number * size]
-            return taken
-
-        return take
+        size = self.chunk_rows or max(1, _PLAIN_CHUNK_BYTES // max(1, dtype.itemsize * math.prod(row)))
+        numbers = positions // size
+        taken = np.empty((0, *row), dtype)
+        for number in np.unique(numbers).tolist():
+            places = np.flatnonzero(numbers == number)
+            chunk = memory.chunk(
+                (self.path, self.name, number), partial(self._chunk, memory, number * size, number * size + size)
+            )
+            if not len(taken):  # a file may claim rows of any size, and the first chunk tells
+                taken = np.empty((len(positions), *row), dtype)
+            taken[places] = chunk[positions[places] - number * size]
+        return taken
 
     def _chunk(self, memory: Memory, start: int, stop: int) -> Array:
         stop, opened = min(stop, self.rows), self.opened(memory)

@@ -16,7 +16,7 @@ from ..core.operator import Columns, Operator, Source, StageView
 from ..core.rows import Array, BlockRows, Indices, Row, Rows, read_only, take
 from ..errors import ArgumentError, ArgumentTypeError, Origin, SourceError
 from ..pipe import Pipe
-from .from_sequence import check_right_source
+from .from_sequence import check_no_table
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +48,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
         >>> pipe.batch(2).collate()[0]["x"].shape
         torch.Size([2, 2])
     """
-    check_right_source("from_arrays", arrays)
+    check_no_table("from_arrays", arrays)
     if not isinstance(arrays, Mapping):
         raise ArgumentTypeError(
             f'`arrays` must be a dict of arrays, such as {{"x": X}}, but got: {type(arrays).__name__}'
@@ -119,7 +119,10 @@ def _column(name: str, value: object) -> Array:
                 f"`{name}` must be a NumPy array or a tensor but got: {type(value).__name__}; convert it with "
                 "`np.asarray`, or give data frames and Arrow tables to `from_table`"
             )
-        value = _tensor_memory(name, cast("torch.Tensor", value))
+        try:
+            value = cast("torch.Tensor", value).detach().numpy()
+        except TypeError as error:  # it is not on the CPU, is sparse, or of a type such as bfloat16
+            raise ArgumentTypeError(f"`{name}` is a tensor that NumPy cannot read: {error}") from error
     if value.ndim == 0:
         raise ArgumentError(f"`{name}` must have at least one axis, for the rows, but has none")
     if value.dtype.kind not in "biufcSU":
@@ -135,24 +138,6 @@ _REPAIRS = {
     "M": 'give its numbers with `.view("int64")`, or a table to `from_table`',
     "m": 'give its numbers with `.view("int64")`, or a table to `from_table`',
 }
-
-
-def _tensor_memory(name: str, tensor: torch.Tensor) -> Array:
-    """The memory of a tensor as an array."""
-    if tensor.device.type != "cpu":
-        raise ArgumentTypeError(
-            f"`{name}` is on {tensor.device}, and rows are read from CPU memory; give `{name}.cpu()`"
-        )
-    try:
-        return tensor.detach().numpy()
-    except TypeError as error:  # bfloat16 and float8 have no NumPy dtype; a sparse tensor has no dense memory
-        if "strided" in str(tensor.layout):
-            repair = f"give `{name}.float()`, or its bits with `{name}.view(torch.int{8 * tensor.element_size()})`"
-        else:
-            repair = f"give `{name}.to_dense()`"
-        raise ArgumentTypeError(
-            f"`{name}` is a tensor of {tensor.dtype} and {tensor.layout}, which NumPy cannot read; {repair}"
-        ) from error
 
 
 # Arrays as columns

@@ -20,7 +20,7 @@ from ..core.rows import BlockRows, Indices
 from ..engine.calls import extend_until_error, map_until_error
 from ..errors import ArgumentTypeError, Origin, PlanWarning, StateError, warn
 from ..pipe import Pipe
-from .from_sequence import check_right_source
+from .from_sequence import check_no_table
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -64,7 +64,7 @@ def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
         (tensor(2), tensor(20))
     """
     value: object = dataset
-    check_right_source("from_dataset", value)
+    check_no_table("from_dataset", value)
     if isinstance(value, (Mapping, type)):
         repair = 'choose a split, such as `dataset["train"]`' if isinstance(value, Mapping) else "call it"
         raise ArgumentTypeError(f"`dataset` must be one dataset but got: {value!r:.80}; {repair}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast, overload
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast, overload
 
 from ..core.arrow import arrow_array
 from ..core.block import Block
@@ -43,7 +43,7 @@ def from_sequence(sequence: Sequence[T]) -> Pipe[T]:
         >>> list(fp.from_sequence(["a", "b"]))
         ['a', 'b']
     """
-    check_right_source("from_sequence", sequence)
+    check_no_table("from_sequence", sequence)
     if isinstance(sequence, Mapping):
         raise ArgumentTypeError(
             "`from_sequence` does not take a dict, because its keys are no positions; give `list(rows.values())`"
@@ -123,7 +123,7 @@ def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Pipe[T]:
         >>> list(fp.from_iterable(numbers))
         [1, 2]
     """
-    check_right_source("from_iterable", iterable)
+    check_no_table("from_iterable", iterable)
     return cast("Pipe[T]", Pipe.source(FromIterable(iterable)))
 
 
@@ -179,47 +179,12 @@ class FromIterable(Operator):
                 return
 
 
-# Objects for other sources
-
-
-def check_right_source(source: str, value: object) -> None:
-    """Raises an `ArgumentTypeError` if `value`, the argument of `source`, is an object for another source."""
-    for kind in type(value).__mro__:
-        name = f"{kind.__module__.partition('.')[0].lstrip('_')}.{kind.__name__}"
-        way = _WAYS.get(name)
-        if way is not None and way.source != source:
-            raise ArgumentTypeError(f"`{source}` does not take a `{name}`; {way.repair}")
-
-
-class _Way(NamedTuple):
-    """The way from objects of a class to a pipe.
-
-    Attributes:
-        source: the function that takes them, if there is one.
-        repair: the advice for a user.
-    """
-
-    source: str
-    repair: str
-
-
-_TABLE = _Way("from_table", "`from_table` takes it, and keeps its columns")
-_SPLITS = _Way("", 'choose a split, such as `dataset["train"]`, and give it to `from_dataset`')
-_WAYS = {  # by the name of the package and of the class
-    "pandas.DataFrame": _TABLE,
-    "polars.DataFrame": _TABLE,
-    "pyarrow.Table": _TABLE,
-    "pyarrow.RecordBatch": _TABLE,
-    "pyarrow.RecordBatchReader": _TABLE,
-    "duckdb.DuckDBPyRelation": _TABLE,
-    "duckdb.DuckDBPyConnection": _Way("", 'give `from_table` a relation, such as `connection.sql("SELECT ...")`'),
-    "polars.LazyFrame": _Way("", "give `from_table` its result, `frame.collect()`"),
-    "pyarrow.Dataset": _Way(
-        "", "`from_table(dataset.to_table())` reads it at once, and `read_parquet(dataset.files)` part by part"
-    ),
-    "datasets.DatasetDict": _SPLITS,
-    "datasets.IterableDatasetDict": _SPLITS,
-}
+def check_no_table(source: str, value: object) -> None:
+    """Refuse a table, whose rows `from_table` gives: the items of a data frame are its columns."""
+    is_table = hasattr(value, "columns") or hasattr(value, "schema")  # and no column, which has a stream too
+    if is_table and hasattr(value, "__arrow_c_stream__") and not isinstance(value, type):
+        kind = f"{type(value).__module__.partition('.')[0]}.{type(value).__name__}"
+        raise ArgumentTypeError(f"`{source}` does not take a `{kind}`; `from_table` takes it, and keeps its columns")
 
 
 # Long lists in workers: ten million paths as Python strings take a gigabyte in each process, and seconds to unpickle.
@@ -237,7 +202,7 @@ def pack_list(sequence: Sequence[Any]) -> Sequence[Any]:
     if type(sequence) not in (list, tuple) or len(sequence) < _MIN_ROWS:
         return sequence
     columns = _columns(sequence)
-    return sequence if columns is None else (PackedList if isinstance(sequence, list) else PackedTuple)(columns)
+    return sequence if columns is None else PackedList(columns)
 
 
 def _columns(rows: Sequence[Any]) -> _Columns | None:
@@ -295,9 +260,4 @@ class PackedList(Sequence[Any]):
         return _read(self._columns, indices)
 
 
-class PackedTuple(PackedList):
-    """A tuple in a worker."""
-
-
-# Error messages show the names of the user's types.
-PackedList.__name__, PackedTuple.__name__ = "list", "tuple"
+PackedList.__name__ = "list"  # error messages show the names of the user's types

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -14,10 +13,10 @@ from ..core.context import Context
 from ..core.cursor import Json
 from ..core.lazy import pa
 from ..core.operator import Columns, Operator, Source, StageView
-from ..core.rows import BlockRows, Indices, Row
-from ..errors import ArgumentTypeError, DataError, FeedpipeError, Origin, SourceError
+from ..core.process import PerProcess
+from ..core.rows import BlockRows, Indices, Row, Rows
+from ..errors import ArgumentTypeError, CallSite, DataError, FeedpipeError, Origin, SourceError
 from ..pipe import Pipe
-from .from_sequence import check_right_source
 
 if TYPE_CHECKING:
     from ..formats.chunked import ChunkedTable
@@ -49,7 +48,6 @@ def from_table(table: ArrowStream) -> Pipe[Row]:
         >>> pipe.batch(2).collate()[0]
         {'x': tensor([1, 2]), 'y': ['a', 'b']}
     """
-    check_right_source("from_table", table)
     if _is_hugging_face(table):
         if getattr(table, "_format_type", None) == "custom":
             raise ArgumentTypeError(
@@ -69,19 +67,23 @@ class ArrowStream(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-class _LoadedTable:
-    """The table after it was read, once: a stream may end with that."""
+class _LoadedTable(NamedTuple):
+    """A table that was read, once: a stream may end with that."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.table: pa.Table | None = None
-        self.chunks: ChunkedTable | None = None
-        self.positions: np.ndarray[Any, np.dtype[np.int64]] | None = None
+    table: pa.Table
+    chunks: ChunkedTable
+    positions: np.ndarray[Any, np.dtype[np.int64]] | None
+    """Those of the rows of a Hugging Face dataset that was shuffled, filtered or sorted."""
 
-    def filled(self) -> tuple[ChunkedTable, int]:
-        """The chunks of the table, and the number of rows."""
-        assert self.chunks is not None, "`_load` reads the table"
-        return self.chunks, self.chunks.length if self.positions is None else len(self.positions)
+    @property
+    def length(self) -> int:
+        return self.chunks.length if self.positions is None else len(self.positions)
+
+    def rows(self, indices: Indices) -> Rows:
+        if self.positions is not None:
+            cut = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
+            indices = self.positions[cut]
+        return self.chunks.rows(indices)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,35 +92,30 @@ class FromTable(Source):
     columns: ClassVar[Columns] = Columns.MAKES
 
     table: object = field(repr=False)
-    loaded: _LoadedTable = field(default_factory=_LoadedTable, repr=False)
+    loaded: PerProcess[_LoadedTable] = field(default_factory=PerProcess, repr=False)
 
     def resolve(self, stage: StageView) -> Operator:
         self._load(stage)
         return self
 
     def length(self, stage: StageView) -> int:
-        return self._load(stage).filled()[1]
+        return self._load(stage).length
 
     def schema(self, stage: StageView) -> pa.Schema:
-        table = self._load(stage).filled()[0].schema
+        table = self._load(stage).chunks.schema
         return pa.schema(list(zip(table.names, table.types, strict=True)))
 
     def origin(self, stage: StageView, index: int, context: Context) -> Origin:
         return Origin(f"from_table({type(self.table).__name__})", index + 1)
 
     def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        loaded = self._load(stage)
-        if loaded.positions is not None:
-            cut = slice(indices.start, indices.stop, indices.step) if isinstance(indices, range) else indices
-            indices = loaded.positions[cut]
-        return loaded.filled()[0].rows(indices)
+        return self._load(stage).rows(indices)
 
     def identity(self) -> Json:
-        if self.loaded.chunks is None:
-            return None
-        chunks, length = self.loaded.filled()
-        columns: dict[str, Json] = {name: str(chunks.schema.field(name).type) for name in chunks.schema.names}
-        return {"rows": length, "columns": columns, "sample": self._sample(length)}
+        loaded = self._load()
+        schema = loaded.chunks.schema
+        columns: dict[str, Json] = {name: str(schema.field(name).type) for name in schema.names}
+        return {"rows": loaded.length, "columns": columns, "sample": _sample(loaded)}
 
     @classmethod
     def rows_of(cls, facts: Mapping[str, Json]) -> int | None:
@@ -127,60 +124,18 @@ class FromTable(Source):
 
     def within(self, rows: range) -> Operator | None:
         loaded = self._load()
-        if loaded.table is None or loaded.positions is not None:
-            return None
-        part = FromTable(loaded.table.slice(rows.start, len(rows)))
-        part._load()
-        return part
+        return None if loaded.positions is not None else FromTable(loaded.table.slice(rows.start, len(rows)))
 
     def call(self) -> str:
         return f"from_table(<{type(self.table).__name__}>)"
 
-    def _sample(self, length: int) -> str:
-        """A digest of some rows."""
-        assert self.loaded.table is not None
-        row_bytes = max(self.loaded.table.nbytes // max(length, 1), self.loaded.table.num_columns * SAMPLE_VALUE_BYTES)
-        indices = np.array(sample_positions(length, row_bytes), np.int64)
-        if self.loaded.positions is not None:
-            indices = self.loaded.positions[indices]
-        columns: dict[str, object] = {}
-        for name, column in self.loaded.filled()[0].rows(indices).columns.items():
-            if isinstance(column, pa.Array):
-                column = column.storage if isinstance(column, pa.ExtensionArray) else column
-                columns[name] = column.to_pylist()
-            else:
-                columns[name] = column
-        return digest(columns)
-
     def _load(self, stage: StageView | None = None) -> _LoadedTable:
-        loaded = self.loaded
-        with loaded.lock:
-            if loaded.chunks is None:
-                from ..formats.chunked import ChunkedTable
-
-                where = stage.call_site if stage else None
-                try:
-                    loaded.table = _as_table(self.table)
-                    names = loaded.table.schema.names
-                    double = sorted({name for name in names if names.count(name) > 1})
-                    if double:
-                        raise DataError(
-                            f"`from_table` needs one column of each name but got several of: {double}", at=where
-                        )
-                    loaded.positions = _positions(self.table)
-                    loaded.chunks = ChunkedTable.from_table(loaded.table)
-                except FeedpipeError:
-                    raise
-                except Exception as error:
-                    kind = type(self.table).__name__
-                    raise SourceError(f"`from_table` could not read the {kind}: {error}", at=where) from error
-        return loaded
+        return self.loaded.get(lambda: _load(self.table, stage.call_site if stage else None))
 
     def __reduce__(self) -> tuple[object, ...]:
         if _is_hugging_face(self.table):  # pickles a memory-mapped table as its path
             return FromTable, (self.table,)
         table = self._load().table
-        assert table is not None
         if table.get_total_buffer_size() <= 1.25 * table.nbytes:
             return FromTable, (table,)
         # For a slice, Arrow's own pickle would hold the whole parent.
@@ -192,6 +147,32 @@ class FromTable(Source):
 
 def _restored(data: pa.Buffer) -> FromTable:
     return FromTable(pa.ipc.open_stream(data).read_all())
+
+
+def _load(table: object, where: CallSite | None) -> _LoadedTable:
+    from ..formats.chunked import ChunkedTable
+
+    try:
+        read = _as_table(table)
+        names = read.schema.names
+        if double := sorted({name for name in names if names.count(name) > 1}):
+            raise DataError(f"`from_table` needs one column of each name but got several of: {double}", at=where)
+        return _LoadedTable(read, ChunkedTable.from_table(read), _positions(table))
+    except FeedpipeError:
+        raise
+    except Exception as error:
+        raise SourceError(f"`from_table` could not read the {type(table).__name__}: {error}", at=where) from error
+
+
+def _sample(loaded: _LoadedTable) -> str:
+    """A digest of some rows."""
+    table = loaded.table
+    row_bytes = max(table.nbytes // max(loaded.length, 1), table.num_columns * SAMPLE_VALUE_BYTES)
+    columns: dict[str, object] = {}
+    for name, column in loaded.rows(np.array(sample_positions(loaded.length, row_bytes), np.int64)).columns.items():
+        storage = column.storage if isinstance(column, pa.ExtensionArray) else column
+        columns[name] = storage.to_pylist() if isinstance(storage, pa.Array) else storage
+    return digest(columns)
 
 
 def _is_hugging_face(table: object) -> bool:

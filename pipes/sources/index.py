@@ -20,16 +20,7 @@ from ..files.parquet_footer import has_bounds
 from ..formats.columns import format_names
 from ..storage.file import File
 from ..storage.file_units import FileContents, FileUnits, Numbers
-from ..storage.index import (
-    BLOCK_FILES,
-    FILES,
-    SUFFIX,
-    FileBlock,
-    Index,
-    Version,
-    versions,
-    write_version,
-)
+from ..storage.index import BLOCK_FILES, FILES, SUFFIX, FileBlock, Index, Version, versions, write_version
 from ..storage.listing import Listing, Selection, common_prefix
 from ..storage.tasks import in_threads
 
@@ -47,13 +38,7 @@ def is_index(path: str) -> bool:
 
 
 def open_index(selection: Selection) -> Index:
-    """The version of an index that `list_files` was given as its manifest; makes the index if there is none.
-
-    Raises:
-        MissingError: there is no such version.
-        ArgumentError: the index belongs to another selection.
-        SourceError, DataError: it cannot be read or made.
-    """
+    """The version of an index that `list_files` was given as its manifest; makes the index if there is none."""
     address = cast("str", selection.manifest)
     if selection.version is None and not versions(address, selection.filesystem):
         return make_version(selection, "infer")
@@ -65,13 +50,7 @@ def open_index(selection: Selection) -> Index:
 def make_version(
     selection: Selection, footers: Footers, statistics: tuple[str, ...] = (), read: ReadFooters | None = None
 ) -> Index:
-    """The first version of an index, or the next one; the last one if nothing has changed.
-
-    Args:
-        selection: the files, and the index as their manifest.
-        footers, statistics: as for `index`.
-        read: reads footers; by default in threads.
-    """
+    """The first version of an index, or the next one; the last one if nothing has changed. `read` reads footers."""
     address = cast("str", selection.manifest)
     for _ in range(MAX_ATTEMPTS):
         before = Index.open(address, selection.filesystem) if versions(address, selection.filesystem) else None
@@ -107,12 +86,7 @@ def _check_selection(opened: Index, selection: Selection) -> None:
 
 
 class _Kind(NamedTuple):
-    """Files with footers.
-
-    Attributes:
-        endings: a regular expression for the ends of their names.
-        form: makes the format that reads the footers.
-    """
+    """Files with footers: a regular expression for the ends of their names, and the format that reads the footers."""
 
     endings: str
     form: Callable[[], CountedFormat]
@@ -141,24 +115,14 @@ def _kind(listing: Listing, footers: Footers) -> _Kind | None:
 
 @dataclass(frozen=True)
 class FooterReader:
-    """Reads the footers of files.
-
-    Attributes:
-        form: the format.
-        filesystem: that the paths are on.
-        statistics: the columns whose bounds are kept, with their types.
-    """
+    """Reads the footers of files, and the bounds of the columns of `statistics`, given their types."""
 
     form: CountedFormat
     filesystem: object
     statistics: Mapping[str, pa.DataType]
 
     def contents(self, files: Iterator[pa.Table] | Iterator[pa.RecordBatch]) -> Iterator[FileContents]:
-        """What the footers say, read in threads.
-
-        Args:
-            files: tables of the `path` of each file, its `size`, and the time when it was `changed`.
-        """
+        """What the footers say, read in threads."""
         read: Callable[[File], FileContents] = self.form.footer
         if self.statistics:
             read = partial(cast("Parquet", self.form).footer, statistics=self.statistics)

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
-from ..core.arrow import arrow_scalar
 from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
 from ..core.cursor import Json
-from ..core.lazy import pa
 from ..core.operator import Operator, StageView, UnitSource, Weights
 from ..core.rows import BlockRows, Indices
-from ..errors import (
-    ArgumentError,
-    ArgumentTypeError,
-    DataError,
-    MissingError,
-    Origin,
-    SourceError,
-    StateError,
-    shown_path,
-)
+from ..errors import ArgumentError, ArgumentTypeError, DataError, Origin, SourceError, StateError
 from ..files.open_files import at_call_site
 from ..pipe import Pipe
-from ..storage.filesystem import split_options
 from ..storage.index import SUFFIX, Index
-from ..storage.listing import BATCH_FILES, Listing, Selection, add_to_digest
-from ..storage.manifest import Manifest, folder_of, read_manifest
+from ..storage.listing import Listing, Selection
 from .from_sequence import pack_list
 from .index import is_index, open_index
 
@@ -67,18 +53,17 @@ def list_files(
             URLs.
         manifest: the path of an index, which ends with `.index` and keeps the listing, and what the footers of Parquet
             and Arrow files say. The first run makes it; every rank and every later run read it and list nothing.
-            `fp.index` makes its next version. Relative paths become absolute in it. The manifest of a writer, such as
-            `write_parquet` or `write_tar`, serves too, with its folder as `paths`.
+            `fp.index` makes its next version. Relative paths become absolute in it.
         version: the version of the index; by default that of the state that a loader loads, else the newest.
 
     Raises:
         ArgumentTypeError: `paths` is a pipe, or no path.
         SourceError: a path is missing, cannot be listed, matches no file, or is no file, such as a device; `paths` is
-            empty; the index or the manifest cannot be read or written.
-        ArgumentError: the index or the manifest was made for other `paths`, `pattern` or `recursive`; braces stand for
+            empty; the index cannot be read or written.
+        ArgumentError: `manifest` is no index, or was made for other `paths`, `pattern` or `recursive`; braces stand for
             more than ten million paths; `version` is given without an index.
         MissingError: the index has no such version.
-        DataError: the index or the manifest is damaged, or another kind of file.
+        DataError: the index is damaged, or another kind of file.
 
     Example:
         >>> import feedpipe as fp, pathlib
@@ -95,10 +80,15 @@ def list_files(
     selection = Selection(
         cast("str", paths), pattern, bool(recursive), filesystem, cast("str | None", manifest), version
     )
+    if selection.manifest is not None and not is_index(selection.manifest):
+        raise ArgumentError(
+            f"`manifest` must be the path of an index, which ends with {SUFFIX!r}, but got: {manifest!r}; `fp.index` "
+            "makes one, and writers of tables with `index=True`"
+        )
     if version is not None:
         check_int("version", version, least=1)
-        if selection.manifest is None or not is_index(selection.manifest):
-            raise ArgumentError(f"`version` is that of an index, so `manifest` must be its path but is: {manifest!r}")
+        if selection.manifest is None:
+            raise ArgumentError("`version` is that of an index, and needs its path, `manifest`")
     return cast("Pipe[str]", Pipe.source(ListFiles(selection)))
 
 
@@ -129,11 +119,13 @@ class ListFiles(UnitSource):
             raise at_call_site(error, stage) from error.__cause__
 
     def _list(self) -> Listing | Index:
+        if self.selection.manifest is None:
+            return self.selection.listing()
         if self.saved_version is None or self.selection.version is not None:
-            return cached_listing(self.selection)
+            return open_index(self.selection)
         number, digest = self.saved_version
-        opened = cached_listing(replace(self.selection, version=number))
-        if isinstance(opened, Index) and opened.digest != digest:
+        opened = open_index(replace(self.selection, version=number))
+        if opened.digest != digest:
             raise StateError(
                 f"{opened.name} has the digest {opened.digest}, and the state was made with {digest}: the index was "
                 "made again; load the state with the files that it was made with"
@@ -161,7 +153,7 @@ class ListFiles(UnitSource):
 
     def restored(self, saved: str) -> Operator:
         number, digest = json.loads(saved)
-        if self.selection.manifest is None or not is_index(self.selection.manifest):
+        if self.selection.manifest is None:
             return self
         return replace(self, saved_version=(int(number), str(digest)), listing=None)
 
@@ -188,55 +180,3 @@ def _restored(selection: dict[str, object], listing: Listing | Index | None) -> 
     restored = object.__new__(Selection)
     vars(restored).update(selection)
     return ListFiles(restored, listing)
-
-
-# Indexes and manifests
-
-
-def cached_listing(selection: Selection) -> Listing | Index:
-    """Lists the files of a selection, or reads its index or manifest; makes the index if it is missing.
-
-    Raises:
-        SourceError: a path is missing, cannot be listed, or matches no file; the index or the manifest cannot be read
-            or written.
-        DataError: the index or the manifest is damaged, or another kind of file.
-        ArgumentError: the index or the manifest belongs to another selection.
-    """
-    if selection.manifest is None:
-        return selection.listing()
-    if is_index(selection.manifest):
-        return open_index(selection)
-    return _listing_of_writer(selection, selection.manifest)
-
-
-def _listing_of_writer(selection: Selection, path: str) -> Listing:
-    """The files in the manifest of a writer."""
-    try:
-        manifest = read_manifest(path, selection.filesystem)
-    except MissingError as error:
-        raise MissingError(
-            f"{shown_path(path)} is not there; a listing is kept in an index, which the first run makes: give "
-            f"`manifest` a path that ends with {SUFFIX!r}"
-        ) from error
-    folder = folder_of(path, selection.filesystem)
-    paths = [selection.absolute(name) for name in selection.all_paths()]
-    if paths != [selection.absolute(folder)] or selection.pattern is not None:
-        raise ArgumentError(
-            f"{path} was made by `{manifest.made_by}`, and stands for all files that it wrote: `paths` must be its "
-            f"folder {folder!r}, without `pattern`, but this is `{selection.call()}`"
-        )
-    if not len(manifest.files):
-        raise SourceError(f"{path} names no file: `{manifest.made_by}` wrote no row")
-    sizes = _sizes(manifest)
-    digest = hashlib.blake2b(digest_size=16)
-    for start in range(0, len(sizes), BATCH_FILES):
-        names = manifest.files["path"].slice(start, BATCH_FILES).to_pylist()
-        add_to_digest(digest, cast("list[str]", names), sizes.slice(start, BATCH_FILES))
-    plain = path if selection.filesystem is not None else split_options(path)[0]
-    root = plain[: plain.rfind("/") + 1]
-    return Listing(manifest.paths(path, selection.filesystem), sizes, digest.hexdigest(), root=root)
-
-
-def _sizes(manifest: Manifest) -> pa.Int64Array:
-    sizes: Any = manifest.files["bytes"]
-    return cast("pa.Int64Array", pa.concat_arrays([pa.nulls(0, pa.int64()), *sizes.fill_null(arrow_scalar(-1)).chunks]))

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import numpy as np
-
-from ..core.arrow import arrow_array, arrow_scalar, numpy_array
+from ..core.arrow import arrow_array, numpy_array
 from ..core.checks import Package, check_int
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Json
 from ..core.lazy import pa, pc
 from ..core.operator import Columns, Operator, StageView, UnitSource, Weights
-from ..core.process import PerProcess
 from ..core.rows import BlockRows, Indices, Row, index_list
 from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, text_of
 from ..files.open_files import at_call_site
 from ..files.parquet import Parquet
-from ..files.parquet_footer import ColumnBounds, may_match
+from ..files.parquet_footer import may_match
 from ..files.units import InputFiles, ParseCounted, Units
 from ..formats.columns import FlatHead, TableHead, decoded_type
 from ..formats.table_format import DeclaredSchema
 from ..pipe import Pipe
 from ..storage.file import File, TableFile
-from ..storage.file_units import FileContents, FileUnits, UnitTable
+from ..storage.file_units import FileContents, UnitTable
 from ..storage.filesystem import split_options, with_retries
 from ..storage.manifest import join_path
-from ..storage.tasks import in_threads
 
 PACKAGE = Package("deltalake", "deltalake", "delta", "Delta tables are read")
 
@@ -64,9 +60,8 @@ def read_delta(
     Args:
         uri: the path or URL of the table.
         columns: reads only these, in this order.
-        filter: an expression of `pyarrow.compute`. It leaves out files by what the log says of them, the values of the
-            columns that the table is partitioned by and the minima and maxima of others; then row groups by their
-            statistics, then rows.
+        filter: an expression of `pyarrow.compute`. It leaves out files by the values of the columns that the table is
+            partitioned by, then row groups by their statistics, then rows.
         version: of the table; without it, the newest one.
 
     Raises:
@@ -100,7 +95,7 @@ def read_delta(
 class DeltaFormat(Parquet):
     """The options of Parquet files whose columns are those of the log, in its order.
 
-    A file is not opened if the log shows that no row passes the filters.
+    A file is not opened if its values of the columns by which the table is partitioned do not pass the filters.
     """
 
     kind: ClassVar[str] = "read_delta"
@@ -118,18 +113,13 @@ class DeltaFormat(Parquet):
     def resolved(self, files: InputFiles) -> tuple[DeltaFormat, UnitTable]:
         table = cast("DeltaFiles", files.source)
         form = self.fix([table.head()], ())
-        types = dict(item for _, columns in form.filters() for item in columns.items())
-        bounded = zip(files, table.bounds(types), strict=True)
-        contents = FileUnits.of(in_threads(lambda item: form.bounded_contents(*item), bounded))
-        return form, contents.unit_table(self.fields)
+        return form, form.find_units(files)
 
-    def bounded_contents(self, file: File, bounds: Mapping[str, ColumnBounds]) -> FileContents:
-        """The contents of a file with these bounds in the log; none if it has no rows for all filters."""
+    def contents(self, file: File) -> FileContents:
         values = cast("TableFile", file).values
-        for expression, types in self.filters():
-            if not may_match(expression, types, values, {name: bounds[name] for name in types if name in bounds}):
-                return FileContents(pa.schema([]), 0, [], [])
-        return self.contents(file)
+        if all(may_match(expression, types, values) for expression, types in self.filters()):
+            return super().contents(file)
+        return FileContents(pa.schema([]), 0, [], [])
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,11 +182,6 @@ class DeltaFiles(UnitSource):
         """Names and types of the columns."""
         return FlatHead(self._name(), self._resolved_version().schema)
 
-    def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[Mapping[str, ColumnBounds]]:
-        """The bounds of the values of columns in each file, by the log."""
-        version = self._resolved_version()
-        return version.statistics.get(lambda: FileStatistics.unknown(len(version.paths))).bounds(types)
-
     def _file(self, version: DeltaVersion, place: int) -> TableFile:
         values = {name: version.values[name][place] for name in version.values.column_names}
         return TableFile(str(version.paths[place]), compression=None, values=values, table=self._name())
@@ -239,7 +224,6 @@ class DeltaVersion:
         paths: of the data files, sorted.
         sizes: of the data files, in bytes.
         values: a column of the table for each by which it is partitioned, with its value in each file.
-        statistics: of the other columns in each file; only the process that read the log has them.
     """
 
     number: int
@@ -247,36 +231,18 @@ class DeltaVersion:
     paths: pa.LargeStringArray
     sizes: pa.Int64Array
     values: pa.Table
-    statistics: PerProcess[FileStatistics]
 
 
 def open_delta(uri: str, version: int | None) -> DeltaVersion:
-    """Reads the log of a table, up to its newest version if `version` is None.
-
-    Raises:
-        SourceError: there is no such table or version, or the log cannot be read.
-        DataError: the table uses a feature of the protocol that readers of data files must know.
-    """
-    table = _open(uri, version)
+    """Reads the log of a table, up to its newest version if `version` is None."""
     name = redacted(uri)
+    which = name if version is None else f"{name}, version {version},"
+    try:
+        table = _table(uri, version)
+    except SourceError as error:
+        raise SourceError(f"{which} cannot be opened as a Delta table: {error}") from error
     _check_features(table, name)
     return _version(table, uri, name)
-
-
-def _open(uri: str, version: int | None) -> Any:
-    name = redacted(uri)
-    try:
-        return _table(uri, version)
-    except SourceError as error:
-        if version is not None:
-            try:
-                newest = _table(uri, None).version()
-            except SourceError:
-                pass
-            else:
-                which = "does not go back so far any more" if version < newest else f"ends with version {newest}"
-                raise SourceError(f"{name} has no version {version}: its log {which}") from error
-        raise SourceError(f"{name} cannot be opened as a Delta table: {error}") from error
 
 
 def _table(uri: str, version: int | None) -> Any:
@@ -375,69 +341,5 @@ def _version(table: Any, uri: str, name: str) -> DeltaVersion:
     order = pc.sort_indices(listed)
     files = files.take(order).combine_chunks()
     columns = {column: files[f"partition.{column}"].cast(schema.field(column).type) for column in partitions}
-    statistics = PerProcess[FileStatistics]()
-    statistics.get(lambda: FileStatistics(files))
     sizes = files["size_bytes"].combine_chunks()
-    return DeltaVersion(table.version(), schema, listed.take(order), sizes, pa.table(columns), statistics)
-
-
-# Statistics of the data files. pyarrow's stubs do not say which types a function of `compute` takes, hence `Any`.
-
-
-@dataclass(frozen=True, eq=False)
-class FileStatistics:
-    """Bounds of the values of columns in each data file.
-
-    Attributes:
-        actions: the log as deltalake gives it: a row for each file, with columns such as `min.x` and `null_count.x`.
-    """
-
-    actions: pa.Table
-
-    @staticmethod
-    def unknown(files: int) -> FileStatistics:
-        """The statistics of files whose log has none."""
-        return FileStatistics(pa.table({"size_bytes": pa.nulls(files)}))
-
-    def bounds(self, types: Mapping[str, pa.DataType]) -> Iterator[dict[str, ColumnBounds]]:
-        """For each file, the bounds of those of these columns that the log knows."""
-        columns = {name: column for name, kind in types.items() if (column := self._column(name, kind)) is not None}
-        for place in range(self.actions.num_rows):
-            file = {name: column[place] for name, column in columns.items()}
-            yield {name: bounds for name, bounds in file.items() if bounds is not None}
-
-    def _column(self, name: str, kind: pa.DataType) -> list[ColumnBounds | None] | None:
-        """The bounds of a column in each file; None if the log has no exact ones."""
-        # A dot leads into a struct, or belongs to the name. Decimals have gone through binary floats.
-        types: Any = pa.types
-        kinds = (
-            types.is_integer,
-            types.is_floating,
-            types.is_date32,
-            types.is_timestamp,
-            types.is_string,
-            types.is_large_string,
-        )
-        if "." in name or f"min.{name}" not in self.actions.schema.names or not any(is_kind(kind) for is_kind in kinds):
-            return None
-        try:
-            low, high = (cast("Any", self.actions[f"{end}.{name}"].cast(kind)) for end in ("min", "max"))
-            if pa.types.is_timestamp(kind):  # the protocol cuts both ends down to milliseconds
-                high = pc.add_checked(high, arrow_scalar(1, pa.duration("ms")))
-        except pa.ArrowInvalid:
-            return None
-        if pa.types.is_floating(kind):  # the log has decimal digits, which may be read as the number beside
-            low, high = _next_float(low, -np.inf), _next_float(high, np.inf)
-        nulls, rows = self.actions[f"null_count.{name}"].to_pylist(), self.actions["num_records"].to_pylist()
-        return [_bounds(*file) for file in zip(low, high, nulls, rows, strict=True)]
-
-
-def _bounds(low: Any, high: Any, nulls: int | None, rows: int | None) -> ColumnBounds | None:
-    if nulls and nulls == rows:
-        return ColumnBounds(None, None, True)
-    return ColumnBounds(low, high, nulls != 0) if low.is_valid and high.is_valid else None
-
-
-def _next_float(values: Any, toward: float) -> Any:
-    numbers = numpy_array(values)
-    return arrow_array(np.nextafter(numbers, numbers.dtype.type(toward)), values.type, missing=np.isnan(numbers))
+    return DeltaVersion(table.version(), schema, listed.take(order), sizes, pa.table(columns))

@@ -14,11 +14,11 @@ from ..core.code import value_code
 from ..core.ending import Ending
 from ..core.rows import Row
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError, redacted
-from ..files.open_files import changed_error, listed_files
+from ..files.open_files import changed_error
 from ..formats.columns import suggest_name
 from ..pipe import Pipe
 from ..storage.file import File
-from ..storage.file_cache import FileCache, check_file_cache
+from ..storage.file_cache import FileCache
 from ..storage.listing import Selection
 from ..storage.mapping import local_path
 from ._arrays import ArrayColumn, ChunkedPart, Memory, ReadArrays, check_columns
@@ -86,25 +86,17 @@ def read_hdf5(
 class ReadHdf5(ReadArrays):
     kind: ClassVar[str] = "read_hdf5"
 
-    # The paths are not part of a state; `identity` has what must stay the same.
     selection: Selection = field(repr=False)
     datasets: Mapping[str, str]
-    cache: FileCache | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        check_file_cache(self.cache)
-
-    def call(self) -> str:
-        cache = "" if self.cache is None else f", cache={self.cache!r}"
-        return f"{self.kind}({redacted(value_code(self.selection.paths))}, {value_code(self.datasets)}{cache})"
+    @property
+    def shown(self) -> Sequence[str]:
+        return redacted(value_code(self.selection.paths)), value_code(self.datasets)
 
     def find(self) -> Mapping[str, ArrayColumn]:
-        listing = self.selection.listing()
-        files = listed_files(listing, self.selection.filesystem, self.cache and self.cache.renewed())
+        files, digest = self.files(self.selection)
         parts = [_find_datasets(file, [*self.datasets.values()]) for file in files]
-        return {
-            name: ArrayColumn.of((some[k] for some in parts), listing.digest) for k, name in enumerate(self.datasets)
-        }
+        return {name: ArrayColumn.of((some[k] for some in parts), digest) for k, name in enumerate(self.datasets)}
 
 
 @dataclass(frozen=True)
@@ -126,12 +118,7 @@ class Hdf5Array(ChunkedPart):
 
 
 def _find_datasets(file: File, names: Sequence[str]) -> list[Hdf5Array]:
-    """Find datasets in a file.
-
-    Raises:
-        SourceError: the file cannot be read.
-        DataError: it is no HDF5 file, or lacks one of them.
-    """
+    """Find datasets in a file."""
     with _open(file) as opened:
         try:
             return [_find_dataset(file, opened, name) for name in names]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from bisect import bisect_left
@@ -20,7 +19,7 @@ from ..core.operator import Ahead, Columns, Operator, Source, StageView
 from ..core.rows import BlockRows, Indices, Row, index_array
 from ..core.skips import OnError
 from ..engine.ahead import REQUESTS
-from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted, shown_path
+from ..errors import ArgumentTypeError, DataError, Origin, SourceError, redacted
 from ..files.open_files import OpenTask, at_call_site, listed_files, read_whole_files
 from ..media.images import Crop, Images, Mode
 from ..ops.decode import Decode, DecodeFunction, Decoder
@@ -30,7 +29,6 @@ from ..storage.file_cache import FileCache, check_file_cache
 from ..storage.filesystem import locate
 from ..storage.listing import Listing, Selection
 
-log = logging.getLogger("feedpipe")
 _EXTENSIONS = ("jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp")  # those of torchvision's ImageFolder
 
 
@@ -178,14 +176,6 @@ class ReadImages(Source):
         image_listing = replace(listing, paths=listing.paths.filter(mask), sizes=listing.sizes.filter(mask))
         if not len(image_listing):
             raise SourceError(f"{redacted(self.root)} holds {len(listing)} files and no image: {', '.join(extensions)}")
-        if others := len(listing) - len(image_listing):
-            log.info(
-                "%s holds %d images, and %d other files, which `read_images` leaves out, such as %s",
-                redacted(self.root),
-                len(image_listing),
-                others,
-                shown_path(str(listing.paths.filter(cast("Any", pc).invert(mask))[0])),
-            )
         if self.label is None:
             return replace(self, listing=image_listing)
         classes = self._top_folders(image_listing.paths)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,12 +17,12 @@ from ..core.code import value_code
 from ..core.operator import Columns
 from ..core.rows import Array, Row
 from ..errors import ArgumentError, DataError, FeedpipeError, redacted
-from ..files.open_files import changed_error, listed_files, read_whole
+from ..files.open_files import changed_error, read_whole
 from ..formats.npy import HEADER_BYTES, ArrayHeader, read_header
 from ..formats.streams import STREAM_ERRORS, stream_error, unpacked_problem
 from ..pipe import Pipe
 from ..storage.file import File, Stream
-from ..storage.file_cache import FileCache, check_file_cache
+from ..storage.file_cache import FileCache
 from ..storage.filesystem import split_options
 from ..storage.listing import Selection
 from ..storage.mapping import local_path, map_file
@@ -92,30 +92,23 @@ def read_numpy(
 class ReadNumpy(ReadArrays):
     kind: ClassVar[str] = "read_numpy"
 
-    # The paths are not part of a state; `identity` has what must stay the same.
     selections: Mapping[str, Selection] = field(repr=False)
-    cache: FileCache | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        check_file_cache(self.cache)
 
     @property
     def columns(self) -> Columns:  # type: ignore[override]
         return Columns.LOSES if UNNAMED in self.selections else Columns.MAKES
 
-    def call(self) -> str:
+    @property
+    def shown(self) -> Sequence[str]:
         paths = {name: selection.paths for name, selection in self.selections.items()}
-        cache = "" if self.cache is None else f", cache={self.cache!r}"
-        return f"{self.kind}({redacted(value_code(paths.get(UNNAMED, paths)))}{cache})"
+        return [redacted(value_code(paths.get(UNNAMED, paths)))]
 
     def find(self) -> Mapping[str, ArrayColumn]:
-        cache = self.cache and self.cache.renewed()
         columns: dict[str, ArrayColumn] = {}
         for name, selection in self.selections.items():
-            listing = selection.listing()
-            files = listed_files(listing, selection.filesystem, cache)
+            files, digest = self.files(selection)
             parts = (in_turn if files[0].is_local() else in_threads)(partial(_find_array, name), files)
-            columns[name] = ArrayColumn.of(parts, listing.digest)
+            columns[name] = ArrayColumn.of(parts, digest)
         return columns
 
 
@@ -125,10 +118,6 @@ class NpyArray(FileRows):
 
     head: ArrayHeader
     at: int = 0
-
-    @staticmethod
-    def of(file: File, head: ArrayHeader, at: int = 0, name: str | None = None) -> NpyArray:
-        return NpyArray(file.path, name or file.name, head.dtype, head.shape, file, head, at)
 
     @property
     def first(self) -> int:
@@ -170,18 +159,13 @@ _LOCAL_HEAD_BYTES = 30  # of a member of a zip file, before its name
 
 
 def _find_array(column: str, file: File) -> ArrayPart:
-    """Find the array of a column in a file, and read its header.
-
-    Raises:
-        ArgumentError: the file holds several arrays, and the column has no name.
-        SourceError: the file cannot be read.
-        DataError: it is no `.npy` or `.npz` file, is damaged, or lacks the array.
-    """
+    """Find the array of a column in a file, and read its header."""
     with file.open(None) as stream, _reading(file, stream):
         if split_options(file.path)[0].endswith(_SUFFIX):
             return _find_member(column, file, stream)
         head = stream.read(HEADER_BYTES)
-    return NpyArray.of(file, read_header(head, file.name, file.size() if file.listed is None else file.listed))
+    header = read_header(head, file.name, file.size() if file.listed is None else file.listed)
+    return NpyArray(file.path, file.name, header.dtype, header.shape, file, header)
 
 
 def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
@@ -208,7 +192,8 @@ def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
     stream.seek(info.header_offset)
     local = stream.read(_LOCAL_HEAD_BYTES)
     further = int.from_bytes(local[26:28], "little") + int.from_bytes(local[28:30], "little")
-    return NpyArray.of(file, head, info.header_offset + _LOCAL_HEAD_BYTES + further, name)
+    at = info.header_offset + _LOCAL_HEAD_BYTES + further
+    return NpyArray(file.path, name, head.dtype, head.shape, file, head, at)
 
 
 @contextmanager

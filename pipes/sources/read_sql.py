@@ -38,7 +38,7 @@ def read_sql(
     partition_on: str | None = None,
     partitions: int | None = None,
     parameters: Sequence[object] | None = None,
-    snapshot: Literal["auto", "require"] | None = "auto",
+    snapshot: Literal["auto"] | None = "auto",
     session: Sequence[str] = (),
     driver: Literal["adbc", "connectorx", "dbapi"] | SqlDriver | None = None,
 ) -> Pipe[Row]:
@@ -50,12 +50,12 @@ def read_sql(
     greater keys. Without `partition_on`, the query is one range, and a resume reads it again up to the place. Units:
     ranges of keys, which workers share; a later `shuffle` shuffles them too.
 
-    The first look at the pipe counts the rows and divides them into ranges of about equal length, by their keys as they
-    are then. A state keeps these ranges: a loader that loads it reads the same ones. PostgreSQL gives one snapshot to
-    all connections of all ranks, which lives as long as the pipe in the first process of the job. Where there is no
-    snapshot, and after a restart, each range must have as many rows as were counted, with the same first and last key.
-    So rows may be added after the last key in the meantime; they are read by jobs that begin later. Several ranks need
-    a process group, unless `snapshot` is None.
+    The first look at the pipe reads the keys, in order, and divides the rows into ranges of equal length. A state keeps
+    these ranges: a loader that loads it reads the same ones. PostgreSQL gives one snapshot to all connections of all
+    ranks, which lives as long as the pipe in the first process of the job. Where there is no snapshot, and after a
+    restart, each range must have as many rows as were counted, with the same first and last key. So rows may be added
+    after the last key in the meantime; they are read by jobs that begin later. Several ranks need a process group,
+    unless `snapshot` is None.
 
     Args:
         query: a SELECT, without ORDER BY if `partition_on` is given. It becomes a subquery.
@@ -65,8 +65,8 @@ def read_sql(
         partition_on: a column of the query that is unique and has no nulls, such as the primary key.
         partitions: how many ranges; by default a power of two, at most 4,096, so that none has more than 65,536 rows.
         parameters: values of the placeholders in the query, as the driver writes them.
-        snapshot: "auto" uses a snapshot if the database has them, "require" fails without one, and None neither uses
-            one nor checks that the rows stay the same.
+        snapshot: "auto" uses a snapshot if the database has them; None neither uses one nor checks that the rows stay
+            the same.
         session: statements that each connection runs first, such as `SET SESSION wsrep_sync_wait = 1`.
         driver: "adbc", "connectorx" or "dbapi" instead of the usual one for the URI, or a `SqlDriver` of your own.
 
@@ -100,14 +100,9 @@ def read_sql(
             raise ArgumentError("`partitions` needs `partition_on`, the column by which rows are divided")
     if isinstance(parameters, str) or not (parameters is None or isinstance(parameters, Sequence)):
         raise ArgumentTypeError("`parameters` must be a list of values")
-    check_choice("snapshot", snapshot, ("auto", "require", None))
+    check_choice("snapshot", snapshot, ("auto", None))
     ranges = KeyRanges(
-        text,
-        partition_on,
-        partitions,
-        tuple(parameters or ()),
-        Database.of(uri, session, driver),
-        snapshot,
+        text, partition_on, partitions, tuple(parameters or ()), Database.of(uri, session, driver), snapshot
     )
     return Pipe[Row].source(ranges).then(ReadRanges())
 
@@ -196,11 +191,6 @@ class KeyRanges(UnitSource):
 
     def _resolved(self) -> KeyRanges:
         wants_snapshot = self.snapshot is not None and len(self.database.addresses) == 1
-        if self.snapshot == "require" and not wants_snapshot:
-            raise SourceError(
-                "`snapshot` cannot be 'require' with several URIs, because a snapshot belongs to one server; give one "
-                "URI, or `snapshot='auto'`"
-            )
         if self.is_resolved or (self.plan is not None and not wants_snapshot):
             return self
         connected = self.database.connect_any()
@@ -208,11 +198,6 @@ class KeyRanges(UnitSource):
         if exported is not None:
             connected = self.database.connect(0)  # the exporter reads nothing, so it locks no table
         with closing(connected):
-            if self.snapshot == "require" and exported is None:
-                raise SourceError(
-                    f"`snapshot` is 'require', but {connected.shown} gives no snapshots; `snapshot='auto'` checks that "
-                    "the rows stay the same instead"
-                )
             if self.plan is not None:
                 return replace(self, exported=exported, is_resolved=True)
             connected.begin(None if exported is None else exported.name)
@@ -403,11 +388,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
         self._open_connections.add(connected)
 
     def _check(self, unit: RangeUnit, count: int, first: Key | None, last: Key | None, *, is_end: bool = False) -> None:
-        """Checks that a range has the rows that were counted.
-
-        Raises:
-            DataError: it has others.
-        """
+        """Checks that a range has the rows that were counted."""
         if not self._is_checked:
             return
         is_same = first == unit.low and (count == unit.rows and last == unit.high if is_end else count <= unit.rows)
@@ -433,11 +414,7 @@ class RangeReader(UnitReader[RangeUnit, NoWork]):
 
 
 class OpenConnections:
-    """The connections by which a process reads ranges. Threads may wait for their rows when the run ends.
-
-    Attributes:
-        is_closed: whether the run has ended.
-    """
+    """The connections by which a process reads ranges. Threads may wait for their rows when the run ends."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -445,11 +422,7 @@ class OpenConnections:
         self._lock = Lock()
 
     def add(self, connected: Connected) -> None:
-        """Notes a connection.
-
-        Raises:
-            SourceError: the run has ended.
-        """
+        """Notes a connection."""
         with self._lock:
             if self.is_closed:
                 raise SourceError("the run has ended, and needs no connection")
@@ -468,11 +441,7 @@ class OpenConnections:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Names and types of the rows: types of a database in their plain form, such as text for JSON and numeric.
-
-    Raises:
-        DataError: a column has a type that the driver gives as the bytes of the database.
-    """
+    """Names and types of the rows: types of a database in their plain form, such as text for JSON and numeric."""
     fields: list[pa.Field[Any]] = []
     for column in schema:
         kind: Any = column.type
@@ -486,11 +455,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def rows_of(batch: pa.RecordBatch, schema: pa.Schema) -> Rows:
-    """The rows of a batch, with the types of `schema`.
-
-    Raises:
-        DataError: a column has values of another type.
-    """
+    """The rows of a batch, with the types of `schema`."""
     if batch.schema.names != schema.names:
         raise DataError(
             f"the query must give the columns {schema.names} but gave {batch.schema.names}; name each column of the "

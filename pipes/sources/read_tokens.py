@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, NamedTuple, TypeAlias, Union, cast
@@ -20,12 +20,12 @@ from ..core.operator import StageView
 from ..core.process import PerProcess
 from ..core.rows import Array, BlockRows, Indices, Row, Rows, index_array, read_only
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, MissingError, redacted
-from ..files.open_files import at_call_site, changed_error, listed_files, read_whole
+from ..files.open_files import at_call_site, changed_error, read_whole
 from ..formats.npy import HEADER_BYTES, read_header
 from ..formats.streams import STREAM_ERRORS, stream_error
 from ..pipe import Pipe
 from ..storage.file import File, Stream
-from ..storage.file_cache import FileCache, check_file_cache
+from ..storage.file_cache import FileCache
 from ..storage.filesystem import split_options
 from ..storage.listing import Selection
 from ..storage.mapping import local_path, map_file
@@ -105,14 +105,12 @@ def _dtype_name(dtype: npt.DTypeLike) -> str:
 class ReadTokens(ReadArrays):
     kind: ClassVar[str] = "read_tokens"
 
-    # The paths are not part of a state; `identity` has what must stay the same.
     selection: Selection = field(repr=False)
     size: int  # the `length`, which is a method here
     dtype: str | None = None
     step: int | None = None
     documents: bool = False
     end: int | None = None
-    cache: FileCache | None = field(default=None, repr=False)
     borders: PerProcess[Memory] = field(default_factory=PerProcess, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -122,26 +120,24 @@ class ReadTokens(ReadArrays):
         if self.end is not None:
             object.__setattr__(self, "end", check_int("end", self.end, least=0))
         check_bool("documents", self.documents)
-        check_file_cache(self.cache)
+        super().__post_init__()
         if self.end is not None and not self.documents:
             raise ArgumentError("`end` must be left out without `documents=True`, which it is for")
 
-    def call(self) -> str:
-        paths = redacted(value_code(self.selection.paths))
+    @property
+    def shown(self) -> Sequence[str]:
         arguments = call_code(self).removeprefix(f"{self.kind}(").removesuffix(")")
-        cache = "" if self.cache is None else f", cache={self.cache!r}"
-        return f"{self.kind}({paths}, length={arguments}{cache})"
+        return redacted(value_code(self.selection.paths)), f"length={arguments}"
 
     def find(self) -> Mapping[str, ArrayColumn]:
-        listing = self.selection.listing()
-        files = listed_files(listing, self.selection.filesystem, self.cache and self.cache.renewed())
+        files, digest = self.files(self.selection)
         indexes = {file.path: file for file in files if split_options(file.path)[0].endswith(_INDEX)}
         shards = [file for file in files if file.path not in indexes]
         if not shards:
             raise DataError(f"{files[0].name} is an index; give the `.bin` files, and each index is found beside them")
         finder = partial(self._find_windows, indexes)
         parts = (in_turn if shards[0].is_local() else in_threads)(finder, shards)
-        column = ArrayColumn.of(parts, listing.digest)
+        column = ArrayColumn.of(parts, digest)
         if not column.rows:
             longest = max(cast("TokenWindows", part).shard.tokens for part in column.parts)
             raise DataError(
@@ -290,13 +286,7 @@ class Shard(NamedTuple):
 
 
 def _read_shard(file: File, indexes: Mapping[str, File], asked: str | None) -> Shard:
-    """Find the tokens of a file.
-
-    Raises:
-        ArgumentError: its tokens are bare, and there is no `asked` dtype.
-        SourceError: it, or its index, cannot be read.
-        DataError: it is truncated, has no axis or several ones, or another dtype.
-    """
+    """Find the tokens of a file."""
     name, options = split_options(file.path)
     if File(name).is_compressed():
         raise DataError(f"{file.name} is compressed, and windows are read by position; decompress it first")

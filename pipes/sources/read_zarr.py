@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
@@ -18,9 +18,7 @@ from ._arrays import ArrayColumn, ChunkedPart, Memory, ReadArrays, check_columns
 PACKAGE = Package("zarr", "zarr", "zarr", "Zarr arrays are read")
 
 
-def read_zarr(
-    paths: Mapping[str, str | os.PathLike[str] | Iterable[str | os.PathLike[str]]],
-) -> Pipe[Row]:
+def read_zarr(paths: Mapping[str, str | os.PathLike[str] | Iterable[str | os.PathLike[str]]]) -> Pipe[Row]:
     """Begin a pipe with the rows of Zarr arrays: row i holds item i of each column, along the first axis.
 
     Element: a dict with a value for each column: a NumPy array, or a Python scalar if the array has one axis; a batch
@@ -66,12 +64,11 @@ def read_zarr(
 class ReadZarr(ReadArrays):
     kind: ClassVar[str] = "read_zarr"
 
-    # The paths are not part of a state; `identity` has what must stay the same.
     paths: Mapping[str, tuple[str, ...]] = field(repr=False)
 
-    def call(self) -> str:
-        paths = {name: some[0] if len(some) == 1 else list(some) for name, some in self.paths.items()}
-        return f"{self.kind}({redacted(value_code(paths))})"
+    @property
+    def shown(self) -> Sequence[str]:
+        return [redacted(value_code({k: some[0] if len(some) == 1 else [*some] for k, some in self.paths.items()}))]
 
     def find(self) -> Mapping[str, ArrayColumn]:
         return {name: ArrayColumn.of(in_threads(_find_array, some)) for name, some in self.paths.items()}

@@ -204,11 +204,5 @@ def join_path(folder: str, name: str, filesystem: object = None) -> str:
     return f"{path.rstrip('/')}/{name}{options}"
 
 
-def folder_of(path: str, filesystem: object = None) -> str:
-    """The path or URL of the folder of a file; undoes `join_path`."""
-    plain, options = (path, "") if filesystem is not None else split_options(path)
-    return (plain.rpartition("/")[0] or ("/" if plain.startswith("/") else ".")) + options
-
-
 def _write_error(path: str, error: OSError) -> SourceError:
     return SourceError(f"{shown_path(path)} cannot be written: {describe(error)}")

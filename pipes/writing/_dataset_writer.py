@@ -21,7 +21,7 @@ from ..core.progress_bar import ProgressBar
 from ..errors import ArgumentError, ArgumentTypeError, DataError, SourceError, StateError, call_site
 from ..sources.index import make_version
 from ..sources.list_files import ListFiles
-from ..storage.filesystem import Location, check_filesystem, describe, file_infos, locate
+from ..storage.filesystem import check_filesystem, describe, file_infos, locate
 from ..storage.listing import Selection
 from ..storage.manifest import (
     MANIFEST,
@@ -42,12 +42,7 @@ FILE_SIZE = "256MiB"
 
 
 class Limits(NamedTuple):
-    """The most rows or bytes of a file.
-
-    Attributes:
-        rows: of each file but the last; None if bytes decide.
-        bytes: of each file; None if rows decide.
-    """
+    """The most rows or bytes of a file, as the user says; None if the other decides."""
 
     rows: int | None
     bytes: int | None
@@ -67,11 +62,6 @@ class Sink(ABC, Generic[Item]):
     """A format of files. An item of the rows is what it writes at once: a record, or a table.
 
     The fields are the arguments that files depend on.
-
-    Attributes:
-        made_by: the name of the function that writes.
-        ending: of the names of files.
-        limits: of a file.
     """
 
     made_by: ClassVar[str]
@@ -115,22 +105,6 @@ class Sink(ABC, Generic[Item]):
         """Return True if an item fits into a file that has rows and is not full."""
         return True
 
-    def write(self, items: Iterator[Item], writer: DatasetWriter) -> None:
-        """Write all items, and note the place of the run after each file."""
-        item = next(items, None)
-        while item is not None or not writer.files:  # without rows, one file
-            with writer.next_file() as file, self.open(file, item) as write:
-                while item is not None and (not file.rows or self.fits(file, item)):
-                    write(item)
-                    rows = self.rows(item)
-                    file.count_rows(rows)
-                    writer.run.rows += rows
-                    # A file that ended early leaves the next one the rows up to where it would have ended.
-                    ends = self.limits.rows is not None and writer.run.rows % self.limits.rows == 0
-                    item = None if ends or self.is_full(file) else next(items, None)
-            writer.note_place()
-            item = next(items, None) if item is None else item
-
 
 def write_dataset(
     run: ChunkedRun,
@@ -142,17 +116,7 @@ def write_dataset(
     overwrite: bool,
     index: bool = False,
 ) -> str:
-    """Write the files of a run, then their manifest, then perhaps their index; return the path of the manifest.
-
-    Args:
-        run: is written.
-        sink: the format.
-        folder: a path or URL; it is made, or holds an earlier run.
-        filesystem: of `folder`.
-        progress: shows a bar if stderr is a terminal.
-        overwrite: allows removing the files of an earlier run.
-        index: makes an index of the files, or the next version of it if that of another run is left.
-    """
+    """Write the files of a run, then their manifest, then perhaps their index; return the path of the manifest."""
     writer = DatasetWriter(run, sink, folder, filesystem)
     if not writer.begin(overwrite=overwrite):
         with run.progress_bar(sink.made_by, shown=progress, notes=writer.notes) as bar:
@@ -171,14 +135,13 @@ class OutputFile(io.RawIOBase):
         without_nulls: the columns that cannot hold nulls.
     """
 
-    def __init__(self, stream: Output, count_rows: Callable[[int], None]) -> None:
+    def __init__(self, stream: Output) -> None:
         self.bytes = 0
         self.rows = 0
         self.beside: dict[str, bytes] = {}
         self.without_nulls: frozenset[str] = frozenset()
         self.digest = hashlib.sha256()
         self._stream = stream
-        self._count_rows = count_rows
 
     def writable(self) -> bool:
         return True
@@ -188,21 +151,15 @@ class OutputFile(io.RawIOBase):
         self.bytes += self._stream.write(data)
         return len(data)
 
-    def count_rows(self, rows: int) -> None:
-        """Count rows that are in the file or about to be written."""
-        self.rows += rows
-        self._count_rows(rows)
-
 
 INDEX = "_files.index"
 """The name of an index beside its files."""
 _PROGRESS = "_unfinished-"
 _LINE_BYTES = 200  # of a file in a manifest, about
 
-# Readers keep the units of the files beside the manifest.
 _OURS = re.compile(
     rf"part-\d{{5,}}\.(arrow|parquet|tar|tfrecord|tfrecord\.gz|index)|\..*{re.escape(TEMPORARY_SUFFIX)}"
-    rf"|{re.escape(MANIFEST)}(\.units)?|{re.escape(INDEX)}|{_PROGRESS}\d{{5,}}-[0-9a-f]{{8}}\.jsonl"
+    rf"|{re.escape(MANIFEST)}|{re.escape(INDEX)}|{_PROGRESS}\d{{5,}}-[0-9a-f]{{8}}\.jsonl"
 )
 
 
@@ -228,7 +185,6 @@ class DatasetWriter:
         self.run = run
         self._sink = sink
         self._number = uuid.uuid4().hex[:8]
-        self._bar: ProgressBar | None = None
         self._place: tuple[SavedRun, int] | None = None  # that is not saved, and the number of files before it
         self._saved: str | None = None  # the name of the file with the saved place
         self._due = 0  # the bytes at which the place is saved again
@@ -242,13 +198,8 @@ class DatasetWriter:
 
         Returns:
             True if the folder has all files of the run.
-
-        Raises:
-            ArgumentError: the folder holds another run and `overwrite` is false, or files that must not be removed.
-            SourceError: the folder cannot be made, listed or emptied.
         """
-        place = make_folder(self._folder, self._filesystem)
-        paths = _entries(place, self._folder)
+        paths = _made_folder(self._folder, self._filesystem)
         foreign = next((name for name in sorted(paths) if not _OURS.fullmatch(name)), None)
         if foreign is not None:
             raise ArgumentError(
@@ -283,9 +234,8 @@ class DatasetWriter:
 
     def write(self, bar: ProgressBar) -> None:
         """Write the rest of the run, and the manifest."""
-        self._bar = bar
         try:
-            self._sink.write(self._sink.items(self.run), self)
+            self._write_files(bar)
         except BaseException:
             with suppress(SourceError):
                 self._save()
@@ -294,6 +244,24 @@ class DatasetWriter:
             raise
         self._write_list(MANIFEST, self.files, {"run": self._identity()})
         self._forget_saved()
+
+    def _write_files(self, bar: ProgressBar) -> None:
+        sink, most = self._sink, self._sink.limits.rows
+        items = sink.items(self.run)
+        item = next(items, None)
+        while item is not None or not self.files:  # without rows, one file
+            with self.next_file() as file, sink.open(file, item) as write:
+                while item is not None and (not file.rows or sink.fits(file, item)):
+                    write(item)
+                    rows = sink.rows(item)
+                    file.rows += rows
+                    self.run.rows += rows
+                    bar.update(rows)
+                    # A file that ended early leaves the next one the rows up to where it would have ended.
+                    ends = most is not None and self.run.rows % most == 0
+                    item = None if ends or sink.is_full(file) else next(items, None)
+            self.note_place()
+            item = next(items, None) if item is None else item
 
     def make_index(self) -> None:
         """Make an index of the files, unless there is one."""
@@ -308,7 +276,7 @@ class DatasetWriter:
         name = f"{stem}{self._sink.ending}"
         self._opened += 1
         with open_output(self._path(name), self._filesystem) as stream:
-            written = OutputFile(stream, self._count_rows)
+            written = OutputFile(stream)
             yield written
         for ending, data in written.beside.items():
             with open_output(self._path(f"{stem}{ending}"), self._filesystem) as stream:
@@ -325,11 +293,7 @@ class DatasetWriter:
         self._place = self.run.place(self._sink.schema), len(self.files)
 
     def _go_on(self, paths: Mapping[str, str]) -> None:
-        """Go on with the run whose place is saved in the folder.
-
-        Raises:
-            StateError, DataError: it is another run, or damaged.
-        """
+        """Go on with the run whose place is saved in the folder; a `StateError` or `DataError` if it is another one."""
         saved = max(filter(_is_progress, paths), key=lambda name: (len(name), name), default="")
         if not saved:
             raise StateError("its place was not saved")
@@ -371,11 +335,7 @@ class DatasetWriter:
                 raise SourceError(message, at=call_site()) from error
 
     def _save(self) -> None:
-        """Save the place that was noted.
-
-        Raises:
-            SourceError: another run has gone on with this one; or the place cannot be written.
-        """
+        """Save the place that was noted; a `SourceError` if another run has gone on with this one."""
         if self._place is None:
             return
         place, files = self._place
@@ -408,10 +368,6 @@ class DatasetWriter:
     def _identity(self) -> str:
         return digest([self.run.identity, self._sink.made_by, repr(self._sink)])
 
-    def _count_rows(self, rows: int) -> None:
-        if self._bar is not None:
-            self._bar.update(rows)
-
     def _path(self, name: str) -> str:
         return join_path(self._folder, name, self._filesystem)
 
@@ -425,25 +381,13 @@ def _stem(name: str) -> str:
     return re.sub(r"\.[^/]*$", "", name)
 
 
-def make_folder(folder: str, filesystem: object) -> Location:
-    """Make a folder unless it is there.
+def _made_folder(folder: str, filesystem: object) -> dict[str, str]:
+    """Make a folder unless it is there; the paths of all its entries, by their names."""
+    from pyarrow.fs import FileSelector
 
-    Raises:
-        SourceError: it cannot be made.
-    """
     place = locate(folder, filesystem)
     try:
         place.filesystem.create_dir(place.path)
-    except OSError as error:
-        raise SourceError(f"{folder} cannot be written to: {describe(error)}", at=call_site()) from error
-    return place
-
-
-def _entries(place: Location, folder: str) -> dict[str, str]:
-    """The paths of all entries of the folder, by their names."""
-    from pyarrow.fs import FileSelector
-
-    try:
         return {info.base_name: info.path for info in place.filesystem.get_file_info(FileSelector(place.path))}
     except OSError as error:
         raise SourceError(f"{folder} cannot be written to: {describe(error)}", at=call_site()) from error

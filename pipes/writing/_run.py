@@ -42,11 +42,7 @@ class SavedRun(NamedTuple):
 
     @staticmethod
     def of_text(text: object) -> SavedRun:
-        """The run that `text` was made of.
-
-        Raises:
-            StateError: it is no such text.
-        """
+        """The run that `text` was made of."""
         try:
             loader, chunk, rows, written, schema = json.loads(cast("str", text))
             kept = None if schema is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
@@ -96,7 +92,7 @@ class ChunkedRun:
                 self._chunks.append((stop, info.state_dict))
                 yield chunk[written:] if written else chunk
                 written = 0
-                self._forget(self.rows)
+                self._forget()
 
     def progress_bar(self, title: str, *, shown: bool, notes: Callable[[], str] | None = None) -> ProgressBar:
         """A line that counts rows from the place of the run; if `shown`, on a terminal."""
@@ -109,19 +105,14 @@ class ChunkedRun:
             shown=None if shown else False,
         )
 
-    def place(self, schema: pa.Schema | None, rows: int | None = None) -> SavedRun:
-        """The place after `rows` rows, or after those that are written; rows before these may be forgotten."""
-        rows = self.rows if rows is None else rows
-        self._forget(rows)
+    def place(self, schema: pa.Schema | None) -> SavedRun:
+        """The place after the rows that are written."""
+        self._forget()
         first, state = self._chunks[0]
-        return SavedRun(state(), self.chunk, rows, rows - first, schema)
+        return SavedRun(state(), self.chunk, self.rows, self.rows - first, schema)
 
     def go_on(self, saved: SavedRun) -> None:
-        """Begin at the place of an earlier run.
-
-        Raises:
-            StateError: it is of another pipe.
-        """
+        """Begin at the place of an earlier run; a `StateError` if that is of another pipe."""
         try:
             loader = self._new_loader(saved.chunk)
             loader.load_state_dict(saved.loader)
@@ -130,9 +121,9 @@ class ChunkedRun:
         self._loader, self.chunk, self.rows = loader, saved.chunk, saved.rows
         self._chunks = deque([(saved.rows - saved.written, loader.state_dict)])
 
-    def _forget(self, rows: int) -> None:
-        """Forget the chunks before the first `rows` rows."""
-        while len(self._chunks) > 1 and self._chunks[1][0] <= rows:
+    def _forget(self) -> None:
+        """Forget the chunks that are written."""
+        while len(self._chunks) > 1 and self._chunks[1][0] <= self.rows:
             self._chunks.popleft()
 
     def _new_loader(self, chunk: int) -> PassLoader[Sequence[object]]:

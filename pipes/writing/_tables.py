@@ -23,130 +23,66 @@ from ._run import ChunkedRun, SavedRun
 CHUNK_ROWS = 256
 """The rows that become columns, or come from a worker, at a time."""
 _MAX_TABLE_BYTES = 2**26  # of memory, about
+Values: TypeAlias = "list[object] | ArrowArray"
 
 
 @dataclass
 class ColumnSink(Sink[Item]):
-    """A format whose rows have the same columns.
-
-    Attributes:
-        types: the types that the user gives, by column.
-    """
+    """A format whose rows have the same columns, and become record batches of one schema."""
 
     types: dict[str, pa.DataType]
-    builder: BatchBuilder = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.builder = BatchBuilder(self.types, self.made_by)
+    fixed: pa.Schema | None = field(default=None, init=False, repr=False)
+    """Names and types of the columns, which the first chunk of rows fixes."""
+    converted: int = field(default=0, init=False, repr=False)
+    """The number of rows so far."""
 
     @property
     def schema(self) -> pa.Schema | None:
-        return self.builder.schema
+        return self.fixed
 
     def go_on(self, saved: SavedRun) -> None:
-        self.builder.go_on(saved)
-
-
-@dataclass
-class TableSink(ColumnSink["pa.Table"]):
-    """A format whose files hold tables, as row groups or record batches.
-
-    Attributes:
-        max_rows: of a table.
-    """
-
-    max_rows: int
-
-    @abstractmethod
-    def open_tables(self, file: OutputFile, first: pa.Table) -> AbstractContextManager[Callable[[pa.Table], object]]:
-        """Begin a file of tables like the first one, which has no rows if the run has none; as `open` does."""
-
-    def open(self, file: OutputFile, first: pa.Table | None) -> AbstractContextManager[Callable[[pa.Table], object]]:
-        return self.open_tables(file, self.builder.schema_without_rows().empty_table() if first is None else first)
-
-    def rows(self, item: pa.Table) -> int:
-        return len(item)
-
-    def items(self, run: ChunkedRun) -> Iterator[pa.Table]:
-        max_bytes = min(_MAX_TABLE_BYTES, self.limits.bytes or _MAX_TABLE_BYTES)
-        # A run that goes on cuts the same tables, also after a file that ended early.
-        before = run.rows % (self.limits.rows or 1)
-        return slice_tables(map(self.builder.batch, run), self.max_rows, max_bytes, self.limits.rows, before)
-
-
-Values: TypeAlias = "list[object] | ArrowArray"
-
-
-class BatchBuilder:
-    """Builds record batches of one schema from chunks of rows.
-
-    Args:
-        types: the types that are given, by column.
-        writer: the name of the function that writes, for errors.
-
-    Attributes:
-        schema: names and types; None before the first chunk.
-        rows: the number of rows so far.
-    """
-
-    def __init__(self, types: Mapping[str, pa.DataType], writer: str) -> None:
-        self.schema: pa.Schema | None = None
-        self.rows = 0
-        self._types = types
-        self._writer = writer
-
-    def go_on(self, saved: SavedRun) -> None:
-        """Go on after the rows of an earlier run, with its schema."""
-        self.schema, self.rows = saved.schema, saved.rows
+        self.fixed, self.converted = saved.schema, saved.rows
 
     def batch(self, chunk: Sequence[object]) -> pa.RecordBatch:
-        """Convert a chunk of rows.
-
-        Raises:
-            DataError: a row is no dict, has other columns than the first, or a value of another type.
-        """
+        """Convert a chunk of rows."""
         columns = self._columns(chunk)
-        if self.schema is None:
+        if self.fixed is None:
             self._check_types(columns)
-            arrays = [self._array(name, values, self._types.get(name)) for name, values in columns.items()]
-            self.schema = pa.schema([(name, array.type) for name, array in zip(columns, arrays, strict=True)])
+            arrays = [self._array(name, values, self.types.get(name)) for name, values in columns.items()]
+            self.fixed = pa.schema([(name, array.type) for name, array in zip(columns, arrays, strict=True)])
         else:
-            arrays = [self._array(field.name, columns[field.name], field.type) for field in self.schema]
-        self.rows += len(chunk)
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            arrays = [self._array(field.name, columns[field.name], field.type) for field in self.fixed]
+        self.converted += len(chunk)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.fixed)
 
     def schema_without_rows(self) -> pa.Schema:
-        """The schema if the pipe gives no row: the types of the user.
-
-        Raises:
-            DataError: the user gives no types.
-        """
-        if not self._types:
+        """The schema if the pipe gives no row: the types of the user."""
+        if not self.types:
             raise DataError("the pipe gives no row, so its columns are not known; `schema=` names them", at=call_site())
-        return pa.schema(list(self._types.items()))
+        return pa.schema(list(self.types.items()))
 
     def _columns(self, chunk: Sequence[object]) -> Mapping[str, Values]:
-        expected = None if self.schema is None else self.schema.names
+        expected = None if self.fixed is None else self.fixed.names
         if isinstance(chunk, Rows):
             batch = chunk.arrow
-            _check_names(batch.schema.names, expected, self.rows + 1)
+            _check_names(batch.schema.names, expected, self.converted + 1)
             return dict(zip(batch.schema.names, batch.columns, strict=True))
         first = chunk[0]
         names = expected or (list(first) if isinstance(first, Mapping) else [])
-        for number, row in enumerate(chunk, self.rows + 1):
+        for number, row in enumerate(chunk, self.converted + 1):
             if not isinstance(row, Mapping):
                 raise DataError(
-                    f"`{self._writer}` writes rows that are dicts, but row {number} is of type {type(row).__name__}; "
+                    f"`{self.made_by}` writes rows that are dicts, but row {number} is of type {type(row).__name__}; "
                     "`.unbatch()` gives the rows of batches, and `.map` can make dicts"
                 )
             if row.keys() != dict.fromkeys(names).keys():
                 _check_names(list(row), names, number)
         if not names:
-            raise DataError(f"row {self.rows + 1} has no columns")
+            raise DataError(f"row {self.converted + 1} has no columns")
         return {name: [cast("Any", row)[name] for row in chunk] for name in names}
 
     def _check_types(self, columns: Mapping[str, Values]) -> None:
-        for name in self._types:
+        for name in self.types:
             if name not in columns:
                 raise ArgumentError(
                     f"`schema` has a column {name!r} that the rows do not have; {suggest_name(name, columns)}"
@@ -161,9 +97,32 @@ class BatchBuilder:
         reason = " ".join(str(_try_array(values[: at + 1], kind)[1] or error).split())
         of_type = f" of type {kind}" if kind is not None else ""
         raise DataError(
-            f"row {self.rows + at + 1} does not fit column {name!r}{of_type}: {reason}; "
+            f"row {self.converted + at + 1} does not fit column {name!r}{of_type}: {reason}; "
             "the first rows fix the types, unless `schema=` does"
         ) from error
+
+
+@dataclass
+class TableSink(ColumnSink["pa.Table"]):
+    """A format whose files hold tables, as row groups or record batches."""
+
+    max_rows: int
+
+    @abstractmethod
+    def open_tables(self, file: OutputFile, first: pa.Table) -> AbstractContextManager[Callable[[pa.Table], object]]:
+        """Begin a file of tables like the first one, which has no rows if the run has none; as `open` does."""
+
+    def open(self, file: OutputFile, first: pa.Table | None) -> AbstractContextManager[Callable[[pa.Table], object]]:
+        return self.open_tables(file, self.schema_without_rows().empty_table() if first is None else first)
+
+    def rows(self, item: pa.Table) -> int:
+        return len(item)
+
+    def items(self, run: ChunkedRun) -> Iterator[pa.Table]:
+        max_bytes = min(_MAX_TABLE_BYTES, self.limits.bytes or _MAX_TABLE_BYTES)
+        # A run that goes on cuts the same tables, also after a file that ended early.
+        before = run.rows % (self.limits.rows or 1)
+        return slice_tables(map(self.batch, run), self.max_rows, max_bytes, self.limits.rows, before)
 
 
 def _check_names(names: Sequence[str], expected: Sequence[str] | None, row: int) -> None:
@@ -208,11 +167,7 @@ def _with_arrow_times(value: object) -> object:
 
 
 def _to_array(values: Values, kind: pa.DataType | None) -> ArrowArray:
-    """Convert the values to an array of type `kind`, or of their own type if that is None.
-
-    Raises:
-        Exception: a value would change.
-    """
+    """Convert the values to an array of type `kind`, or of their own if that is None; an error if one would change."""
     if not isinstance(values, list):
         if kind is None or values.type == kind:
             return values

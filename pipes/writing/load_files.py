@@ -25,9 +25,7 @@ JOINED_BYTES = 2**22
 def write_loaded(root: Node, loaded: LoadedFiles, workers: int, *, progress: bool | None) -> None:
     """Run a pipe, from the place where an earlier run was killed, and write its rows.
 
-    Raises:
-        UnfitRowsError: a row has a value of a type that no file holds.
-        NoRoomError: the limit or the disk is reached.
+    An `UnfitRowsError` says that no file holds a value, a `NoRoomError` that the limit or the disk is reached.
     """
     run = ChunkedRun(Pipe(root.op, root.inputs, root.call_site), CHUNK_ROWS, workers)
     if loaded.place is not None:
@@ -51,14 +49,7 @@ def write_loaded(root: Node, loaded: LoadedFiles, workers: int, *, progress: boo
 
 
 class _Pending:
-    """Rows that are not written yet.
-
-    Args:
-        copies: whether the rows are in the memory of workers, which wait for it, so that they must be copied.
-
-    Attributes:
-        bytes: their size, about.
-    """
+    """Rows that are not written yet. They are copied if they are in the memory of workers, which wait for it."""
 
     def __init__(self, *, copies: bool) -> None:
         self.bytes = 0

@@ -50,10 +50,6 @@ def choose_storage(table: pa.Table, compression: str | None) -> ColumnStorage:
 
     The first rows are written with each encoding, to see what a column takes: plain, by `_FAST_ENCODINGS`, and with a
     dictionary, which pays if values repeat.
-
-    Args:
-        table: the first rows of the file.
-        compression: a codec of pyarrow; None for none; "auto" for lz4, or for zstd where it saves a quarter.
     """
     codec = "lz4" if compression == "auto" else compression or "none"
     plain = ColumnStorage([], {}, codec)

@@ -126,11 +126,11 @@ def write_parquet(
     order, unless the pipe is streamed and several workers read it. Memory: one row group.
 
     A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
-    each file, so a folder with a manifest has all its files; see `verify`, and `manifest=` of the readers. If a run
-    fails or is killed, make the same call again, with any number of workers: it goes on after the complete files, and
-    in the end all files are those of a run that was not killed. If the folder has them all, the call does nothing. A
-    run that another one has taken over ends with an error. For a pipe without rows, one file without rows is written,
-    with the columns that `schema` names.
+    each file, so a folder with a manifest has all its files; see `verify`. If a run fails or is killed, make the
+    same call again, with any number of workers: it goes on after the complete files, and in the end all files are
+    those of a run that was not killed. If the folder has them all, the call does nothing. A run that another one
+    has taken over ends with an error. For a pipe without rows, one file without rows is written, with the columns
+    that `schema` names.
 
     Args:
         pipe: gives the rows.
@@ -308,7 +308,7 @@ class TFRecordSink(ColumnSink[bytes]):
         return "tfrecord" if self.compression is None else "tfrecord.gz"
 
     def items(self, run: ChunkedRun) -> Iterator[bytes]:
-        return chain.from_iterable(write_records(self.builder.batch(chunk)) for chunk in run)
+        return chain.from_iterable(write_records(self.batch(chunk)) for chunk in run)
 
     @contextmanager
     def open(self, file: OutputFile, first: bytes | None) -> Generator[Callable[[bytes], None]]:

@@ -194,16 +194,7 @@ def check_encoders(value: object) -> dict[str, Encode]:
 
 
 def encode_value(ending: str, value: object, encoders: Mapping[str, Encode]) -> bytes:
-    """Encode a value.
-
-    Args:
-        ending: the text after the first dot of the file's name.
-        value: is encoded.
-        encoders: functions of the user by ending or extension; they come before the built-in ones.
-
-    Raises:
-        Exception: of an encoder; it says why the value cannot be encoded.
-    """
+    """Encode a value by the text after the first dot of its file's name; functions of the user come first."""
     extension = ending.rpartition(".")[2]
     encode = encoders.get(ending) or encoders.get(extension)
     if encode is None and isinstance(value, (bytes, bytearray, memoryview)):

@@ -410,16 +410,14 @@ def test_two_writers_at_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_arguments(here: Path) -> None:
     write_some([3, 4])
-    with pytest.raises(MissingError, match=r"m\.jsonl is not there; a listing is kept in an index"):
-        list(fp.list_files("data", manifest="m.jsonl"))
+    with pytest.raises(ArgumentError, match=r"`manifest` must be the path of an index, .* but got: 'm\.jsonl'"):
+        fp.list_files("data", manifest="m.jsonl")
     with pytest.raises(
         ArgumentError, match=r"`into` must be the path of a folder that ends with '\.index' but got: 'x'"
     ):
         fp.index("data", "x", recursive=True)
-    with pytest.raises(
-        ArgumentError, match="`version` is that of an index, so `manifest` must be its path but is: 'm'"
-    ):
-        fp.list_files("data", manifest="m", version=1)
+    with pytest.raises(ArgumentError, match="`version` is that of an index, and needs its path, `manifest`"):
+        fp.list_files("data", version=1)
     fp.index("data", "f.index", recursive=True)
     with pytest.raises(ArgumentError, match=r"f\.index was made by `list_files\('data', recursive=True\)`, and this"):
         len(fp.list_files("data/*", manifest="f.index"))

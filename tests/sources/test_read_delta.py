@@ -76,11 +76,8 @@ def test_law(uri: str) -> None:
     [
         (pc.field("word") == "007", 3),
         (pc.field("word").is_null() & (pc.field("day") > datetime.date(2024, 1, 1)), 2),
-        ((pc.field("word") == "é=1") & (pc.field("x") > 6), 1),
-        (pc.field("x") < 1, 4),
-        ((pc.field("id") < 3) | (pc.field("id") == 59), 4),
-        (pc.field("id").isin([4, 41]), 6),
-        (pc.field("id").is_null(), 0),
+        ((pc.field("word") == "é=1") & (pc.field("x") > 6), 3),
+        (pc.field("x") < 1, 12),
         (pc.field("day") > datetime.date(2025, 1, 1), 0),
     ],
 )
@@ -301,7 +298,7 @@ def test_on_s3(uri: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bad_input(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SourceError, match="has no version 7: its log ends with version 1(.|\n)*test_read_delta"):
+    with pytest.raises(SourceError, match="table, version 7, cannot be opened as a Delta table(.|\n)*test_read_delta"):
         len(fp.read_delta(uri, version=7))
     with pytest.raises(SourceError, match="none cannot be opened as a Delta table"):
         len(fp.read_delta(tmp_path / "none"))

@@ -120,12 +120,6 @@ class TestBadInput:
         with pytest.raises(ArgumentError, match="`driver` must be None"):
             fp.read_sql("SELECT 1", uri, driver="odbc")  # type: ignore[arg-type]
 
-    def test_a_snapshot_that_does_not_exist(self, uri: str) -> None:
-        with pytest.raises(SourceError, match="'require', but .* gives no snapshots"):
-            list(read_sqlite(uri, snapshot="require"))
-        with pytest.raises(SourceError, match="'require' with several URIs"):
-            list(read_sqlite([uri, uri], snapshot="require"))  # type: ignore[arg-type]
-
     def test_ranks_that_do_not_communicate(self, uri: str) -> None:
         loader = fp.Loader(read_sqlite(uri), rank=0, world_size=2)
         with pytest.raises(PlanError, match="must run what the first of them finds for `read_sql.*snapshot=None"):

@@ -26,9 +26,7 @@ from .sql_files import read_sqlite, write_sqlite
 
 
 @given(
-    keys=st.sets(st.integers(-(2**63), 2**63 - 1), max_size=40),
-    partitions=st.integers(1, 50),
-    taken=st.integers(0, 40),
+    keys=st.sets(st.integers(-(2**63), 2**63 - 1), max_size=40), partitions=st.integers(1, 50), taken=st.integers(0, 40)
 )
 @settings(max_examples=examples(15))
 def test_any_keys_come_once_in_order(
@@ -44,46 +42,35 @@ def test_any_keys_come_once_in_order(
     assert start + (list(resumed) if len(start) < len(some) else []) == some
 
 
-class SqliteThatSaysWhetherItSorts(DbApiConnection):
-    def __init__(self, keys: Iterable[int | None], *, sorts: bool) -> None:
-        connection = sqlite3.connect(":memory:")
-        connection.execute("CREATE TABLE points (id INTEGER)")
-        connection.executemany("INSERT INTO points VALUES (?)", [(key,) for key in keys])
-        super().__init__(connection)
-        self._sorts = sorts
-
-    def has_order(self, statement: str, query: SqlQuery) -> bool:
-        return not self._sorts
-
-
 @given(
     keys=st.sets(st.integers(-100, 100), max_size=60),
     partitions=st.none() | st.integers(1, 70),
-    step=st.integers(1, 70),
-    steps=st.integers(1, 5),
+    batch=st.integers(1, 70),
 )
 @settings(max_examples=examples(40))
-def test_walking_and_numbering_find_the_same_ranges(
-    keys: set[int], partitions: int | None, step: int, steps: int
-) -> None:
-    query = SqlQuery("SELECT * FROM points", "id")
-    constants = {"ROWS_OF_STEP": step, "STEPS_OF_STATEMENT": steps}
-    with patch.multiple("feedpipe.databases.connection", **constants):
-        walked, numbered = [
-            SqliteThatSaysWhetherItSorts(keys, sorts=sorts).ranges(query, partitions) for sorts in (False, True)
-        ]
-    assert walked == numbered
-    assert [key for low, high, _ in walked for key in sorted(keys) if low <= key <= high] == sorted(keys)
+def test_ranges_are_equal_however_the_keys_come(keys: set[int], partitions: int | None, batch: int) -> None:
+    with patch("feedpipe.databases.dbapi.BATCH_ROWS", batch):
+        ranges = connection(keys).ranges(SqlQuery("SELECT * FROM points", "id"), partitions)
+    ordered = sorted(keys)
+    size = max(1, -(-len(keys) // (partitions or 1)))
+    parts = [ordered[first : first + size] for first in range(0, len(keys), size)]
+    assert ranges == [(part[0], part[-1], len(part)) for part in parts]
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 100])
+@pytest.mark.parametrize("batch", [1, 2, 3, 100])
 @pytest.mark.parametrize(
     ("keys", "words"), [([1, 2, 2, 3], "several rows have id = 2"), ([1, None], "1 row has no id")]
 )
-def test_walking_refuses_keys_that_do_not_identify_rows(keys: list[int | None], words: str, step: int) -> None:
-    query = SqlQuery("SELECT * FROM points", "id")
-    with patch("feedpipe.databases.connection.ROWS_OF_STEP", step), pytest.raises(DataError, match=words):
-        SqliteThatSaysWhetherItSorts(keys, sorts=False).ranges(query, 2)
+def test_keys_that_do_not_identify_rows(keys: list[int | None], words: str, batch: int) -> None:
+    with patch("feedpipe.databases.dbapi.BATCH_ROWS", batch), pytest.raises(DataError, match=words):
+        connection(keys).ranges(SqlQuery("SELECT * FROM points", "id"), 2)
+
+
+def connection(keys: Iterable[int | None]) -> DbApiConnection:
+    opened = sqlite3.connect(":memory:")
+    opened.execute("CREATE TABLE points (id INTEGER)")
+    opened.executemany("INSERT INTO points VALUES (?)", [(key,) for key in keys])
+    return DbApiConnection(opened)
 
 
 @pytest.mark.parametrize(
@@ -114,11 +101,3 @@ def test_types_of_keys(tmp_path: Path, kind: str, values: list[Any]) -> None:
     resumed = fp.Loader(pipe(1))
     resumed.load_state_dict(json.loads(json.dumps(loader.state_dict())))
     assert [row["n"] for row in resumed] == list(range(1, len(values)))
-
-
-def test_keys_that_are_not_unique(tmp_path: Path) -> None:
-    some = [{"id": n // 2, "x": 0.0, "name": ""} for n in range(10)]
-    uri = write_sqlite(tmp_path / "twice.db", some, "id INTEGER")
-    for partitions in (1, 2, 3, 10):
-        with pytest.raises(DataError, match="whose values are unique.*several rows have id = "):
-            list(read_sqlite(uri, partitions=partitions))

@@ -1,4 +1,4 @@
-"""Listings that are kept in an index, or in the manifest of a writer."""
+"""Listings that are kept in an index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError, SourceError
 
 from ..support.core import walk
-from ..support.engine import resolve
 
 
 @pytest.fixture
@@ -22,10 +21,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("b.txt", "a.txt", "c.csv"):
         (tmp_path / "data" / name).write_text(name)
     return tmp_path
-
-
-def identity(pipe: fp.Pipe[str]) -> Any:
-    return resolve(pipe).op.identity()
 
 
 def test_files_are_listed_once(here: Path) -> None:
@@ -60,20 +55,6 @@ def test_a_damaged_index_is_not_replaced(here: Path) -> None:
     (here / "m.index" / "v1.parquet").write_text("{")
     with pytest.raises(DataError, match=r"m\.index is damaged(.|\n)*test_cached_listing\.py"):
         len(fp.list_files("data", manifest="m.index"))
-
-
-def test_the_manifest_of_a_writer(here: Path) -> None:
-    pipe = fp.from_sequence(range(30)).map(lambda i: {"id": i})
-    manifest = fp.write_parquet(pipe, "out", rows_per_file=10)
-    paths = [f"out/part-0000{k}.parquet" for k in range(3)]
-    for folder in ("out", "out/", here / "out"):
-        assert list(fp.list_files(folder, manifest=manifest)) == paths
-    assert identity(fp.list_files("out", manifest=manifest)) == identity(fp.list_files("out"))
-    (here / "out" / "part-99999.parquet").write_bytes(b"not of this run")
-    assert list(fp.list_files("out", manifest=manifest)) == paths
-    for options in ({"paths": "data"}, {"paths": "out/*"}, {"paths": "out", "pattern": "*.parquet"}):
-        with pytest.raises(ArgumentError, match=r"was made by `write_parquet`, and stands for all .* its folder 'out'"):
-            len(fp.list_files(**options, manifest=manifest))  # type: ignore[arg-type]
 
 
 def test_no_password_is_kept(here: Path) -> None:

@@ -24,7 +24,7 @@ def check(folder: str, filesystem: object = None) -> None:
     manifest = fp.write_parquet(table, folder, rows_per_file=1100, filesystem=filesystem)
     fp.verify(manifest, filesystem=filesystem)
     assert list(fp.read_parquet(folder, filesystem=filesystem)) == list(table)
-    assert len(fp.list_files(folder, manifest=manifest, filesystem=filesystem)) == 3
+    assert len(fp.list_files(folder, filesystem=filesystem)) == 3
     with pytest.raises(ArgumentError, match="holds a run: `overwrite=True` removes it"):
         fp.write_tar(rows(), folder, filesystem=filesystem)
     assert fp.write_tar(rows(), folder, file_size="2MB", filesystem=filesystem, overwrite=True) == manifest

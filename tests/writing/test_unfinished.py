@@ -134,13 +134,13 @@ def test_runs_that_are_killed_leave_the_files_of_one_run(tmp_path: Path, name: s
 WITH_WORKERS = """
 import os, sys
 import feedpipe as fp
-from feedpipe.writing import _dataset_writer
+from feedpipe.core import progress_bar
 
 _, folder, paths, workers, left = sys.argv
 left = int(left)
-original = _dataset_writer.OutputFile.count_rows
+original = progress_bar.ProgressBar.update
 
-def count_rows(self, rows):
+def update(self, rows):
     global left
     original(self, rows)
     left -= 1
@@ -150,7 +150,7 @@ def count_rows(self, rows):
 def row(line):
     return {"id": int(line), "x": line * 100}
 
-_dataset_writer.OutputFile.count_rows = count_rows
+progress_bar.ProgressBar.update = update
 fp.write_parquet(fp.read_lines(paths).map(row), folder, rows_per_file=200, workers=int(workers))
 """
 

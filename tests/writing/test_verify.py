@@ -55,6 +55,5 @@ def test_a_manifest_of_a_writer_names_no_file_outside_of_its_folder(manifest: st
     entry = json.dumps({**json.loads(first), "path": path})
     Path(manifest).write_text("\n".join([head, entry, *rest]))
     (Path(manifest).parent.parent / "secret.tar").write_bytes(b"")
-    for use in (fp.verify, lambda manifest: list(fp.list_files(".", manifest=manifest))):
-        with pytest.raises(DataError, match=f"is damaged: '{re.escape(path)}' is not in the folder of the manifest"):
-            use(manifest)
+    with pytest.raises(DataError, match=f"is damaged: '{re.escape(path)}' is not in the folder of the manifest"):
+        fp.verify(manifest)

@@ -222,9 +222,9 @@ def test_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="holds a run that was not finished: `overwrite=True` removes it") as error:
         fp.write_parquet(rows(3), tmp_path)
     assert "test_write_parquet.py" in str(error.value)
-    manifest = fp.write_parquet(rows(3), tmp_path, overwrite=True)
+    fp.write_parquet(rows(3), tmp_path, overwrite=True)
     assert files(tmp_path) == ["_manifest.jsonl", "part-00000.parquet"]
-    assert len(fp.read_parquet(tmp_path, manifest=manifest)) == 3
+    assert len(fp.read_parquet(tmp_path)) == 3
     fp.write_parquet(rows(4), tmp_path, overwrite=True)
     assert files(tmp_path) == ["_manifest.jsonl", "part-00000.parquet"]
 
@@ -286,8 +286,8 @@ def test_a_pipe_without_rows_makes_a_file_with_the_columns_of_the_schema(tmp_pat
         "path": "part-00000.parquet", "bytes": 0, "rows": 0, "sha256": "",
     }  # fmt: skip
     fp.verify(manifest)
-    for read in (fp.read_parquet(tmp_path / "out"), fp.read_parquet(tmp_path / "out", manifest=manifest)):
-        assert len(read) == 0 and list(read) == []
+    read = fp.read_parquet(tmp_path / "out")
+    assert len(read) == 0 and list(read) == []
     assert pq.read_schema(tmp_path / "out/part-00000.parquet") == pa.schema([("id", pa.int32()), ("text", pa.string())])
 
 

@@ -192,4 +192,4 @@ def test_a_pipe_without_rows_makes_an_archive_without_members(tmp_path: Path) ->
     assert [entry["rows"] for entry in entries(manifest)] == [0]
     fp.verify(manifest)
     assert members(tmp_path / "out/part-00000.tar") == {}
-    assert list(fp.read_tar(tmp_path / "out")) == list(fp.read_tar(tmp_path / "out", manifest=manifest)) == []
+    assert list(fp.read_tar(tmp_path / "out")) == []
