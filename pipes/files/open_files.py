@@ -22,7 +22,7 @@ from ..formats.streams import STREAM_ERRORS, Unpacking, stream_error
 from ..storage.file import COMPRESSIONS, WHOLE, File, Stream
 from ..storage.file_cache import FileCache, check_file_cache
 from ..storage.filesystem import check_filesystem
-from ..storage.index import FromIndex, Index
+from ..storage.index import Index
 from ..storage.listing import ListedPath, Listing
 from ..storage.tasks import Task, in_threads, in_turn
 
@@ -95,8 +95,7 @@ class OpenFiles(CursorOfInput):
         return Trait.FOLLOWS if self.cache is None else None
 
     def resolve(self, stage: StageView) -> Operator:
-        source = stage.input.op
-        index = source.index if isinstance(source, FromIndex) else None
+        index = getattr(stage.input.op, "index", None)  # of `list_files`
         if index is None and self.cache is None:
             return self
         return replace(self, index=index, cache=self.cache and self.cache.renewed())

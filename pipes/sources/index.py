@@ -21,7 +21,7 @@ from ..formats.columns import format_names
 from ..storage.file import File
 from ..storage.file_units import FileContents, FileUnits, Numbers
 from ..storage.index import BLOCK_FILES, FILES, SUFFIX, FileBlock, Index, Version, versions, write_version
-from ..storage.listing import Listing, Selection, common_prefix
+from ..storage.listing import Listing, Selection
 from ..storage.tasks import in_threads
 
 Footers = Literal["infer", True, False]
@@ -69,7 +69,7 @@ def make_version(
             return before
         number = 1 if before is None else before.number + 1
         call, selected = selection.call(), selection.digest()
-        version = Version(number, call, selected, work.root, work.kind, statistics, work.digest, listing.root)
+        version = Version(number, call, selected, work.kind, statistics, work.digest, listing.root)
         blocks = work.blocks()
         written = write_version(version, address, selection.filesystem, blocks, work.schemas, work.fields)
         if written is not None:
@@ -141,7 +141,6 @@ class _Work:
     """The blocks of a version of an index.
 
     Attributes:
-        root: the folder that all files are in.
         kind: of the units.
         fields: of the units, those that states are checked against.
         schemas: of the blocks that were made.
@@ -161,7 +160,6 @@ class _Work:
     ) -> None:
         self._listing = listing
         self._reader: FooterReader | None = None
-        self.root = common_prefix(str(call.min(listing.paths)), str(call.max(listing.paths))).rpartition("/")[0] + "/"
         self.kind = FILES
         self.fields: tuple[str, ...] = ()
         self.schemas: list[pa.Schema] = []
@@ -229,8 +227,6 @@ class _Work:
         if (self._order != np.arange(len(self._order))).any():  # else the order is that of a listing
             both = f"{before.version.listing} {listing.digest}".encode()
             self.digest = hashlib.blake2b(both, digest_size=16).hexdigest()
-        if self.root.startswith(before.version.root):
-            self.root = before.version.root
 
     def is_as(self, before: Index) -> bool:
         """Whether nothing has changed since the version before."""

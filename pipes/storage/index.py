@@ -10,14 +10,14 @@ import base64
 import hashlib
 import json
 import os
+import re
 import threading
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +76,6 @@ class Version:
     Attributes:
         number: of this version.
         call, selected: the call that selects the files, and the digest of its arguments.
-        root: the folder that all files are in.
         above: the folder whose name, and those above it, are no columns; see `ListedPath.root`.
         kind: of the units: "files", "row_groups" or "record_batches".
         statistics: the columns whose bounds are kept.
@@ -84,7 +83,7 @@ class Version:
         files, units, rows, bytes: of all files; None if a number is not known.
         granule: the units of a sum in `weights`.
         identity: the digest of all units; empty if these are files as a whole.
-        digest: of all values of all blocks.
+        digest: of the listing, the units, the schemas and the names of `statistics`; a copy elsewhere has the same.
         first_units: the number of the first unit of each block.
         schemas: those of the files, each with the path of the first file that has it.
     """
@@ -92,7 +91,6 @@ class Version:
     number: int
     call: str
     selected: str
-    root: str
     kind: str
     statistics: tuple[str, ...]
     listing: str
@@ -204,32 +202,8 @@ class FileBlock:
         assert self.units is not None, "only files with footers have contents"
         return self.units.contents(place)._replace(bounds=[column[place] for column in self.bounds])
 
-    def digest(self, root: str) -> bytes:
-        """A digest of all values but the times; a copy below another root has the same."""
-        digest = hashlib.blake2b(digest_size=16)
-        columns: list[Any] = [cast("Any", pc).utf8_slice_codeunits(self.paths, len(root)), *self.bounds]
-        for column in columns:
-            digest.update(json.dumps(column.cast(pa.large_string()).to_pylist()).encode())
-        numbers = [self.sizes]
-        if (units := self.units) is not None:
-            numbers += [units.seals, units.schema_numbers, units.footer_bytes]
-            numbers += [units.counts, units.rows, units.compressed]
-        for number in numbers:
-            digest.update(number.astype("<i8").tobytes())
-        return digest.digest()
-
 
 # A version that is read
-
-
-@runtime_checkable
-class FromIndex(Protocol):
-    """An operator whose rows are the files of an index, in order."""
-
-    @property
-    def index(self) -> Index | None:
-        """The index; None if there is none."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,10 +220,8 @@ class Index:
     number: int
     digest: str
     filesystem: object = field(default=None, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
     _reading: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
     _file: PerProcess[Any] = field(default_factory=PerProcess, init=False, repr=False)
-    _kept: OrderedDict[int, FileBlock] = field(default_factory=OrderedDict, init=False, repr=False)
 
     @property
     def files(self) -> int:
@@ -404,7 +376,7 @@ class Index:
     def units_at(self, indices: Numbers, fields: tuple[str, ...]) -> Numbers:
         """Units by these fields, a row each; a file is its position in the index."""
         rows = np.zeros((len(indices), len(fields)), np.int64)
-        for number, inside, places in self._by_block(indices, self._first_units):
+        for number, inside, places in self._by_block(indices, np.array(self.version.first_units)):
             units = self.block(number).units
             assert units is not None, "files as a whole have no footers"
             part = units.units_at(fields, inside)
@@ -414,7 +386,7 @@ class Index:
 
     def weights_of_units(self, units: range) -> Numbers:
         """The rows of each of some units, or the bytes of files if these are the units."""
-        return self._column(units, self._first_units, lambda block: block.weights)
+        return self._column(units, np.array(self.version.first_units), lambda block: block.weights)
 
     @cached_property
     def schemas(self) -> list[pa.Schema]:
@@ -453,10 +425,6 @@ class Index:
         groups = range(self._metadata.num_row_groups)
         return np.cumsum([0, *(self._metadata.row_group(k).num_rows for k in groups)], dtype=np.int64)[:-1]
 
-    @cached_property
-    def _first_units(self) -> Numbers:
-        return np.array(self.version.first_units, np.int64)
-
     def check(self) -> None:
         """Read all blocks.
 
@@ -464,12 +432,9 @@ class Index:
             SourceError: one of them cannot be read.
             DataError: one of them is damaged.
         """
-        try:
-            digests = [block.digest(self.version.root) for block in self.blocks()]
-        except pa.ArrowException as error:
-            raise DataError(f"{self.name} is damaged: {error}") from error
-        if _digest(digests) != self.version.digest:
-            raise DataError(f"{self.name} is damaged: its digest is another one")
+        files = sum(map(len, self.blocks()))  # Parquet has a checksum of each page
+        if files != self.version.files:
+            raise DataError(f"{self.name} is damaged: it has {files} files and not {self.version.files}")
 
     def blocks(self) -> Iterator[FileBlock]:
         """All blocks, in order. None of them is kept."""
@@ -482,17 +447,7 @@ class Index:
             SourceError: it cannot be read.
             DataError: it is damaged.
         """
-        with self._lock:
-            kept = self._kept.get(number)
-            if kept is not None:
-                self._kept.move_to_end(number)
-                return kept
-        block = self._read_block(number)
-        with self._lock:
-            self._kept[number] = block
-            while len(self._kept) > MAX_BLOCKS:
-                self._kept.popitem(last=False)
-        return block
+        return _kept_block(self, number)
 
     def _read_block(self, number: int) -> FileBlock:
         schemas = self.schemas
@@ -600,6 +555,11 @@ class IndexedUnits(UnitTable):
         return by_file(self.index.units_at(index_array(indices), self.fields))
 
 
+@lru_cache(MAX_BLOCKS)
+def _kept_block(index: Index, number: int) -> FileBlock:
+    return index._read_block(number)  # pyright: ignore[reportPrivateUsage]
+
+
 def _by_column(names: Sequence[str], bounds: Sequence[Any]) -> dict[str, Bounds]:
     return dict(zip(names, map(Bounds, bounds[::2], bounds[1::2]), strict=True))
 
@@ -621,9 +581,8 @@ def versions(address: str, filesystem: object = None) -> list[int]:
         infos = place.filesystem.get_file_info(FileSelector(place.path, allow_not_found=True))
     except OSError as error:
         raise SourceError(f"{shown_path(address)} cannot be listed: {describe(error)}") from error
-    digits = (str(info.base_name).removeprefix("v").removesuffix(".parquet") for info in infos)
-    names = {str(info.base_name) for info in infos}
-    return sorted(int(each) for each in digits if each.isdecimal() and _file_name(int(each)) in names)
+    names = (re.fullmatch(r"v([1-9]\d*)\.parquet", str(info.base_name), re.ASCII) for info in infos)
+    return sorted(int(name[1]) for name in names if name)
 
 
 def remove_versions(address: str, filesystem: object, keep: int) -> list[int]:
@@ -683,7 +642,7 @@ def write_version(
         raise SourceError(f"{shown_path(address)} cannot be written to: {describe(error)}") from shown_cause(
             error, address
         )
-    sums = _Sums(version.root, unit_fields)
+    sums = _Sums(unit_fields)
     temporary = join_path(address, f".{uuid.uuid4().hex}{TEMPORARY_SUFFIX}", filesystem)
     with open_output(temporary, filesystem) as stream:
         writer: Any = None
@@ -730,17 +689,10 @@ def _publish(temporary: str, path: str, filesystem: object) -> bool:
 
 
 class _Sums:
-    """What follows from the blocks of a version.
+    """What follows from the blocks of a version; `unit_fields` are those that states are checked against."""
 
-    Args:
-        root: of the version.
-        unit_fields: those of the units that states are checked against.
-    """
-
-    def __init__(self, root: str, unit_fields: tuple[str, ...]) -> None:
-        self._root = root
+    def __init__(self, unit_fields: tuple[str, ...]) -> None:
         self._fields = unit_fields
-        self._digests: list[bytes] = []
         self._first_units: list[int] = []
         self._weights, self._sizes = list[Numbers](), list[Numbers]()
         self._folders: dict[tuple[str, int], str] = {}  # the first path of each folder and schema
@@ -749,7 +701,6 @@ class _Sums:
         self._identity = hashlib.blake2b(digest_size=16)
 
     def add(self, block: FileBlock) -> None:
-        self._digests.append(block.digest(self._root))
         self._first_units.append(self._units)
         self._weights.append(block.weights)
         self._sizes.append(block.sizes)
@@ -771,7 +722,8 @@ class _Sums:
         """The version with all that follows from its blocks."""
         weights, sizes = (np.concatenate([np.zeros(0, np.int64), *parts]) for parts in (self._weights, self._sizes))
         has_units = version.kind != FILES
-        texts = (base64.b64encode(schema.serialize().to_pybytes()).decode() for schema in schemas)
+        texts = [base64.b64encode(schema.serialize().to_pybytes()).decode() for schema in schemas]
+        content = json.dumps([version.listing, self._identity.hexdigest(), version.statistics, texts])
         return replace(
             version,
             files=self._files,
@@ -780,7 +732,7 @@ class _Sums:
             rows=int(weights.sum()) if has_units and not (weights == UNKNOWN).any() else None,
             granule=granule_size(self._units),
             identity=self._identity.hexdigest() if has_units else "",
-            digest=_digest(self._digests),
+            digest=hashlib.blake2b(content.encode(), digest_size=16).hexdigest(),
             first_units=tuple(self._first_units),
             schemas=tuple((text, self._schema_files.get(number)) for number, text in enumerate(texts)),
         )
@@ -794,10 +746,6 @@ class _Sums:
             **texts,
             _FOLDERS: json.dumps(folders if any("=" in folder for folder, _ in self._folders) else []).encode(),
         }
-
-
-def _digest(digests: Iterable[bytes]) -> str:
-    return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest()
 
 
 def _checksum(metadata: Mapping[bytes, bytes]) -> bytes:

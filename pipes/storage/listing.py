@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fnmatch
 import hashlib
 import json
 import logging
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
 
 from ..core.arrow import arrow_array, arrow_scalar, numpy_array
 from ..core.code import call_code
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("feedpipe")
 _WILD = re.compile(r"[*?\[]")
+_END = fnmatch.translate("")[-2:]
+"""What `fnmatch` puts behind a pattern; it depends on the version of Python."""
 OBJECT_STORES = ("s3", "gcs", "abfs")
 _ABSOLUTE = r"^(/|[A-Za-z][A-Za-z0-9+.-]+:)"  # or a URL
 
@@ -317,16 +320,8 @@ class Selection:
         return replace(listing, paths=cast("pa.LargeStringArray", paths), root=root)
 
 
-class _FolderToList(NamedTuple):
-    """A folder of a walk.
-
-    Attributes:
-        prefix: its path from the base, with a slash at the end.
-        identities: of the folders from the base to this one.
-    """
-
-    prefix: str
-    identities: tuple[object, ...]
+_Folder: TypeAlias = tuple[str, tuple[object, ...]]
+"""A folder of a walk: its path from the base, with a slash at the end, and the identities from the base to it."""
 
 
 class _Walk:
@@ -356,10 +351,10 @@ class _Walk:
     def collect(self, names: FileNames, filesystem: FileSystem, path: str) -> None:
         """Add the files to `names`; `path` is the user's, for errors."""
         try:
-            folders = [_FolderToList("", (_identity(filesystem, self.base or "."),))]
+            folders: list[_Folder] = [("", (_identity(filesystem, self.base or "."),))]
             while folders:  # all folders of one depth, then all of the next
-                paths = [_with_slash(self.base) + folder.prefix or "." for folder in folders]
-                below = self._any_depth and len(folders[0].identities) > len(self._levels)
+                paths = [_with_slash(self.base) + prefix or "." for prefix, _ in folders]
+                below = self._any_depth and len(folders[0][1]) > len(self._levels)
                 listings = _entries(filesystem, paths, recursive=below)
                 folders = [
                     inner
@@ -377,8 +372,8 @@ class _Walk:
             raise SourceError(f"{name} cannot be listed: {describe(error)}") from shown_cause(error, path)
 
     def _collect_folder(
-        self, names: FileNames, filesystem: FileSystem, folder: _FolderToList, entries: Iterable[FolderEntry]
-    ) -> list[_FolderToList]:
+        self, names: FileNames, filesystem: FileSystem, folder: _Folder, entries: Iterable[FolderEntry]
+    ) -> list[_Folder]:
         """Add the files of a folder, and return the folders in it that must be listed too."""
         prefix, above = folder
         inside: list[str] = []
@@ -400,7 +395,7 @@ class _Walk:
         names.show()
         inner = [(name, _identity(filesystem, f"{_with_slash(self.base)}{prefix}{name}")) for name in inside]
         # A link to a folder above would never end.
-        return [_FolderToList(f"{prefix}{name}/", (*above, it)) for name, it in inner if it is None or it not in above]
+        return [(f"{prefix}{name}/", (*above, it)) for name, it in inner if it is None or it not in above]
 
     def _descends(self, name: str, depth: int) -> bool:
         if depth < len(self._levels):
@@ -469,7 +464,7 @@ def _entries(filesystem: FileSystem, folders: list[str], *, recursive: bool) -> 
         return map(scan, folders)
     recursive = recursive and filesystem.type_name in (*OBJECT_STORES, hub.TYPE_NAME)
     infos = (in_turn if is_local(filesystem) else in_threads)(partial(_infos_below, filesystem, recursive), folders)
-    return map(_file_entries if recursive else _folder_entries, folders, infos)
+    return map(partial(_entries_of, recursive), folders, infos)
 
 
 def _infos_below(filesystem: FileSystem, recursive: bool, folder: str) -> list[FileInfo]:
@@ -478,18 +473,14 @@ def _infos_below(filesystem: FileSystem, recursive: bool, folder: str) -> list[F
     return with_retries(lambda: filesystem.get_file_info(FileSelector(folder, recursive=recursive)), folder)
 
 
-def _folder_entries(folder: str, infos: list[FileInfo]) -> Iterator[FolderEntry]:
-    for info in infos:
-        if info.type.name in ("File", "Directory"):
-            yield FolderEntry(str(info.base_name), info.type.name == "Directory", _size(info), _changed(info))
-
-
-def _file_entries(folder: str, infos: list[FileInfo]) -> Iterator[FolderEntry]:
-    """The files of a folder and of all folders below, by their paths from there."""
+def _entries_of(recursive: bool, folder: str, infos: list[FileInfo]) -> Iterator[FolderEntry]:
+    """The entries of a folder; if `recursive`, the files below by their paths from there."""
     start = len(_with_slash(folder))
     for info in infos:
-        if info.type.name == "File":
-            yield FolderEntry(str(info.path)[start:], False, _size(info), _changed(info))
+        kind = info.type.name
+        if kind == "File" or (kind == "Directory" and not recursive):
+            name = str(info.path)[start:] if recursive else str(info.base_name)
+            yield FolderEntry(name, kind == "Directory", _size(info), _changed(info))
 
 
 def _size(info: FileInfo) -> int:
@@ -547,24 +538,12 @@ def _part_regex(glob: str, *, last: bool) -> str:
         if char in "*?":
             regex += "[^/]*" if char == "*" else "[^/]"
         elif close > 0:
-            regex += _char_class(glob[at + 1 : close])
+            regex += "(?!/)" + fnmatch.translate(glob[at : close + 1]).removesuffix(_END)
             at = close
         else:
             regex += re.escape(char)
         at += 1
     return regex if last else regex + "/"
-
-
-def _char_class(inside: str) -> str:
-    # As in a shell: ! negates, - makes ranges, nothing else is special.
-    negated = inside.startswith("!")
-    chars = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[negated:])
-    regex = f"(?!/)[{'^' if negated else ''}{chars}]"
-    try:
-        re.compile(regex)
-    except re.error:  # such as [z-a]
-        return "(?!)"
-    return regex
 
 
 # The names and sizes of many files, in little memory
@@ -720,12 +699,11 @@ def expand_braces(path: str) -> list[str]:
     group = _first_group(path)
     if group is None:
         return [path]
-    start, stop = group
-    inner = path[start + 1 : stop - 1]
-    parts = _counted(inner, path) or [part for option in _options(inner) for part in expand_braces(option)]
-    rest = expand_braces(path[stop:])
+    before, inner, options, after = group
+    parts = _counted(inner, path) or [part for option in options for part in expand_braces(option)]
+    rest = expand_braces(after)
     _check_count(len(parts) * len(rest), path)
-    return [path[:start] + part + end for part, end in product(parts, rest)]
+    return [before + part + end for part, end in product(parts, rest)]
 
 
 def _counted(inner: str, path: str) -> list[str]:
@@ -746,27 +724,19 @@ def _check_count(count: int, path: str) -> None:
         raise ArgumentError(f"the braces of {path!r} make {count} paths, but {MAX_PATHS} are allowed; use a glob")
 
 
-def _first_group(path: str) -> tuple[int, int] | None:
-    """The start and the stop of the first group in braces that is a range or has several options."""
+def _first_group(path: str) -> tuple[str, str, list[str], str] | None:
+    """The first group in braces that is a range or has several options: what is before, in and after it."""
     for start in (match.start() for match in re.finditer("{", path)):
-        depth = 0
+        options, depth = [""], 0
         for at in range(start, len(path)):
             depth += (path[at] == "{") - (path[at] == "}")
             if depth == 0:
                 inner = path[start + 1 : at]
-                if _RANGE.fullmatch(inner) or len(_options(inner)) > 1:
-                    return start, at + 1
+                if _RANGE.fullmatch(inner) or len(options) > 1:
+                    return path[:start], inner, options, path[at + 1 :]
                 break
+            if path[at] == "," and depth == 1:  # in no further braces
+                options.append("")
+            elif at > start:
+                options[-1] += path[at]
     return None
-
-
-def _options(inner: str) -> list[str]:
-    """Split at the commas that are in no further braces."""
-    options, depth = [""], 0
-    for char in inner:
-        depth += (char == "{") - (char == "}")
-        if char == "," and depth == 0:
-            options.append("")
-        else:
-            options[-1] += char
-    return options
