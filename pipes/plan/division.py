@@ -17,7 +17,7 @@ from ..core.rows import BlockRows, Indices, index_array
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
 from .divide import MAX_SLOTS, SLOTS_PER_SHARE, Numbers, divide, step_of
-from .shards import PlacedShard
+from .shards import PlacedShard, rows_at
 
 MAX_SKEW = 16
 """Shards read a unit together if they reach it within this part of a share: what one of them has not asked for yet is
@@ -512,10 +512,7 @@ class ChosenUnits(PlacedShard):
         return len(self.chosen)
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        if isinstance(indices, range) and isinstance(self.chosen, range):
-            places: Indices = self.chosen[indices.start : indices.stop : indices.step]
-        else:
-            places = index_array(self.chosen)[index_array(indices)]
+        places = rows_at(self.chosen, indices)
         return places if self.permutation is None else self.permutation[places]
 
     def weights(self, stage: StageView, context: Context) -> Weights | None:

@@ -28,7 +28,7 @@ from .growth import in_parts
 from .lengths import Lengths, varies
 from .rests import ROOT, Edge, GraphOfPass, Redivision, Rest, Start
 from .sharding import Sharding, has_starts, reorders, start_at
-from .shards import RestOfShard, rows_left
+from .shards import RemainingShard, RestOfShard
 from .spans import ShardSpans, spans_of
 
 SHUFFLED_SHARDS = 8
@@ -283,7 +283,7 @@ class Plan:
         stage = self.indexed_pass(position.redivision)
         if parts == 1 and position.start == 0:
             return stage
-        node = Node(rows_left(position.taken, part, parts), (stage.node,))
+        node = Node(RemainingShard(parts, part, position.taken), (stage.node,))
         return bind(node, {**self.names, stage.node: stage.name}, {**self._stages, stage.node: stage})
 
     def indexed_pass(self, redivision: Redivision | None) -> Stage:

@@ -28,10 +28,10 @@ from .shards import (
     DrawsOf,
     NeighboursShard,
     PermutedShard,
+    RemainingShard,
     RestOfShard,
     SpanRows,
     StreamedShard,
-    rows_left,
     shared_rows,
 )
 
@@ -101,7 +101,7 @@ class Sharding:
         if self.shards == 0:
             ops = [DrawsOf(start.origin)] if start.origin >= 0 else []
             if start.cursor is not None or not ops:
-                ops.append(rows_left(Taken.of_plain(start.cursor)))
+                ops.append(RemainingShard(1, 0, Taken.of_plain(start.cursor)))
         for op in ops:
             node = Node(op, (node,), node.call_site)
             self.names[node] = name

@@ -25,7 +25,7 @@ from ..engine.stage import Stage
 from ..errors import Origin, raise_interrupt
 from ..ops.batch import Batch
 from .sharding import UnitsShard, cursor_below
-from .shards import RowsSpan, SpanRows, StreamedShard
+from .shards import RowsAt, SpanRows, StreamedShard
 
 SPANS, MAX_SPAN_ROWS = 64, 256
 """The spans of an indexed input, and the most rows of one: a row may be an image that takes 10 ms."""
@@ -170,7 +170,7 @@ class ShardSpans:
 
         def rows(at: Cursor | None, row: int, context: Context) -> Iterator[Block]:
             begin = start if at is None else at.position
-            part = Stage(Node(RowsSpan(begin, stop), (source.node,)), f"span of {source.name}", (source,))
+            part = Stage(Node(RowsAt(range(begin, stop)), (source.node,)), f"span of {source.name}", (source,))
             for block in part.blocks(START, context):
                 at, end = (START.advance(begin + cursor.position) for cursor in (block.at, block.end))
                 output = [Block(block.rows, at, end, block.origins)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 _LISTED = "a round that is listed does not come here, and no round is negative"
 _READ_AGAIN = "only how often the stream is read depends on it"
 _SKIPPED = "the engine takes skipped rows out and puts them back, which only takes longer"
-_MOVERS = ("PlacedShard", "PartOfShard", "RestOfShard", "StreamedShard")
+_MOVERS = ("PlacedShard", "RestOfShard", "StreamedShard")
 _RUN_AGAIN = "rows before a place are then run again, which takes longer"
 _ONE_WAY = "the other way to read gives the same rows"
 _SORTED = "spans with a place have different starts"

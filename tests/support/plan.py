@@ -17,7 +17,6 @@ from feedpipe.plan.rests import Redivision as Redivision
 from feedpipe.plan.rests import Rest as Rest
 from feedpipe.plan.rests import dealt as dealt
 from feedpipe.plan.rests import numbered as numbered
-from feedpipe.plan.shards import IndexedShard as IndexedShard
 from feedpipe.plan.shards import NeighboursShard as NeighboursShard
 from feedpipe.plan.shards import PermutedShard as PermutedShard
 from feedpipe.plan.shards import PlacedShard as PlacedShard
