@@ -539,10 +539,10 @@ class StreamedJob:
         one = self._states[0]
         fingerprint = self.graph.fingerprint or (one.pipe, one.code)
         passing = Passing(one.seed, self._data_pass, self.first)
-        edit = Edit(fingerprint, fingerprint, plan.root, plan.joined, plan.length_of, plan.runs_per_shard, passing)
+        edit = Edit(fingerprint, fingerprint, plan, passing, self.graph.names)
         try:
             if edit.at_mixtures():
-                opened = edit.streamed(rest, rest.top.origin, self.graph.names)
+                opened = edit.streamed(rest, rest.top.origin)
                 return lambda share: opened.part(share, edit.edges)
         except EditError:  # it stands where nobody can say what its inputs have given
             pass
