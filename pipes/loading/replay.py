@@ -30,7 +30,7 @@ from ..errors import (
     warn,
 )
 from ..plan.fingerprint import Fingerprint
-from ..plan.plan import Plan, Position, ShardState
+from ..plan.plan import Plan, Position
 from ..plan.rests import Redivision
 from .schedule import Schedule
 from .state import Progress, State
@@ -151,8 +151,8 @@ def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Curso
     if shard != plan.tail_shard:
         return plan.shard_stage(shard, redivision), at
     leftovers = cast("dict[str, Json]", cursor["leftovers"])
-    ended = {int(s): ShardState(None, True, leftover) for s, leftover in leftovers.items()}
-    tail = plan.tail(Position(0, ended, redivision=redivision))
+    ended = {int(s): leftover for s, leftover in leftovers.items()}
+    tail = plan.tail(Position(ended=ended, redivision=redivision))
     if tail is None:
         raise StateError("`cursor` does not fit this pipe, which leaves no rows over", at=call_site())
     return tail.stage, at
@@ -178,7 +178,7 @@ def cursor_of_indexed(plan: Plan, fingerprint: str, progress: Progress) -> Eleme
     """The cursor of the next element of an indexed pipe."""
     position = progress.position(plan)
     stage = plan.indexed_stage(plan.rank, plan.world_size, position)
-    number = position.start
+    number = position.taken.total
     if stage is not plan.indexed_pass(position.redivision):
         number = next(stage.op.trace(stage, 0, Context()))[1]
     return {**_common(plan, fingerprint, progress), "element": number}
@@ -208,8 +208,7 @@ def note_cursor(error: DataError | RowError, plan: Plan, fingerprint: str, progr
         error.cursor = dict(cursor_of_indexed(plan, fingerprint, progress))
     elif error.place is not None:
         shard, at = error.place
-        shards = [n for n in plan.shards_of_rank(progress.redivision) if not progress.position(plan).of(n).ended]
-        if shard == plan.tail_shard and shards:
+        if shard == plan.tail_shard and {*plan.shards_of_rank(progress.redivision)} - {*progress.position(plan).over}:
             return  # the run was ahead of the consumer, and the leftover rows are not known here
         error.cursor = dict(cursor_of_streamed(plan, fingerprint, progress, shard, cast("Json", at)))
     if error.cursor is not None:

@@ -13,10 +13,10 @@ from ..core.cursor import Json
 from ..plan.edits import Edit, EditError, Passing
 from ..plan.fingerprint import Fingerprint, differences
 from ..plan.growth import grown
-from ..plan.plan import Plan
+from ..plan.plan import Plan, Position
 from ..plan.rests import AS_IT_IS, Edge, GraphOfPass, Redivision, Rest
-from .job_state import StreamedJob, merged, position_of
-from .state import IndexedPosition, SavedState, Signature, StreamedPosition
+from .job_state import StreamedJob, merged
+from .state import SavedState, Signature
 
 Edits: TypeAlias = Literal["groups", "order", "drop"]
 """The changes of a pipe that a state is loaded in spite of; each takes in those before it."""
@@ -85,7 +85,7 @@ def edited(
     pipe, code = str(signature.entries["pipe"]), str(signature.entries["code"])
     if first.indexed != plan.indexed:
         raise EditError("only one of both pipes is indexed")
-    before = first.position.redivision if isinstance(first.position, IndexedPosition | StreamedPosition) else None
+    before = None if first.position is None else first.position.redivision
     passed = AS_IT_IS if before is None else before.graph
     old = passed.fingerprint or (first.pipe, first.code)
     graph = AS_IT_IS
@@ -116,7 +116,7 @@ def edited(
 def _indexed(states: Sequence[SavedState], edit: Edit, graph: GraphOfPass) -> tuple[list[SavedState], list[Rest]]:
     one = merged(states)
     position = one.position
-    assert isinstance(position, IndexedPosition), "some of the pass is taken"
+    assert position is not None, "some of the pass is taken"
     before = position.redivision
     if edit.is_same:
         return [replace(one, position=position._replace(redivision=_renumbered(before, edit, graph)))], []
@@ -131,17 +131,17 @@ def _indexed(states: Sequence[SavedState], edit: Edit, graph: GraphOfPass) -> tu
     digest = hashlib.blake2b(json.dumps(rest.plain).encode(), digest_size=8).hexdigest()
     graph = replace(graph, names=edit.names())
     redivision = Redivision(0, one.world_size, base, digest, {0: rest}, graph)
-    return [replace(one, position=IndexedPosition(0, (), redivision))], [rest]
+    return [replace(one, position=Position(redivision=redivision))], [rest]
 
 
 def _streamed(
     states: Sequence[SavedState], edit: Edit, graph: GraphOfPass, pipe: str
 ) -> tuple[list[SavedState], list[Rest], bool]:
     """The states, what is left, and whether that is of all shards of their ranks."""
-    positions = [position_of(one) for one in states]
-    if len({one.data_pass for one in states}) > 1 or any(position.later for position in positions):
+    if len({one.data_pass for one in states}) > 1 or any(one.later for one in states):
         raise EditError("the ranks are in different passes over the data")
     if edit.is_same:
+        positions = [one.position or Position() for one in states]
         places = [at._replace(redivision=_renumbered(at.redivision, edit, graph)) for at in positions]
         return [replace(one, position=at) for one, at in zip(states, places, strict=True)], [], True
     edit.check_tails()
@@ -168,12 +168,11 @@ def _streamed(
             shards = [*own, *[None] * len(rests)]
             rests = {n: edit.with_added(rest, shard) for (n, rest), shard in zip(rests.items(), shards, strict=False)}
         all_rests += rests.values()
-        before = position_of(one).redivision
+        before = None if one.position is None else one.position.redivision
         content = f"{before and before.digest} {one.pipe} {pipe}"
         digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
         redivision = Redivision(job.first, job.first_ranks, job.next_base, digest, rests, graph)
-        position = StreamedPosition({}, {}, redivision, position_of(one).padding)
-        moved.append(replace(one, position=position, goal=None))
+        moved.append(replace(one, position=Position(redivision=redivision), goal=None))
     return moved, all_rests, is_complete
 
 

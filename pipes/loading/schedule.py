@@ -235,7 +235,7 @@ class Schedule:
         if self.plan.indexed:
             common = progress if self.steps is None else self._at(progress, rank=0)
             facts["the pass over the data"] = common.data_pass
-            facts["the elements that all ranks have taken"] = common.position(self.plan).start
+            facts["the elements that all ranks have taken"] = common.taken_by_all(self.plan)
         return EpochStart(str(self.signature.entries["pipe"]), facts)
 
     @property
@@ -274,7 +274,7 @@ class Schedule:
         If `steps` sets the length of an epoch, an indexed pipe is one sequence of all passes, and the ranks take its
         elements in turn. So ranks at the same step are at the same place, even if a pass does not divide evenly.
         """
-        plan, data_pass, taken = self.plan, progress.data_pass, progress.position(self.plan).start
+        plan, data_pass, taken = self.plan, progress.data_pass, progress.taken_by_all(self.plan)
         length = position_count(plan.unsharded)
         if not length:
             return progress
