@@ -32,8 +32,7 @@ from ..errors import (
 from ..plan.plan import Position
 from ..services.base import Session, ShardEnd, Step
 from .epochs import Epochs
-from .history import History
-from .lost_rows import LostCounter, element_of
+from .history import History, LostCounter, element_of
 from .ranks import Job, on_rank
 from .replay import Info, note_cursor
 from .schedule import PADDING, AgreedItems, End, Schedule

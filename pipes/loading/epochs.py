@@ -224,9 +224,6 @@ class Epochs:
         Args:
             pipe: of the state.
             schedule: makes the schedule if the state has nothing new of any operator.
-
-        Raises:
-            ValueError: `pipe` is no fingerprint.
         """
         operators = saved_operators(pipe, self.pipe)
         if not operators:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -234,14 +235,12 @@ def _check_one_job(states: Sequence[SavedState]) -> None:
     if not first.indexed:
         if ALL_RANKS in ranks:
             raise StateError("a gathered state has the states of all ranks already; load it alone, not in a list")
-        missing = sorted(set(range(first.world_size)) - set(ranks))
-        doubled = sorted({rank for rank in ranks if ranks.count(rank) > 1})
-        if missing:
+        counts = Counter(ranks)
+        if others := [rank for rank in range(first.world_size) if counts[rank] != 1]:
             raise StateError(
-                f"the list has no state of {_ranks(missing)} of {first.world_size}; give that of each rank"
+                f"the list must have one state of each of the {first.world_size} ranks, and has none or several of "
+                f"{_ranks(others)}"
             )
-        if doubled:
-            raise StateError(f"the list has more than one state of {_ranks(doubled)} of {first.world_size}")
     if len(states) != first.world_size:
         raise StateError(
             f"the list has {len(states)} states of a job of {first.world_size} ranks; give that of each rank"

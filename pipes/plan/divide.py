@@ -95,16 +95,6 @@ class Pieces(NamedTuple):
         output[cut] = [part.count(n) for part, n in zip(self.shares(cut), output[cut].tolist(), strict=True)]
         return output
 
-    def by_line(self, of_units: Numbers, of_pieces: Numbers) -> Numbers:
-        """Values of all pieces by shard: of the units that go round, and of the pieces of the table."""
-        in_turn = of_units[: self.rounds * self.shards].reshape(self.rounds, self.shards)
-        parts = [
-            part
-            for shard in range(self.shards)
-            for part in (in_turn[:, shard], of_pieces[self.starts[shard] : self.starts[shard + 1]])
-        ]
-        return np.concatenate(parts)
-
     def shares(self, indices: Numbers | slice = slice(None)) -> list[RowShare]:
         """The parts of units that all pieces are, or some of them."""
         slots = self.slots[indices].tolist()

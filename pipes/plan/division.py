@@ -142,17 +142,11 @@ class Division:
         self.has_spans = in_order and not any(node.op.needs_positions for node, _ in self._steps)
         self._shared: dict[int, Stage] = {}
 
-    @cached_property
-    def _weights_by_shard(self) -> Numbers:
-        pieces = self.pieces
-        width = pieces.stop - pieces.first
-        return pieces.by_line(self.weights, self.weights[pieces.places] * width // pieces.slots)
-
     def weights_of(self, shard: int) -> Numbers:
         """The weights of the pieces of a shard, in their order."""
-        starts, rounds = self.pieces.starts, self.pieces.rounds
-        begin, end = (int(starts[n]) + rounds * n for n in (shard, shard + 1))
-        return self._weights_by_shard[begin:end]
+        rounds, shards, table = self.pieces.rounds, self.pieces.shards, self.pieces.of_shard(shard)
+        parts = self.weights[table.places] * (table.stop - table.first) // table.slots
+        return np.concatenate([self.weights[shard : rounds * shards : shards], parts])
 
     @property
     def knows_rows(self) -> bool:

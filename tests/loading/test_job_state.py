@@ -102,9 +102,9 @@ class TestWhatIsRefused:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            (lambda s: s[:2], "the list has no state of rank 2 of 3; give that of each rank"),
-            (lambda s: [s[0], s[0], s[2]], "no state of rank 1 of 3"),
-            (lambda s: [*s, s[1]], "more than one state of rank 1 of 3"),
+            (lambda s: s[:2], "one state of each of the 3 ranks, and has none or several of rank 2"),
+            (lambda s: [s[0], s[0], s[2]], "none or several of ranks 0, 1"),
+            (lambda s: [*s, s[1]], "none or several of rank 1"),
             (lambda s: [], "must have the state of each rank but is empty"),
             (lambda s: [s[0], {}, s[2]], "state 1 of the list: a state must be a dict"),
             (lambda s: [s[0], {**s[1], "rank": 2}, s[2]], "state 1 of the list: .* `checksum` does not fit"),

@@ -131,17 +131,6 @@ def test_lengths_are_those_of_the_rows_of_the_pieces(rows, shards, any_order):
     assert pieces.lengths(rows).tolist() == lengths.tolist()
 
 
-@given(weights, st.integers(1, 96), st.booleans())
-def test_a_line_has_the_units_that_go_round_and_the_pieces_of_each_shard(weights, shards, any_order):
-    pieces = divide(weights, shards, 1, any_order=any_order, near=64)
-    units, numbers = np.arange(len(weights)), -1 - np.arange(len(pieces.places))
-    line: list[int] = []
-    for shard in range(shards):
-        line += range(shard, pieces.rounds * shards, shards)
-        line += numbers[pieces.starts[shard] : pieces.starts[shard + 1]].tolist()
-    assert pieces.by_line(units, numbers).tolist() == line
-
-
 def test_counting_rows_takes_no_memory_for_each_slot():
     rows = np.full(5_000, 100)
     pieces = divide(rows, 8 * 1_024, 1_024, any_order=True, near=64)
