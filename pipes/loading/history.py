@@ -47,11 +47,7 @@ ended before; and the rows that were skipped."""
 
 
 class History:
-    """The changes of the last steps. A step costs one small tuple; only a state of an earlier step takes work.
-
-    Attributes:
-        add: keeps the change of one more step.
-    """
+    """The changes of the last steps. A step costs one small tuple; only a state of an earlier step takes work."""
 
     def __init__(self) -> None:
         self._changes: deque[Change] = deque(maxlen=KEPT_STEPS)
@@ -113,9 +109,6 @@ class LostCounter:
 
     A skipped row moves the progress as an element does, but it is no step. Rows that were skipped before an element
     count when that is taken.
-
-    Args:
-        log: of the policies; it counts and records.
     """
 
     def __init__(self, log: LostLog) -> None:

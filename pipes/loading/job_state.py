@@ -99,17 +99,7 @@ def gather(
 
 
 def group_of_job(ranks: RankSource, group: Group | None, function: str, otherwise: str) -> SideGroup:
-    """The means of this rank to send messages to the others, for a public function.
-
-    Args:
-        ranks: the source of the rank.
-        group: the ranks that share the data.
-        function: its name.
-        otherwise: what to do without a process group.
-
-    Raises:
-        LoaderError: there is no process group, or its ranks are not those of the loader.
-    """
+    """The means of this rank to send messages to the others, for a public function."""
     rank = ranks.ask()
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -146,16 +136,7 @@ def part_of(state: State) -> bytes:
 
 
 def joined(own: State, parts: Sequence[bytes], numbers_of: Callable[[SavedState], Numbers]) -> State:
-    """One state of all ranks.
-
-    Args:
-        own: the state of any rank.
-        parts: of all ranks, in their order.
-        numbers_of: finds the numbers of the ledger at a place of an indexed pipe.
-
-    Raises:
-        StateError: of an indexed pipe: the ranks are not of one job.
-    """
+    """One state of all ranks."""
     state = dict(own)
     entries = [json.loads(part) for part in parts]
     if not own["shards"]:
@@ -196,11 +177,7 @@ def _other_constants(one: State, ranks: Sequence[int], other: State, other_ranks
 
 
 def read_states(state: object) -> list[SavedState]:
-    """The states that `load_state_dict` was given, checked: that of one rank, or those of all ranks in their order.
-
-    Raises:
-        StateError: one of them is no state or damaged, or they are not the states of all ranks of one job.
-    """
+    """The states that `load_state_dict` was given, checked: that of one rank, or those of all ranks in their order."""
     if isinstance(state, Sequence) and not isinstance(state, (str, bytes)):
         states = [_validated(place, one) for place, one in enumerate(state)]
         _check_one_job(states)
@@ -221,11 +198,7 @@ def _validated(place: int, state: object) -> SavedState:
 
 
 def _check_one_job(states: Sequence[SavedState]) -> None:
-    """Checks that these are the states of all ranks of one job, in one epoch.
-
-    Raises:
-        StateError: a rank is missing, there twice, or of another job; the message names it.
-    """
+    """Checks that these are the states of all ranks of one job, in one epoch."""
     if not states:
         raise StateError("a list of states must have the state of each rank but is empty")
     first = states[0]
@@ -296,11 +269,7 @@ def run_alike(states: list[SavedState], plan: Plan) -> list[SavedState]:
 
 
 def shards_of_job(states: Sequence[SavedState], plan: Plan) -> int:
-    """The number of virtual shards that the loader of `plan` must have to go on from these states.
-
-    Raises:
-        StateError: they mean nothing for this plan.
-    """
+    """The number of virtual shards that the loader of `plan` must have to go on from these states."""
     if (one := _serving(states, plan)) is not None:
         return resumed_shards(one, plan)
     shards = checked_shards(states[0], plan)
@@ -308,11 +277,7 @@ def shards_of_job(states: Sequence[SavedState], plan: Plan) -> int:
 
 
 def restore_job(states: Sequence[SavedState], schedule: Schedule) -> Progress:
-    """The progress that the states of a job mean for the rank of a schedule.
-
-    Raises:
-        StateError: a position lies outside the pipe, or no run of it comes there.
-    """
+    """The progress that the states of a job mean for the rank of a schedule."""
     plan = schedule.plan
     if states[0].indexed and plan.indexed:
         return restore(merged(states), plan)
@@ -347,11 +312,7 @@ def _serving(states: Sequence[SavedState], plan: Plan) -> SavedState | None:
 
 
 def ledger_of_states(state: object) -> Ledger:
-    """The ledger of a state, or of those of all ranks.
-
-    Raises:
-        StateError: one of them is no state or damaged, or they are not the states of all ranks of one job.
-    """
+    """The ledger of a state, or of those of all ranks."""
     states = read_states(state)
     if not states[0].indexed:
         return Numbers.sum([one.numbers for one in states]).ledger(len(states))
@@ -403,10 +364,6 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
     """The progress of a rank that goes on from the states of another number of ranks.
 
     All ranks compute the same, so none has to ask another.
-
-    Raises:
-        StateError: the states come from different resumes, or the pipe cannot go on on this number of ranks.
-        PlanError: the ranks cannot be made even.
     """
     plan = schedule.plan
     passes = _passes(states)
@@ -434,11 +391,7 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
 
 
 def _passes(states: Sequence[SavedState]) -> range:
-    """The passes over the data in which a rank has taken something, from that of the slowest rank on.
-
-    Raises:
-        StateError: the ranks are too far apart.
-    """
+    """The passes over the data in which a rank has taken something, from that of the slowest rank on."""
     last = max(one.data_pass + len(one.later) for one in states)
     passes = range(min(one.data_pass for one in states), last + 1)
     if len(passes) > MAX_PASSES:
@@ -536,11 +489,7 @@ class StreamedJob:
         return self._base + self._shards + self._states[0].world_size
 
     def left(self, waiting: Callable[[Rest, Json], Rest]) -> list[dict[int, Rest]]:
-        """What is left of the shards of each rank, by number.
-
-        Args:
-            waiting: the rows that a rest leaves over, from a cursor of these on.
-        """
+        """What is left of the shards of each rank, by number."""
         return [self._left(one, at, waiting) for one, at in zip(self._states, self._positions, strict=True)]
 
     def _left(self, one: SavedState, position: Position, waiting_of: Callable[[Rest, Json], Rest]) -> dict[int, Rest]:

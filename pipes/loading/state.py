@@ -469,12 +469,7 @@ def compare(
 
 
 def resumed_shards(saved: SavedState, plan: Plan) -> int:
-    """The number of virtual shards that the loader of `plan` must have to go on from the position in a state.
-
-    Raises:
-        StateError: the position means nothing for this plan: only one of both is indexed, it is of another rank, or it
-            has too many shards.
-    """
+    """The number of virtual shards that the loader of `plan` must have to go on from the position in a state."""
     if saved.position is None:
         # Other ranks may be in the middle of the epoch, so all ranks keep the shards of the state.
         is_of_same_job = not plan.indexed and not saved.indexed and saved.world_size == plan.world_size
@@ -499,11 +494,7 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
 
 
 def checked_shards(saved: SavedState, plan: Plan) -> int:
-    """The shards of a state of a streamed pipe.
-
-    Raises:
-        StateError: they are too many for this plan.
-    """
+    """The shards of a state of a streamed pipe."""
     if saved.shards > max(plan.shards, MAX_SHARDS_OF_RANK * plan.world_size):
         raise StateError(
             f"this state has {saved.shards} shards, and this loader {plan.shards}; if that is right, make the loader "
@@ -513,11 +504,7 @@ def checked_shards(saved: SavedState, plan: Plan) -> int:
 
 
 def restore(saved: SavedState, plan: Plan) -> Progress:
-    """The progress of a state in `plan`; of an indexed pipe, also for another number of ranks.
-
-    Raises:
-        StateError: the position lies outside the pipe, or no run of it comes there.
-    """
+    """The progress of a state in `plan`; of an indexed pipe, also for another number of ranks."""
     position = saved.position
     if position is None or not saved.indexed:
         return restore_streamed(saved, plan)

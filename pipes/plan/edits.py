@@ -308,11 +308,7 @@ class Edit:
                     dressed = self.old[dressed[0]].inputs[0], self.new[dressed[1]].inputs[0]
 
     def names(self) -> dict[int, str]:
-        """The names that operators of the new graph have for the rest of the pass, where these are not its own.
-
-        Raises:
-            EditError: other processes ask for rows by the names of operators.
-        """
+        """The names that operators of the new graph have for the rest of the pass, where these are not its own."""
         now = self.plan.numbered_names
         kept = {new: self._names[old] for old, new in self._pairs.items() if self.nodes[new].op.name is None}
         names = {new: name for new, name in kept.items() if name != now[new]}
@@ -399,11 +395,7 @@ class Edit:
         return self.edges[edge] if edge in self.edges else (self._pairs[edge[0]], edge[1])
 
     def check_tails(self) -> None:
-        """Checks that the operator that leaves rows over is none of those in common.
-
-        Raises:
-            EditError: it is, so rows that wait for others would be grouped by another operator.
-        """
+        """Checks that the operator that leaves rows over is none of those in common."""
         tail = self.plan.tail_number
         moved = {self._old.child(edge) for edge in self.moved}
         if self.tail is not None and self.tail not in self.stepped and self.tail not in moved:

@@ -326,7 +326,9 @@ class Plan:
             return len(range(start + rank, position_count(self.indexed_pass(redivision)), self.world_size))
         data_pass = data_pass if self.varies else 0
         if self._lengths is None or self._lengths[0] != data_pass:
-            self._lengths = data_pass, self._rank_lengths(data_pass)
+            of_shards = Lengths(self._sharding, self.seed, data_pass)
+            rows = of_shards.of_shards(self.main)
+            self._lengths = data_pass, None if rows is None else self._by_rank(rows, of_shards)
         lengths = self._lengths[1]
         return None if lengths is None else lengths[rank]
 
@@ -412,19 +414,17 @@ class Plan:
         return rows_of(node, rest.shard, rest.top.given or 0)
 
     def _groups(self, lengths: Lengths, shards: Sequence[Sequence[int]]) -> list[int] | None:
-        """The number of elements that are made of the leftover rows of some shards together.
-
-        Args:
-            lengths: those of a pass.
-            shards: the rows of each of the shards before the operator that leaves rows over.
-        """
+        """The number of elements that are made of the leftover rows of some shards together."""
         if self._tail is None:
             return [0] * len(shards)
         op = self._op_of_tail(lengths.shards)
         over = [[(rows, left) for rows in own if (left := op.left_over(rows))] for own in shards]
         ops = [op.after(max((rows - left for rows, left in own), default=0)) for own in over]
         output: Numbers | None = np.array([sum(left for _, left in own) for own in over], np.int64)
-        for node in self._behind_tail():
+        path = [self.root]
+        while path[-1] is not self._tail:
+            path.append(path[-1].inputs[0])
+        for node in reversed(path):
             output = lengths.after(node, [output], ops if node is self._tail else None)
         if output is None:
             return None
@@ -454,37 +454,16 @@ class Plan:
             amounts.append(amount._replace(done=amount.total) if shard in position.ended else amount)
         return Amount.sum(amounts).fraction
 
-    def _rank_lengths(self, data_pass: int) -> list[int] | None:
-        """The lengths of all ranks."""
-        lengths = Lengths(self._sharding, self.seed, data_pass)
-        rows = lengths.of_shards(self.main)
-        return None if rows is None else self._by_rank(rows, lengths)
-
     def _by_rank(self, rows: Numbers, lengths: Lengths) -> list[int] | None:
         """The lengths of all ranks: of their shards, and of the groups of rows that these leave over."""
         totals: Numbers = rows.reshape(-1, self.world_size).sum(0)
         if self._tail is not None and self.shards > 1:
-            tails = self._tail_lengths(lengths)
-            if tails is None:
+            before = lengths.of_shards(self._tail.inputs[0])
+            groups = None if before is None else self._groups(lengths, before.reshape(-1, self.world_size).T.tolist())
+            if groups is None:
                 return None
-            totals = totals + tails
+            totals = totals + groups
         return cast("list[int]", totals.tolist())
-
-    def _tail_lengths(self, lengths: Lengths) -> Numbers | None:
-        """The number of elements that are made of the leftover rows of each rank."""
-        assert self._tail is not None
-        rows = lengths.of_shards(self._tail.inputs[0])
-        if rows is None:
-            return None
-        groups = self._groups(lengths, rows.reshape(-1, self.world_size).T.tolist())
-        return None if groups is None else np.array(groups, np.int64)
-
-    def _behind_tail(self) -> list[Node]:
-        """The operator that leaves rows over, if there is one, and those behind it in the order of the rows."""
-        path = [] if self._tail is None else [self.root]
-        while path and path[-1] is not self._tail:
-            path.append(path[-1].inputs[0])
-        return path[::-1]
 
     def shared_reads(self) -> dict[Node, SharedRead]:
         """The inputs that several shards or processes read, by the node that makes their rows."""
@@ -529,10 +508,6 @@ class Plan:
             if (weights := self._stages[source].weights(Context())) is not None and not weights.are_rows
         ]
         return int(sum(size.sum() for size in sizes)) if sizes and all((size >= 0).all() for size in sizes) else None
-
-    def rounds_of(self, node: Node) -> int | None:
-        """The number of rounds of a `repeat`; None if it has no end."""
-        return Lengths(self._sharding, self.seed, 0).rounds_of(node)
 
     def stage_named(self, name: str) -> Stage:
         """The stage of that name in the graph without shards."""

@@ -210,13 +210,6 @@ def _needs_positions(stage: Stage) -> bool:
 class Span:
     """One span, as its worker makes it.
 
-    Args:
-        spans: those of the shard.
-        rows: of the span.
-        at: the cursor of the shard's graph where the run begins, if it begins in this span.
-        context: of the shard.
-        last: whether no other span follows.
-
     Attributes:
         next_start: where the next span begins; None as long as it is not known.
     """
@@ -224,7 +217,7 @@ class Span:
     def __init__(self, spans: ShardSpans, rows: SpanRows, at: Cursor | None, context: Context, *, last: bool) -> None:
         self.next_start: SpanStart | None = None
         self._spans = spans
-        self._at = at
+        self._at = at  # where the run begins, if it begins in this span
         self._last = last
         inner, self._clock = context.with_own_clock()
         self._rows = spans.made(rows, None if at is None else spans.begin(at)[0], inner)
