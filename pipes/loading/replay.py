@@ -162,18 +162,6 @@ def _redivision_of(cursor: ElementCursor) -> Redivision | None:
     return Redivision.of(cursor["cut"]) if "cut" in cursor else None
 
 
-def lineage_at(plan: Plan, cursor: ElementCursor) -> list[Origin]:
-    """The origin of each row that an element is made of; of an indexed pipe nothing is read for that."""
-    if plan.indexed:
-        context = Context(seed=plan.seed, epoch=cast("int", cursor["epoch"]))
-        stage = plan.indexed_pass(_redivision_of(cursor))
-        origin = Origin.joined(stage.origins(cast("int", cursor["element"]), context))
-    else:
-        block = _block_at(plan, cursor, origins=True)
-        origin = block.origins[0] if block.origins else None
-    return [] if origin is None else origin.rows
-
-
 def cursor_of_indexed(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
     """The cursor of the next element of an indexed pipe."""
     position = progress.position(plan)
@@ -294,4 +282,12 @@ class Info:
         Raises:
             LoaderError: the element is padding.
         """
-        return lineage_at(self._schedule.plan, self.cursor)
+        plan, cursor = self._schedule.plan, self.cursor
+        if plan.indexed:
+            context = Context(seed=plan.seed, epoch=cast("int", cursor["epoch"]))
+            stage = plan.indexed_pass(_redivision_of(cursor))
+            origin = Origin.joined(stage.origins(cast("int", cursor["element"]), context))
+        else:
+            block = _block_at(plan, cursor, origins=True)
+            origin = block.origins[0] if block.origins else None
+        return [] if origin is None else origin.rows

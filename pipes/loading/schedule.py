@@ -384,7 +384,7 @@ class AgreedItems:
         self._memory = memory
         self._fresh = step == 0  # a rank may have no element at all
         self._ready: deque[Step] = deque()
-        self._others: deque[_Other] = deque()
+        self._others: deque[tuple[int, Step | ShardEnd]] = deque()  # each with the steps of this rank before it
         self._taken = 0  # elements of this rank that the consumer has
         self._largest = 1  # bytes of an element
         self._began = time.monotonic()
@@ -406,14 +406,14 @@ class AgreedItems:
                 if not agreed:
                     self._exchange = self._post(len(ready) - own)
                 padding = part - own
-                while own or (others and others[0].steps == self._taken):
-                    run = min(own, others[0].steps - self._taken) if others else own
+                while own or (others and others[0][0] == self._taken):
+                    run = min(own, others[0][0] - self._taken) if others else own
                     for _ in range(run):
                         yield ready.popleft()
                     own -= run
                     self._taken += run
-                    if others and others[0].steps == self._taken:
-                        yield others.popleft().item
+                    if others and others[0][0] == self._taken:
+                        yield others.popleft()[1]
                 for _ in range(padding):
                     yield PADDING
 
@@ -446,7 +446,7 @@ class AgreedItems:
         try:
             for item in self._items:
                 if not _is_step(item):
-                    self._others.append(_Other(self._taken + len(ready), item))
+                    self._others.append((self._taken + len(ready), item))
                     continue
                 ready.append(item)
                 count -= 1
@@ -531,17 +531,6 @@ class Supply(NamedTuple):
     @property
     def is_empty(self) -> bool:
         return self.ended and not self.steps
-
-
-class _Other(NamedTuple):
-    """An item that is no step: the end of a shard, or a row that was skipped.
-
-    Attributes:
-        steps: the number of steps of this rank before it.
-    """
-
-    steps: int
-    item: Step | ShardEnd
 
 
 def _is_step(item: Step | ShardEnd) -> TypeGuard[Step]:

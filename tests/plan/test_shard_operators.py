@@ -19,7 +19,6 @@ from ..support.plan import (
     PermutedShard,
     PlacedShard,
     RemainingShard,
-    StreamedShard,
 )
 
 counts = st.integers(0, 400)
@@ -60,14 +59,6 @@ def test_positions_in_any_order_give_the_same_rows(count: int, shards: int, kind
     first = [3, 2, 0, 0][kind]
     taken = [row for one in beyond for row in one] if kind == 1 else []
     assert sorted(rows) == [row for row in range(first, max(count, 20)) if row not in taken]
-
-
-@given(counts, st.integers(1, 5))
-def test_the_lengths_of_streamed_shards(count: int, shards: int) -> None:
-    source = fp.from_sequence(range(count)).shuffle(window=3)
-    for shard in range(shards):
-        stage = bind(resolve(source.then(StreamedShard(shards, shard))))
-        assert stage.length == len(range(shard, count, shards))
 
 
 @given(st.lists(st.sampled_from(range(30)), unique=True), st.integers(0, 30))
