@@ -32,8 +32,7 @@ from ..errors import (
 from ..plan.plan import Position
 from ..services.base import Session, ShardEnd, Step
 from .epochs import Epochs
-from .history import History
-from .lost_rows import LostCounter, element_of
+from .history import History, LostCounter, element_of
 from .ranks import Job, on_rank
 from .replay import Info, note_cursor
 from .schedule import PADDING, AgreedItems, End, Schedule
@@ -81,11 +80,7 @@ class Epoch(Generic[T_co]):
             raise LoaderError("the epoch has no more elements to peek at") from None
 
     def skip(self, count: int) -> None:
-        """Moves on as if the consumer had taken `count` elements.
-
-        Raises:
-            LoaderError: the epoch has fewer.
-        """
+        """Moves on as if the consumer had taken `count` elements."""
         target = self.run.progress.step + count
         run = self.run.skipping(count)
         if run.progress.step > self.run.progress.step:
@@ -123,11 +118,7 @@ class Epoch(Generic[T_co]):
         raise stop.with_traceback(self.run.trace)  # without it, each `raise` would make the traceback longer
 
     def end(self, reason: str) -> None:
-        """Ends the epoch early: each later `next` raises a `LoaderError` with this reason.
-
-        Raises:
-            LoaderError: another thread waits for an element.
-        """
+        """Ends the epoch early: each later `next` raises a `LoaderError` with this reason."""
         self.run.reason = reason
         self._ending()
 
@@ -503,9 +494,6 @@ def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:
     """The progress after `count` further elements, or after as many as lengths alone can tell.
 
     Those are none if the pipe is a stream: its cursors have the marks of what was opened, so the elements must be read.
-
-    Raises:
-        LoaderError: the epoch has fewer elements.
     """
     last = schedule.end(progress).of_rank
     if last is not None and progress.step + count > last:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import pickle
 from collections.abc import Callable, Iterator, Mapping
@@ -45,14 +44,6 @@ class Epochs:
     Nothing runs before the first epoch begins. Until then the rank may change; later it is fixed. A copy or pickle has
     not begun.
 
-    Args:
-        pipe: the graph to run.
-        service: the service that runs it.
-        starter: starts it: the service itself, or what also moves its elements to a device.
-        ranks: the source of the rank of this process.
-        seed, shards: of the plan.
-        steps, even: of the schedule.
-
     Attributes:
         times: what threads did in the epochs so far.
         segment: the steps that the ranks agreed on last, if they agree on the end of an epoch while it runs.
@@ -73,7 +64,7 @@ class Epochs:
     ) -> None:
         self.pipe = pipe
         self.service = service
-        self._starter = starter
+        self._starter = starter  # the service, or what also moves its elements to a device
         self.ranks = ranks
         self.steps = steps
         self._seed = seed
@@ -93,11 +84,7 @@ class Epochs:
         return self._even == "pad"
 
     def check_service(self) -> None:
-        """Checks that the service can run the pipe.
-
-        Raises:
-            PlanError: a function seeds the global generators, and the service runs it in one of several threads.
-        """
+        """Checks that the service can run the pipe."""
         for node in () if self.service.global_generators else walk(self.pipe):
             if node.op.trait is Trait.MAIN_THREAD:
                 service = constructor_code(self.service)
@@ -108,12 +95,7 @@ class Epochs:
                 raise PlanError(message, at=node.call_site)
 
     def check_ranks(self) -> None:
-        """Checks the ranks early, without reading anything if they can run the pipe.
-
-        Raises:
-            ArgumentError: the environment has no rank and world size.
-            PlanError: several ranks cannot run the pipe, or cannot be made even.
-        """
+        """Checks the ranks early, without reading anything if they can run the pipe."""
         rank = self.ranks.certain()
         if rank is None or rank.world_size == 1:
             return
@@ -129,11 +111,7 @@ class Epochs:
             raise unknown_length_error(bind(resolve(self.pipe)), rank.world_size)
 
     def schedule(self, progress: Progress) -> Schedule:
-        """The schedule of a loader that stands at `progress`.
-
-        Raises:
-            LoaderError: the rank has changed in the middle of an epoch.
-        """
+        """The schedule of a loader that stands at `progress`."""
         if self._executor is not None and self._schedule is not None:
             return self._schedule
         return self._schedule_of_now(progress)
@@ -151,13 +129,7 @@ class Epochs:
         return self._job
 
     def begin(self, progress: Progress, job: Job | None) -> tuple[Schedule, End]:
-        """The schedule of an epoch that begins now, and its end. The first epoch starts the service.
-
-        Raises:
-            LoaderError: the rank has changed since the first epoch began, or in the middle of an epoch.
-            PlanError: the ranks cannot be made even, or do not begin alike.
-            RankError: another rank has failed, or has not begun.
-        """
+        """The schedule of an epoch that begins now, and its end. The first epoch starts the service."""
         self._check_one_view(job)
         if self.lost_log is not None:
             self.lost_log.open()
@@ -193,11 +165,7 @@ class Epochs:
                 log.info("epoch %d: %s", progress.epoch, verdict.text)
 
     def rank_times(self, skipped: Mapping[str, int]) -> RankTimes:
-        """What this rank has counted in all epochs, for a report.
-
-        Args:
-            skipped: rows that were skipped, by operator.
-        """
+        """What this rank has counted in all epochs, for a report."""
         return self._rank_times(self.times.steps, self.times.tables(), skipped)
 
     def _rank_times(self, steps: StepTimes, tables: list[Table], skipped: Mapping[str, int]) -> RankTimes:
@@ -219,15 +187,7 @@ class Epochs:
         )
 
     def restore(self, pipe: str, schedule: Callable[[], Schedule]) -> Schedule:
-        """The schedule for a state whose fingerprint is `pipe`, which may fix listings and types of operators.
-
-        Args:
-            pipe: of the state.
-            schedule: makes the schedule if the state has nothing new of any operator.
-
-        Raises:
-            ValueError: `pipe` is no fingerprint.
-        """
+        """The schedule for a state whose fingerprint is `pipe`, which may fix listings and types of operators."""
         operators = saved_operators(pipe, self.pipe)
         if not operators:
             return schedule()
@@ -294,11 +254,7 @@ class Epochs:
             self._schedule = self._make_schedule(self._schedule.rank, self._schedule.plan.shards)
 
     def _check_one_view(self, job: Job | None) -> None:
-        """Checks that ranks that must share listings and types can do so.
-
-        Raises:
-            PlanError: they cannot.
-        """
+        """Checks that ranks that must share listings and types can do so."""
         if job is None and self.ranks.ask().world_size > 1:
             for node in walk(self.pipe):
                 if _one_view_repair(node.op) is not None:
@@ -372,8 +328,6 @@ def _has_unknown_length(root: Node) -> bool:
 
 
 # Listings, types and units that one rank resolves for all.
-MAX_PICKLED = 2**28
-"""Each rank resolves an operator of more bytes than this by itself, such as one with data in memory."""
 
 
 def files_digest(root: Node) -> bytes:
@@ -422,21 +376,12 @@ def _operators(root: Node) -> Iterator[tuple[int, Any]]:
 
 
 def _pickled(op: Operator) -> bytes | None:
-    """The pickle of an operator; None if it has none, or holds data."""
-    content = _Limited()
+    """The pickle of an operator; None if it has none, or holds data: each rank then resolves it by itself."""
     try:
-        pickle.Pickler(content, 5, buffer_callback=_refuse).dump(op)
+        return pickle.dumps(op, 5, buffer_callback=_refuse)
     except Exception:  # whatever the user's classes raise
         return None
-    return content.getvalue()
 
 
 def _refuse(buffer: pickle.PickleBuffer) -> None:
     raise ValueError("an operator with arrays in it says more than which files it reads")
-
-
-class _Limited(io.BytesIO):
-    def write(self, content: Any) -> int:
-        if self.tell() + len(content) > MAX_PICKLED:
-            raise ValueError("the operator is too large")
-        return super().write(content)

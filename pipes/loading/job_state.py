@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ from ..engine.run import position_count
 from ..engine.skips import share_of_lost
 from ..errors import ArgumentError, LoaderError, StateError
 from ..plan.edits import Edit, EditError, Passing
-from ..plan.plan import Plan
+from ..plan.plan import Plan, Position
 from ..plan.rests import AS_IT_IS, ROOT, Redivision, Rest, Start, dealt, numbered
 from .ledger import Ledger, Numbers
 from .ranks import RankSource
@@ -26,12 +27,9 @@ from .state import (
     ALL_RANKS,
     MAX_STRAGGLING,
     NO_GOAL,
-    IndexedPosition,
-    JobPosition,
     Progress,
     SavedState,
     State,
-    StreamedPosition,
     checked_shards,
     checksum,
     in_turn,
@@ -101,17 +99,7 @@ def gather(
 
 
 def group_of_job(ranks: RankSource, group: Group | None, function: str, otherwise: str) -> SideGroup:
-    """The means of this rank to send messages to the others, for a public function.
-
-    Args:
-        ranks: the source of the rank.
-        group: the ranks that share the data.
-        function: its name.
-        otherwise: what to do without a process group.
-
-    Raises:
-        LoaderError: there is no process group, or its ranks are not those of the loader.
-    """
+    """The means of this rank to send messages to the others, for a public function."""
     rank = ranks.ask()
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
@@ -148,16 +136,7 @@ def part_of(state: State) -> bytes:
 
 
 def joined(own: State, parts: Sequence[bytes], numbers_of: Callable[[SavedState], Numbers]) -> State:
-    """One state of all ranks.
-
-    Args:
-        own: the state of any rank.
-        parts: of all ranks, in their order.
-        numbers_of: finds the numbers of the ledger at a place of an indexed pipe.
-
-    Raises:
-        StateError: of an indexed pipe: the ranks are not of one job.
-    """
+    """One state of all ranks."""
     state = dict(own)
     entries = [json.loads(part) for part in parts]
     if not own["shards"]:
@@ -198,11 +177,7 @@ def _other_constants(one: State, ranks: Sequence[int], other: State, other_ranks
 
 
 def read_states(state: object) -> list[SavedState]:
-    """The states that `load_state_dict` was given, checked: that of one rank, or those of all ranks in their order.
-
-    Raises:
-        StateError: one of them is no state or damaged, or they are not the states of all ranks of one job.
-    """
+    """The states that `load_state_dict` was given, checked: that of one rank, or those of all ranks in their order."""
     if isinstance(state, Sequence) and not isinstance(state, (str, bytes)):
         states = [_validated(place, one) for place, one in enumerate(state)]
         _check_one_job(states)
@@ -210,10 +185,7 @@ def read_states(state: object) -> list[SavedState]:
     saved = validated(state)
     if saved.indexed or saved.rank != ALL_RANKS:
         return [saved]
-    if not isinstance(saved.position, JobPosition):  # nothing of the epoch is taken
-        entries = [saved] * saved.world_size
-    else:
-        entries = [replace(saved, **entry._asdict()) for entry in saved.position.ranks]
+    entries = saved.ranks or [saved] * saved.world_size  # without entries, nothing of the epoch is taken
     ranks = len(entries)
     return [replace(one, rank=rank, numbers=one.numbers.share(rank, ranks)) for rank, one in enumerate(entries)]
 
@@ -226,11 +198,7 @@ def _validated(place: int, state: object) -> SavedState:
 
 
 def _check_one_job(states: Sequence[SavedState]) -> None:
-    """Checks that these are the states of all ranks of one job, in one epoch.
-
-    Raises:
-        StateError: a rank is missing, there twice, or of another job; the message names it.
-    """
+    """Checks that these are the states of all ranks of one job, in one epoch."""
     if not states:
         raise StateError("a list of states must have the state of each rank but is empty")
     first = states[0]
@@ -240,14 +208,12 @@ def _check_one_job(states: Sequence[SavedState]) -> None:
     if not first.indexed:
         if ALL_RANKS in ranks:
             raise StateError("a gathered state has the states of all ranks already; load it alone, not in a list")
-        missing = sorted(set(range(first.world_size)) - set(ranks))
-        doubled = sorted({rank for rank in ranks if ranks.count(rank) > 1})
-        if missing:
+        counts = Counter(ranks)
+        if others := [rank for rank in range(first.world_size) if counts[rank] != 1]:
             raise StateError(
-                f"the list has no state of {_ranks(missing)} of {first.world_size}; give that of each rank"
+                f"the list must have one state of each of the {first.world_size} ranks, and has none or several of "
+                f"{_ranks(others)}"
             )
-        if doubled:
-            raise StateError(f"the list has more than one state of {_ranks(doubled)} of {first.world_size}")
     if len(states) != first.world_size:
         raise StateError(
             f"the list has {len(states)} states of a job of {first.world_size} ranks; give that of each rank"
@@ -290,24 +256,20 @@ def run_alike(states: list[SavedState], plan: Plan) -> list[SavedState]:
         return states
     if first.indexed:
         one = merged(states)
-        if not isinstance(one.position, IndexedPosition) or one.position.beyond or one.position.redivision is not None:
+        if one.position is None or one.position.taken.beyond or one.position.redivision is not None:
             return states
-        at = START.advance(min(one.position.consumed, position_count(plan.unsharded))).plain
+        at = START.advance(min(one.position.taken.total, position_count(plan.unsharded))).plain
         steps = one.step * one.world_size
-        return [replace(one, rank=0, world_size=1, shards=1, step=steps, position=StreamedPosition({0: at}, {}))]
+        return [replace(one, rank=0, world_size=1, shards=1, step=steps, position=Position(cursors={0: at}))]
     position = first.position
-    if first.shards != 1 or not isinstance(position, StreamedPosition) or position.redivision is not None:
+    if first.shards != 1 or position is None or position.redivision is not None:
         return states
     taken = Cursor.of(position.cursors[0]).position if 0 in position.cursors else position_count(plan.unsharded)
-    return [replace(first, rank=ALL_RANKS, shards=0, position=IndexedPosition(taken))]
+    return [replace(first, rank=ALL_RANKS, shards=0, position=Position(Taken(taken)))]
 
 
 def shards_of_job(states: Sequence[SavedState], plan: Plan) -> int:
-    """The number of virtual shards that the loader of `plan` must have to go on from these states.
-
-    Raises:
-        StateError: they mean nothing for this plan.
-    """
+    """The number of virtual shards that the loader of `plan` must have to go on from these states."""
     if (one := _serving(states, plan)) is not None:
         return resumed_shards(one, plan)
     shards = checked_shards(states[0], plan)
@@ -315,11 +277,7 @@ def shards_of_job(states: Sequence[SavedState], plan: Plan) -> int:
 
 
 def restore_job(states: Sequence[SavedState], schedule: Schedule) -> Progress:
-    """The progress that the states of a job mean for the rank of a schedule.
-
-    Raises:
-        StateError: a position lies outside the pipe, or no run of it comes there.
-    """
+    """The progress that the states of a job mean for the rank of a schedule."""
     plan = schedule.plan
     if states[0].indexed and plan.indexed:
         return restore(merged(states), plan)
@@ -350,15 +308,11 @@ def _serving(states: Sequence[SavedState], plan: Plan) -> SavedState | None:
         return None
     one = states[plan.rank]
     # A rank that has not begun is in the middle of the epoch nevertheless, so the shards stay as they are.
-    return one if one.position is not None else replace(one, position=StreamedPosition({}, {}))
+    return one if one.position is not None else replace(one, position=Position())
 
 
 def ledger_of_states(state: object) -> Ledger:
-    """The ledger of a state, or of those of all ranks.
-
-    Raises:
-        StateError: one of them is no state or damaged, or they are not the states of all ranks of one job.
-    """
+    """The ledger of a state, or of those of all ranks."""
     states = read_states(state)
     if not states[0].indexed:
         return Numbers.sum([one.numbers for one in states]).ledger(len(states))
@@ -377,7 +331,7 @@ def merged(states: Sequence[SavedState]) -> SavedState:
     world_size = first.world_size
     if all(one.position == first.position and one.step == first.step for one in states):
         return first
-    places = [one.position if isinstance(one.position, IndexedPosition) else IndexedPosition(0) for one in states]
+    places = [one.position or Position() for one in states]
     last = min(places, key=lambda place: place.taken.total)
     leads = [place.taken.total - last.taken.total for place in places]
     if max(leads) > MAX_STRAGGLING:
@@ -393,13 +347,12 @@ def merged(states: Sequence[SavedState]) -> SavedState:
                 "are not of one job; give states that were saved together"
             )
     # The rank that is furthest behind has the elements that were left; of these, each rank has taken its own.
-    ranges = list(last.beyond)
+    ranges = list(last.taken.beyond)
     for rank, lead in enumerate(leads):
         ranges += last.taken.rows_left(range(rank, lead, world_size))
     step = sum(one.step for one in states) // world_size
-    taken = Taken.of(last.consumed, ranges)
-    position = IndexedPosition(taken.first, taken.beyond, last.redivision)
-    return replace(first, step=step, position=position, numbers=states[places.index(last)].numbers, counted=last)
+    position = Position(Taken.of(last.taken.first, ranges), redivision=last.redivision)
+    return replace(first, step=step, position=position, numbers=states[places.index(last)].numbers, counted=last.taken)
 
 
 # A streamed pipe on another number of ranks.
@@ -411,10 +364,6 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
     """The progress of a rank that goes on from the states of another number of ranks.
 
     All ranks compute the same, so none has to ask another.
-
-    Raises:
-        StateError: the states come from different resumes, or the pipe cannot go on on this number of ranks.
-        PlanError: the ranks cannot be made even.
     """
     plan = schedule.plan
     passes = _passes(states)
@@ -428,7 +377,7 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
     job = StreamedJob(states)
     plain = job.as_it_is(plan)
     if plain is not None:
-        progress.cursors, progress.ended = plain.cursors, plain.ended
+        progress.cursors, progress.ended = dict(plain.cursors), dict(plain.ended)
     else:
         progress.redivision = job.redivided(plan)
     left = plan.lengths_left(progress.position(plan), progress.data_pass)
@@ -442,12 +391,8 @@ def resumed_elsewhere(states: Sequence[SavedState], schedule: Schedule) -> Progr
 
 
 def _passes(states: Sequence[SavedState]) -> range:
-    """The passes over the data in which a rank has taken something, from that of the slowest rank on.
-
-    Raises:
-        StateError: the ranks are too far apart.
-    """
-    last = max(one.data_pass + len(position_of(one).later) for one in states)
+    """The passes over the data in which a rank has taken something, from that of the slowest rank on."""
+    last = max(one.data_pass + len(one.later) for one in states)
     passes = range(min(one.data_pass for one in states), last + 1)
     if len(passes) > MAX_PASSES:
         raise StateError(
@@ -467,21 +412,13 @@ def _in_pass(states: Sequence[SavedState], number: int) -> list[SavedState]:
     return [replace(one, data_pass=number, position=p) for one, p in zip(states, positions, strict=True)]
 
 
-def _position_in_pass(one: SavedState, number: int) -> StreamedPosition:
-    position = position_of(one)
-    if number == one.data_pass:
-        return position._replace(later=())
-    shards = range(one.rank, one.shards, one.world_size)
-    if number < one.data_pass:
-        return StreamedPosition({}, dict.fromkeys(shards))
-    if number > one.data_pass + len(position.later):
-        return StreamedPosition({}, {})
-    return StreamedPosition({}, {}, position.later[number - one.data_pass - 1])
-
-
-def position_of(one: SavedState) -> StreamedPosition:
-    """The place of a rank in a streamed pipe."""
-    return one.position if isinstance(one.position, StreamedPosition) else StreamedPosition({}, {})
+def _position_in_pass(one: SavedState, number: int) -> Position:
+    ahead = number - one.data_pass
+    if ahead < 0:
+        return Position(ended=dict.fromkeys(range(one.rank, one.shards, one.world_size)))
+    if ahead == 0:
+        return one.position or Position()
+    return Position(redivision=one.later[ahead - 1] if ahead <= len(one.later) else None)
 
 
 class StreamedJob:
@@ -498,7 +435,7 @@ class StreamedJob:
         self._states = states
         self._shards = first.shards
         self._data_pass = first.data_pass
-        self._positions = [position_of(one) for one in states]
+        self._positions = [one.position or Position() for one in states]
         redivision = self._positions[0].redivision
         for one, position in zip(states, self._positions, strict=True):
             if _name(position.redivision) != _name(redivision):
@@ -512,19 +449,17 @@ class StreamedJob:
         self._base = 0 if redivision is None else redivision.base
         self._is_redivided = redivision is not None
 
-    def as_it_is(self, plan: Plan) -> StreamedPosition | None:
+    def as_it_is(self, plan: Plan) -> Position | None:
         """The position with all shards as they are, if each new rank can go on with some of them in turn."""
-        joined = StreamedPosition({}, {})
-        for position in self._positions:
-            joined.cursors.update(position.cursors)
-            joined.ended.update(position.ended)
+        cursors = {shard: cursor for position in self._positions for shard, cursor in position.cursors.items()}
+        joined = Position(cursors=cursors, ended={n: at for one in self._positions for n, at in one.ended.items()})
         has_tails = any(shard >= self._shards for shard in (*joined.cursors, *joined.ended))
         keeps_rows = plan.world_size == len(self._states) or not plan.depends_on_ranks
         if self._is_redivided or has_tails or plan.shards != self._shards or not keeps_rows:
             return None
         for rank in range(plan.world_size):
             running = [shard for shard in range(rank, self._shards, plan.world_size) if shard not in joined.ended]
-            if not in_turn([joined.turns(shard) for shard in running]):
+            if not in_turn([joined.cursor(shard).position for shard in running]):
                 return None
         return joined
 
@@ -539,10 +474,10 @@ class StreamedJob:
         one = self._states[0]
         fingerprint = self.graph.fingerprint or (one.pipe, one.code)
         passing = Passing(one.seed, self._data_pass, self.first)
-        edit = Edit(fingerprint, fingerprint, plan.root, plan.joined, plan.length_of, plan.runs_per_shard, passing)
+        edit = Edit(fingerprint, fingerprint, plan, passing, self.graph.names)
         try:
             if edit.at_mixtures():
-                opened = edit.streamed(rest, rest.top.origin, self.graph.names)
+                opened = edit.streamed(rest, rest.top.origin)
                 return lambda share: opened.part(share, edit.edges)
         except EditError:  # it stands where nobody can say what its inputs have given
             pass
@@ -554,23 +489,17 @@ class StreamedJob:
         return self._base + self._shards + self._states[0].world_size
 
     def left(self, waiting: Callable[[Rest, Json], Rest]) -> list[dict[int, Rest]]:
-        """What is left of the shards of each rank, by number.
-
-        Args:
-            waiting: the rows that a rest leaves over, from a cursor of these on.
-        """
+        """What is left of the shards of each rank, by number."""
         return [self._left(one, at, waiting) for one, at in zip(self._states, self._positions, strict=True)]
 
-    def _left(
-        self, one: SavedState, position: StreamedPosition, waiting_of: Callable[[Rest, Json], Rest]
-    ) -> dict[int, Rest]:
+    def _left(self, one: SavedState, position: Position, waiting_of: Callable[[Rest, Json], Rest]) -> dict[int, Rest]:
         tail = self._shards + one.rank
         if position.redivision is None:
             shards = range(one.rank, self._shards, one.world_size)
             rests = {shard: Rest.of_shard(shard, position.cursors.get(shard)) for shard in shards}
         else:
             rests = {n: rest.left(position.cursors.get(n)) for n, rest in position.redivision.rests.items()}
-        ended = {n: rest.top.cursor for n, rest in rests.items() if rest.waits} | position.ended
+        ended = position.over
         running = {n: rest for n, rest in rests.items() if n not in ended}
         # In the order in which a tail reads them.
         waiting = {n: waiting_of(rests[n], cursor) for n in sorted(rests) if (cursor := ended.get(n)) is not None}

@@ -192,11 +192,6 @@ class RowsOfElements:
     """The rows of named sources in the elements of a pass over an indexed pipe, by position.
 
     A loop may save a state after each element, so the numbers of some elements ahead are kept.
-
-    Args:
-        stage: gives the elements.
-        accounts: what is counted.
-        context: of the pass.
     """
 
     def __init__(self, stage: Stage, accounts: Sequence[Account], context: Context) -> None:

@@ -77,11 +77,7 @@ class RankSource:
         return self._arguments is not None
 
     def certain(self) -> Rank | None:
-        """The rank, or None while a launcher or a process group may still set another.
-
-        Raises:
-            ArgumentError: as `ask`.
-        """
+        """The rank, or None while a launcher or a process group may still set another."""
         if self.is_explicit or self._group is not None or _process_group() is not None or "RANK" in os.environ:
             return self.ask()
         return None
@@ -167,11 +163,8 @@ class Job:
     """The ranks that run a loader together.
 
     Each epoch is a run, which begins with `begin`. In a run, ranks hear of the failure of another, and may exchange
-    numbers. A rank waits for others only in `begin`, `share`, `compare`, and for an exchange.
-
-    Attributes:
-        rank: the number of this rank.
-        world_size: the number of ranks.
+    numbers. A rank waits for others only in `begin`, `share`, `compare`, and for an exchange. All methods raise a
+    `RankError` if another rank has failed or does not answer.
     """
 
     def __init__(self, group: SideGroup) -> None:
@@ -188,14 +181,7 @@ class Job:
         self._next_look = 0.0
 
     def begin(self, times: Times | None = None) -> None:
-        """Begins a run. At the first one, the ranks wait for each other.
-
-        Args:
-            times: of the thread that waits for the ranks in this run.
-
-        Raises:
-            RankError: some ranks have not asked for an element, or one has failed.
-        """
+        """Begins a run. At the first one, the ranks wait for each other."""
         if self._failure in self._group.failed_without_us():
             self._end()
         self._times = times
@@ -215,29 +201,16 @@ class Job:
         self._has_met = True
 
     def share(self, name: str, message: bytes | None) -> bytes:
-        """The message of the first rank, which alone gives one.
-
-        Raises:
-            RankError: a rank has failed or does not answer.
-        """
+        """The message of the first rank, which alone gives one."""
         return self._group.broadcast(f"{self._name}: {name}", message, self.hear)
 
     def all_equal(self, name: str, message: bytes) -> bool:
-        """Whether all ranks give the same message.
-
-        Raises:
-            RankError: a rank has failed or does not answer.
-        """
+        """Whether all ranks give the same message."""
         digest = int.from_bytes(blake2b(message, digest_size=7).digest(), "big")
         return len({number for (number,) in self.result(self.exchange(name, digest))}) == 1
 
     def compare(self, start: EpochStart) -> None:
-        """Checks that all ranks begin the same epoch of the same pipe at the same step.
-
-        Raises:
-            PlanError: they do not; the message names the ranks that differ, and their values.
-            RankError: a rank has failed or does not answer.
-        """
+        """Checks that all ranks begin the same epoch of the same pipe at the same step."""
         message = json.dumps([start.pipe, start.facts]).encode()
         if self.all_equal("beginning of an epoch", message):
             return
@@ -263,11 +236,7 @@ class Job:
         return Exchange(self._exchanges - 1, work)
 
     def result(self, exchange: Exchange) -> list[list[int]]:
-        """The numbers of all ranks, in order of rank.
-
-        Raises:
-            RankError: a rank has failed, has left the run before this exchange, or does not answer.
-        """
+        """The numbers of all ranks, in order of rank."""
 
         def hear() -> None:
             self.hear()
@@ -283,21 +252,13 @@ class Job:
             self._group.left.append(self._failure)
 
     def hear_from(self, rank: int) -> NoReturn:
-        """Waits for the reason of a rank that is failing.
-
-        Raises:
-            RankError: with the reason.
-        """
+        """Waits for the reason of a rank that is failing."""
         reason = self._group.announced(self._failure, wait=True)
         self._end()
         raise RankError(reason or failure_message(rank, self.world_size, "not told"))
 
     def look(self) -> None:
-        """Checks for a failure of another rank, so rarely that it takes no time.
-
-        Raises:
-            RankError: another rank has failed.
-        """
+        """Checks for a failure of another rank, so rarely that it takes no time."""
         now = time.monotonic()
         if now >= self._next_look:
             with nullcontext() if self._times is None else self._times.waiting("ranks"):
@@ -306,11 +267,7 @@ class Job:
             self._next_look = end + (end - now) / MAX_SHARE_OF_LOOKS
 
     def hear(self) -> None:
-        """Checks for a failure of another rank.
-
-        Raises:
-            RankError: another rank has failed.
-        """
+        """Checks for a failure of another rank."""
         reason = self._group.announced(self._failure)
         if reason is not None:
             self._end()

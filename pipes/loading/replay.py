@@ -30,7 +30,7 @@ from ..errors import (
     warn,
 )
 from ..plan.fingerprint import Fingerprint
-from ..plan.plan import Plan, Position, ShardState
+from ..plan.plan import Plan, Position
 from ..plan.rests import Redivision
 from .schedule import Schedule
 from .state import Progress, State
@@ -151,8 +151,8 @@ def _run_of(plan: Plan, cursor: ElementCursor, shard: int) -> tuple[Stage, Curso
     if shard != plan.tail_shard:
         return plan.shard_stage(shard, redivision), at
     leftovers = cast("dict[str, Json]", cursor["leftovers"])
-    ended = {int(s): ShardState(None, True, leftover) for s, leftover in leftovers.items()}
-    tail = plan.tail(Position(0, ended, redivision=redivision))
+    ended = {int(s): leftover for s, leftover in leftovers.items()}
+    tail = plan.tail(Position(ended=ended, redivision=redivision))
     if tail is None:
         raise StateError("`cursor` does not fit this pipe, which leaves no rows over", at=call_site())
     return tail.stage, at
@@ -162,23 +162,11 @@ def _redivision_of(cursor: ElementCursor) -> Redivision | None:
     return Redivision.of(cursor["cut"]) if "cut" in cursor else None
 
 
-def lineage_at(plan: Plan, cursor: ElementCursor) -> list[Origin]:
-    """The origin of each row that an element is made of; of an indexed pipe nothing is read for that."""
-    if plan.indexed:
-        context = Context(seed=plan.seed, epoch=cast("int", cursor["epoch"]))
-        stage = plan.indexed_pass(_redivision_of(cursor))
-        origin = Origin.joined(stage.origins(cast("int", cursor["element"]), context))
-    else:
-        block = _block_at(plan, cursor, origins=True)
-        origin = block.origins[0] if block.origins else None
-    return [] if origin is None else origin.rows
-
-
 def cursor_of_indexed(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
     """The cursor of the next element of an indexed pipe."""
     position = progress.position(plan)
     stage = plan.indexed_stage(plan.rank, plan.world_size, position)
-    number = position.start
+    number = position.taken.total
     if stage is not plan.indexed_pass(position.redivision):
         number = next(stage.op.trace(stage, 0, Context()))[1]
     return {**_common(plan, fingerprint, progress), "element": number}
@@ -208,8 +196,7 @@ def note_cursor(error: DataError | RowError, plan: Plan, fingerprint: str, progr
         error.cursor = dict(cursor_of_indexed(plan, fingerprint, progress))
     elif error.place is not None:
         shard, at = error.place
-        shards = [n for n in plan.shards_of_rank(progress.redivision) if not progress.position(plan).of(n).ended]
-        if shard == plan.tail_shard and shards:
+        if shard == plan.tail_shard and {*plan.shards_of_rank(progress.redivision)} - {*progress.position(plan).over}:
             return  # the run was ahead of the consumer, and the leftover rows are not known here
         error.cursor = dict(cursor_of_streamed(plan, fingerprint, progress, shard, cast("Json", at)))
     if error.cursor is not None:
@@ -295,4 +282,12 @@ class Info:
         Raises:
             LoaderError: the element is padding.
         """
-        return lineage_at(self._schedule.plan, self.cursor)
+        plan, cursor = self._schedule.plan, self.cursor
+        if plan.indexed:
+            context = Context(seed=plan.seed, epoch=cast("int", cursor["epoch"]))
+            stage = plan.indexed_pass(_redivision_of(cursor))
+            origin = Origin.joined(stage.origins(cast("int", cursor["element"]), context))
+        else:
+            block = _block_at(plan, cursor, origins=True)
+            origin = block.origins[0] if block.origins else None
+        return [] if origin is None else origin.rows

@@ -283,11 +283,7 @@ class _MemorySender:
         self._ending = Ending(self, partial(_close, self._channels))
 
     def send(self, kind: str, run: int, place: object, packed: PackedElement | None = None) -> None:
-        """Send a message to all ranks.
-
-        Raises:
-            RankError: one of them has ended.
-        """
+        """Send a message to all ranks."""
         try:
             self._free()
             sizes = () if packed is None else packed.sizes
@@ -344,11 +340,7 @@ class _MemoryReceiver:
         self._ending = Ending(self, self._channel.close)
 
     def receive(self) -> tuple[Delivery, object]:
-        """The next message, and its element.
-
-        Raises:
-            RankError: the reader has ended.
-        """
+        """The next message, and its element."""
         try:
             if freed := self._window.take_freed():
                 self._channel.post(tuple(freed))

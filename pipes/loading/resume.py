@@ -13,10 +13,10 @@ from ..core.cursor import Json
 from ..plan.edits import Edit, EditError, Passing
 from ..plan.fingerprint import Fingerprint, differences
 from ..plan.growth import grown
-from ..plan.plan import Plan
+from ..plan.plan import Plan, Position
 from ..plan.rests import AS_IT_IS, Edge, GraphOfPass, Redivision, Rest
-from .job_state import StreamedJob, merged, position_of
-from .state import IndexedPosition, SavedState, Signature, StreamedPosition
+from .job_state import StreamedJob, merged
+from .state import SavedState, Signature
 
 Edits: TypeAlias = Literal["groups", "order", "drop"]
 """The changes of a pipe that a state is loaded in spite of; each takes in those before it."""
@@ -85,24 +85,16 @@ def edited(
     pipe, code = str(signature.entries["pipe"]), str(signature.entries["code"])
     if first.indexed != plan.indexed:
         raise EditError("only one of both pipes is indexed")
-    before = first.position.redivision if isinstance(first.position, IndexedPosition | StreamedPosition) else None
-    graph = AS_IT_IS if before is None else before.graph
-    old = graph.fingerprint or (first.pipe, first.code)
-    parts = grown(plan.root, old[0])
-    plan = plan.in_pass(GraphOfPass(parts=parts))
+    before = None if first.position is None else first.position.redivision
+    passed = AS_IT_IS if before is None else before.graph
+    old = passed.fingerprint or (first.pipe, first.code)
     graph = AS_IT_IS
-    if parts:
+    if parts := grown(plan.root, old[0]):
+        plan = plan.in_pass(GraphOfPass(parts=parts))
         fingerprint = Fingerprint(plan.root)
         graph = GraphOfPass(parts=parts, fingerprint=(fingerprint.pipe, fingerprint.code))
-    edit = Edit(
-        old,
-        graph.fingerprint or (pipe, code),
-        plan.root,
-        plan.joined,
-        plan.length_of,
-        plan.runs_per_shard,
-        Passing(first.seed, first.data_pass, first.shards if before is None or first.indexed else before.first),
-    )
+    passing = Passing(first.seed, first.data_pass, first.shards if before is None or first.indexed else before.first)
+    edit = Edit(old, graph.fingerprint or (pipe, code), plan, passing, passed.names)
     if EDITS.index(edit.effect) > EDITS.index(accepted):
         what = "it would leave out the rest of an input" if edit.effect == "drop" else "it changes the order of rows"
         raise EditError(f'{what}; if this is meant, give `edits="{edit.effect}"`')
@@ -111,9 +103,9 @@ def edited(
     is_complete = True
     if any(one.position is not None for one in states):
         if first.indexed:
-            moved, rests = _indexed(states, edit, plan, graph)
+            moved, rests = _indexed(states, edit, graph)
         else:
-            moved, rests, is_complete = _streamed(states, edit, plan, graph, pipe)
+            moved, rests, is_complete = _streamed(states, edit, graph, pipe)
     taken = tuple(
         (edit.source_of(edge), _taken(edge, rests) if is_complete else None) for edge in edit.edges.values() if rests
     )
@@ -121,43 +113,40 @@ def edited(
     return [replace(one, pipe=pipe, code=code) for one in moved], resume
 
 
-def _indexed(
-    states: Sequence[SavedState], edit: Edit, plan: Plan, graph: GraphOfPass
-) -> tuple[list[SavedState], list[Rest]]:
+def _indexed(states: Sequence[SavedState], edit: Edit, graph: GraphOfPass) -> tuple[list[SavedState], list[Rest]]:
     one = merged(states)
     position = one.position
-    assert isinstance(position, IndexedPosition), "some of the pass is taken"
+    assert position is not None, "some of the pass is taken"
     before = position.redivision
     if edit.is_same:
-        return [replace(one, position=position._replace(redivision=_renumbered(before, edit, plan, graph)))], []
+        return [replace(one, position=position._replace(redivision=_renumbered(before, edit, graph)))], []
     if one.counted is not None and one.numbers.accounts:
         raise EditError(
             "the ranks have taken different numbers of elements of named sources, and only the old pipe can count "
             "them; save `gather_state(loader)`, which has counted them"
         )
     rest = Rest(0, {}) if before is None else before.rests[0]
-    base, kept = (0, AS_IT_IS.names) if before is None else (before.base + 1, before.graph.names)
-    rest = edit.indexed(rest, position.taken, base, kept)
+    base = 0 if before is None else before.base + 1
+    rest = edit.indexed(rest, position.taken, base)
     digest = hashlib.blake2b(json.dumps(rest.plain).encode(), digest_size=8).hexdigest()
-    graph = replace(graph, names=edit.names(kept, plan.numbered_names))
+    graph = replace(graph, names=edit.names())
     redivision = Redivision(0, one.world_size, base, digest, {0: rest}, graph)
-    return [replace(one, position=IndexedPosition(0, (), redivision))], [rest]
+    return [replace(one, position=Position(redivision=redivision))], [rest]
 
 
 def _streamed(
-    states: Sequence[SavedState], edit: Edit, plan: Plan, graph: GraphOfPass, pipe: str
+    states: Sequence[SavedState], edit: Edit, graph: GraphOfPass, pipe: str
 ) -> tuple[list[SavedState], list[Rest], bool]:
     """The states, what is left, and whether that is of all shards of their ranks."""
-    positions = [position_of(one) for one in states]
-    if len({one.data_pass for one in states}) > 1 or any(position.later for position in positions):
+    if len({one.data_pass for one in states}) > 1 or any(one.later for one in states):
         raise EditError("the ranks are in different passes over the data")
     if edit.is_same:
-        places = [at._replace(redivision=_renumbered(at.redivision, edit, plan, graph)) for at in positions]
+        positions = [one.position or Position() for one in states]
+        places = [at._replace(redivision=_renumbered(at.redivision, edit, graph)) for at in positions]
         return [replace(one, position=at) for one, at in zip(states, places, strict=True)], [], True
-    edit.check_tails(plan.tail_number)
+    edit.check_tails()
     job, tail = StreamedJob(states), edit.tail
-    kept = job.graph.names
-    graph = replace(graph, names=edit.names(kept, plan.numbered_names))
+    graph = replace(graph, names=edit.names())
 
     def waiting(rest: Rest, cursor: Json) -> Rest:
         return rest if rest.waits or tail is None else rest.waiting((tail, 0), cursor)
@@ -169,7 +158,7 @@ def _streamed(
         free = (n for n in range(one.rank, sys.maxsize, one.world_size) if n not in (*of_rank, one.shards + one.rank))
         parts = {n: rest for n, rest in of_rank.items() if not rest.tail_of}
         parts |= {next(free): part for rest in of_rank.values() if rest.tail_of for part in edit.at_tail(rest)}
-        rests = {n: edit.streamed(rest, job.next_base + n, kept) for n, rest in sorted(parts.items())}
+        rests = {n: edit.streamed(rest, job.next_base + n) for n, rest in sorted(parts.items())}
         own = range(one.rank, job.first, one.world_size)
         is_complete &= len(rests) >= len(own)
         if edit.added:
@@ -179,22 +168,20 @@ def _streamed(
             shards = [*own, *[None] * len(rests)]
             rests = {n: edit.with_added(rest, shard) for (n, rest), shard in zip(rests.items(), shards, strict=False)}
         all_rests += rests.values()
-        before = position_of(one).redivision
+        before = None if one.position is None else one.position.redivision
         content = f"{before and before.digest} {one.pipe} {pipe}"
         digest = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
         redivision = Redivision(job.first, job.first_ranks, job.next_base, digest, rests, graph)
-        position = StreamedPosition({}, {}, redivision, position_of(one).padding)
-        moved.append(replace(one, position=position, goal=None))
+        moved.append(replace(one, position=Position(redivision=redivision), goal=None))
     return moved, all_rests, is_complete
 
 
-def _renumbered(redivision: Redivision | None, edit: Edit, plan: Plan, graph: GraphOfPass) -> Redivision | None:
+def _renumbered(redivision: Redivision | None, edit: Edit, graph: GraphOfPass) -> Redivision | None:
     """A redivision in terms of a pipe that differs only in the operators that dress rows."""
     if redivision is None:
         return None
     rests = {number: edit.renumbered(rest) for number, rest in redivision.rests.items()}
-    names = edit.names(redivision.graph.names, plan.numbered_names)
-    return replace(redivision, rests=rests, graph=replace(graph, names=names))
+    return replace(redivision, rests=rests, graph=replace(graph, names=edit.names()))
 
 
 def _taken(edge: Edge, rests: Sequence[Rest]) -> int:

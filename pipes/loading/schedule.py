@@ -68,11 +68,7 @@ class Schedule:
         self._has_warned = False  # that elements are left out
 
     def state(self, progress: Progress) -> State:
-        """The state of `progress`.
-
-        Raises:
-            LoaderError: elements come in no order.
-        """
+        """The state of `progress`."""
         if not self.ordered:
             raise LoaderError(
                 "`ordered=False` gives elements as they come, so a state cannot name those that were taken; leave "
@@ -155,17 +151,7 @@ class Schedule:
         return progress.next_data_pass()
 
     def end(self, progress: Progress, *, warns: bool = False) -> End:
-        """The end of the epoch of `progress`; with `warns`, a warning says once that many elements are left out.
-
-        Raises:
-            PlanError: the ranks cannot be made even as `even` says.
-        """
-        if self.steps is not None:
-            return End(self.steps, self.steps)
-        if progress.goal is not None:
-            return self._end(progress, [])
-        if progress.redivision is not None and not self.plan.indexed:
-            return self._end(progress, [])
+        """The end of the epoch of `progress`; with `warns`, a warning says once that many elements are left out."""
         lengths = self._lengths(progress)
         if len(lengths) > 1:
             numbers = [length for length in lengths if length is not None]
@@ -206,12 +192,7 @@ class Schedule:
 
         It runs nothing: if the length is not known, only a look for the next element can show the end.
         """
-        if self.steps is not None:
-            end = End(self.steps, self.steps)
-        elif progress.goal is not None or (progress.redivision is not None and not self.plan.indexed):
-            end = self._end(progress, [])
-        else:
-            end = self._end(progress, self._lengths(progress))
+        end = self._end(progress, self._lengths(progress))
         over = progress.begun and end.of_all is not None and progress.step >= end.of_all
         return self.next_epoch(progress) if over else progress
 
@@ -235,7 +216,7 @@ class Schedule:
         if self.plan.indexed:
             common = progress if self.steps is None else self._at(progress, rank=0)
             facts["the pass over the data"] = common.data_pass
-            facts["the elements that all ranks have taken"] = common.position(self.plan).start
+            facts["the elements that all ranks have taken"] = common.taken_by_all(self.plan)
         return EpochStart(str(self.signature.entries["pipe"]), facts)
 
     @property
@@ -244,18 +225,24 @@ class Schedule:
         return self.steps is None and self.even is None and self.plan.world_size > 1
 
     def _lengths(self, progress: Progress) -> list[int | None]:
-        """The lengths, from `progress.start` on, of all ranks that must be even; else that of this rank."""
+        """The lengths, from `progress.start` on, of all ranks that must be even; else that of this rank.
+
+        There are none if they say nothing of the end of the epoch.
+        """
         plan = self.plan
+        is_cut = progress.redivision is not None and not plan.indexed
+        if self.steps is not None or progress.goal is not None or is_cut:
+            return []
         ranks = [plan.rank] if plan.world_size == 1 or self.even is None else range(plan.world_size)
         return [plan.length(rank, progress.start, progress.data_pass, progress.redivision) for rank in ranks]
 
     def _end(self, progress: Progress, lengths: Sequence[int | None]) -> End:
+        if self.steps is not None:
+            return End(self.steps, self.steps)
         if progress.goal is not None:
             return End(progress.goal, None if self.ends_differ else progress.goal)
-        if progress.redivision is not None and not self.plan.indexed:
-            return End(None, None)
         numbers = [length for length in lengths if length is not None]
-        if len(numbers) < len(lengths):
+        if not numbers or len(numbers) < len(lengths):
             return End(None, None)
         before = progress.step - progress.taken if self.plan.indexed else 0
         of_rank = before + (max(numbers) if self.even == "pad" else min(numbers))
@@ -274,7 +261,7 @@ class Schedule:
         If `steps` sets the length of an epoch, an indexed pipe is one sequence of all passes, and the ranks take its
         elements in turn. So ranks at the same step are at the same place, even if a pass does not divide evenly.
         """
-        plan, data_pass, taken = self.plan, progress.data_pass, progress.position(self.plan).start
+        plan, data_pass, taken = self.plan, progress.data_pass, progress.taken_by_all(self.plan)
         length = position_count(plan.unsharded)
         if not length:
             return progress
@@ -397,7 +384,7 @@ class AgreedItems:
         self._memory = memory
         self._fresh = step == 0  # a rank may have no element at all
         self._ready: deque[Step] = deque()
-        self._others: deque[_Other] = deque()
+        self._others: deque[tuple[int, Step | ShardEnd]] = deque()  # each with the steps of this rank before it
         self._taken = 0  # elements of this rank that the consumer has
         self._largest = 1  # bytes of an element
         self._began = time.monotonic()
@@ -419,24 +406,19 @@ class AgreedItems:
                 if not agreed:
                     self._exchange = self._post(len(ready) - own)
                 padding = part - own
-                while own or (others and others[0].steps == self._taken):
-                    run = min(own, others[0].steps - self._taken) if others else own
+                while own or (others and others[0][0] == self._taken):
+                    run = min(own, others[0][0] - self._taken) if others else own
                     for _ in range(run):
                         yield ready.popleft()
                     own -= run
                     self._taken += run
-                    if others and others[0].steps == self._taken:
-                        yield others.popleft().item
+                    if others and others[0][0] == self._taken:
+                        yield others.popleft()[1]
                 for _ in range(padding):
                     yield PADDING
 
     def _agree(self) -> int:
-        """Agrees on the steps of the next segment; 0 if the epoch has no further one.
-
-        Raises:
-            PlanError: a rank has no element at all, or has fewer than another and must not.
-            RankError: another rank has failed.
-        """
+        """Agrees on the steps of the next segment; 0 if the epoch has no further one."""
         if self._exchange is None:
             self._fill(self.segment - len(self._ready))
             self._exchange = self._post(len(self._ready))
@@ -464,7 +446,7 @@ class AgreedItems:
         try:
             for item in self._items:
                 if not _is_step(item):
-                    self._others.append(_Other(self._taken + len(ready), item))
+                    self._others.append((self._taken + len(ready), item))
                     continue
                 ready.append(item)
                 count -= 1
@@ -517,11 +499,7 @@ class AgreedItems:
             self._check_dropped(empty, [supply.steps for supply in supplies])
 
     def _check_dropped(self, empty: list[int], counts: Sequence[int]) -> None:
-        """Reports the elements that are left out: at least those that ranks hold.
-
-        Raises:
-            PlanError: they are too many.
-        """
+        """Reports the elements that are left out: at least those that ranks hold."""
         end = f"the epoch ends after step {self._step}, where {ranks_in_words(empty)} has no more elements"
         dropped, total = sum(counts), sum(counts) + self._step * len(counts)
         if max(counts) > 1 and dropped > MAX_DROPPED * total:
@@ -553,17 +531,6 @@ class Supply(NamedTuple):
     @property
     def is_empty(self) -> bool:
         return self.ended and not self.steps
-
-
-class _Other(NamedTuple):
-    """An item that is no step: the end of a shard, or a row that was skipped.
-
-    Attributes:
-        steps: the number of steps of this rank before it.
-    """
-
-    steps: int
-    item: Step | ShardEnd
 
 
 def _is_step(item: Step | ShardEnd) -> TypeGuard[Step]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import is_not
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, cast
 from zlib import crc32
 
 from ..core.cursor import Json
@@ -16,7 +16,7 @@ from ..engine.run import position_count
 from ..engine.skips import NONE_LOST, LostCounts, share_of_lost
 from ..errors import StateError, StateWarning, warn
 from ..plan.fingerprint import Fingerprint, code_differences, differences
-from ..plan.plan import Plan, Position, ShardState
+from ..plan.plan import Plan, Position
 from ..plan.rests import Redivision
 from .ledger import NO_NUMBERS, Numbers, NumbersText
 
@@ -151,11 +151,8 @@ class Progress:
     def position(self, plan: Plan) -> Position:
         """The place in the data for a service that runs `plan`."""
         if plan.indexed:
-            taken, beyond = self.elements(plan)
-            return Position(taken, beyond=beyond, redivision=self.redivision)
-        shards = {shard: ShardState(cursor) for shard, cursor in self.cursors.items()}
-        shards |= {shard: ShardState(None, True, leftover) for shard, leftover in self.ended.items()}
-        return Position(0, shards, redivision=self.redivision)
+            return Position(self.elements(plan), redivision=self.redivision)
+        return Position(cursors=dict(self.cursors), ended=self.ended, redivision=self.redivision)
 
 
 def save(progress: Progress, plan: Plan, signature: Signature, numbers: Numbers = NO_NUMBERS) -> State:
@@ -167,8 +164,7 @@ def save(progress: Progress, plan: Plan, signature: Signature, numbers: Numbers 
         if not progress.beyond:
             position = f'{{"consumed": {progress.taken_by_all(plan)}'
         else:
-            place = progress.elements(plan)
-            position = indexed_text(IndexedPosition(place.first, place.beyond))[:-1]
+            position = indexed_text(Position(progress.elements(plan)))[:-1]
         if progress.redivision is not None:
             position += f', "cut": {signature.redivision_text(progress.redivision)}'
         position += "}"
@@ -200,13 +196,13 @@ def save(progress: Progress, plan: Plan, signature: Signature, numbers: Numbers 
     return state
 
 
-def indexed_text(position: SavedPosition) -> str:
+def indexed_text(position: Position | None) -> str:
     """The JSON text of a position in an indexed pipe."""
-    if not isinstance(position, IndexedPosition):
+    if position is None:
         return "null"
-    entries: dict[str, Json] = {"consumed": position.consumed}
-    if position.beyond:
-        entries["beyond"] = [[part.start, part.stop, part.step] for part in position.beyond]
+    entries: dict[str, Json] = {"consumed": position.taken.first}
+    if position.taken.beyond:
+        entries["beyond"] = [[part.start, part.stop, part.step] for part in position.taken.beyond]
     if position.redivision is not None:
         entries["cut"] = position.redivision.plain
     return json.dumps(entries)
@@ -307,79 +303,21 @@ class _ShardTexts:
 # A state that was loaded: checked, compared and restored.
 
 
-class IndexedPosition(NamedTuple):
-    """The place of a job in an indexed pipe.
-
-    Attributes:
-        consumed: all elements before this one are taken.
-        beyond: the elements after it that are taken too, because ranks had taken different numbers of elements.
-        redivision: the rest of the pass that the elements are counted in, if the pipe has changed in this pass.
-    """
-
-    consumed: int
-    beyond: tuple[range, ...] = ()
-    redivision: Redivision | None = None
-
-    @property
-    def taken(self) -> Taken:
-        """The elements that are taken."""
-        return Taken(self.consumed + sum(map(len, self.beyond)), self.beyond)
-
-
-class StreamedPosition(NamedTuple):
-    """The place of a rank in the data of a streamed pipe.
-
-    Attributes:
-        cursors: the plain cursors of the shards that have begun.
-        ended: the shards that have ended, each with the plain cursor of its leftover rows.
-        redivision: the rests that take the place of shards, if the number of ranks or the pipe has changed in this
-            pass.
-        padding: the number of elements that the rank has repeated because other ranks have more.
-        later: the redivisions of the next passes, if the number of ranks has changed when some were in these.
-    """
-
-    cursors: dict[int, Json]
-    ended: dict[int, Json]
-    redivision: Redivision | None = None
-    padding: int = 0
-    later: tuple[Redivision, ...] = ()
-
-    def turns(self, shard: int) -> int:
-        """The number of elements that a shard has given that has not ended."""
-        return ShardState(self.cursors.get(shard)).at.position
-
-
-class RankEntry(NamedTuple):
-    """The entry of one rank in a gathered state."""
-
-    step: int
-    data_pass: int
-    goal: int | None
-    position: StreamedPosition | None
-    skipped: LostCounts
-
-
-class JobPosition(NamedTuple):
-    """The places of all ranks in a streamed pipe."""
-
-    ranks: tuple[RankEntry, ...]
-
-
-SavedPosition: TypeAlias = IndexedPosition | StreamedPosition | JobPosition | None
-
-
 @dataclass(frozen=True)
 class SavedState:
     """A valid state.
 
     Attributes:
         pipe, code: the fingerprint of the pipe and of its functions.
-        position: the place of all ranks in an indexed pipe, or of one rank in a streamed one; an entry for each rank if
-            the state was gathered. None before the first element of a pass over the data.
+        position: the place of all ranks in an indexed pipe, or of one rank in a streamed one; None before the first
+            element of a pass over the data, and if the state has `ranks`.
         goal: the step at which the epoch ends; None if the plan says it.
         skipped: the numbers of rows of the epoch that were skipped.
+        padding: the number of elements that the rank has repeated because other ranks have more.
+        later: the redivisions of the next passes, if the number of ranks has changed when some were in these.
         numbers: of the ledger; `counted` is their place if it is not `position`, as ranks of an indexed pipe have taken
             different numbers of elements.
+        ranks: the states of all ranks of a streamed pipe, if this one was gathered in the middle of a pass.
     """
 
     seed: int
@@ -391,11 +329,14 @@ class SavedState:
     shards: int
     pipe: str
     code: str
-    position: SavedPosition
-    goal: int | None
+    position: Position | None = None
+    goal: int | None = None
     skipped: LostCounts = NONE_LOST
+    padding: int = 0
+    later: tuple[Redivision, ...] = ()
     numbers: Numbers = NO_NUMBERS
-    counted: IndexedPosition | None = None
+    counted: Taken | None = None
+    ranks: tuple[SavedState, ...] = ()
 
     @property
     def indexed(self) -> bool:
@@ -425,8 +366,7 @@ def validated(state: object) -> SavedState:
             "states of several ranks; load what `state_dict()` returned, on each rank its own, or save and load "
             "`gather_state(loader)`, which is the same on all ranks"
         )
-    position, skipped = _without_skipped(json.loads(entries["position"]))
-    return SavedState(
+    one = SavedState(
         seed=entries["seed"],
         epoch=entries["epoch"],
         step=entries["step"],
@@ -436,10 +376,30 @@ def validated(state: object) -> SavedState:
         shards=entries["shards"],
         pipe=entries["pipe"],
         code=entries["code"],
-        position=_position(position),
-        goal=_goal(entries["goal"]),
-        skipped=skipped,
         numbers=Numbers.of(entries["ledger"]),
+    )
+    position = json.loads(entries["position"])
+    if position and "ranks" in position:
+        return replace(one, ranks=tuple(_of_rank(one, *entry) for entry in position["ranks"]))
+    return _of_rank(one, one.step, one.data_pass, entries["goal"], position)
+
+
+def _of_rank(one: SavedState, step: int, data_pass: int, goal: int, position: Any) -> SavedState:
+    """A state with the entries in which ranks differ, of which the position is JSON."""
+    own = replace(one, step=step, data_pass=data_pass, goal=None if goal == NO_GOAL else goal)
+    if position is None:
+        return own
+    beyond = tuple(range(*part) for part in position.get("beyond", ()))
+    taken = Taken(position.get("consumed", 0) + sum(map(len, beyond)), beyond)
+    names = "cursors", "ended"
+    cursors, ended = ({int(shard): cursor for shard, cursor in position.get(name, {}).items()} for name in names)
+    redivision = Redivision.of(position["cut"]) if "cut" in position else None
+    return replace(
+        own,
+        position=Position(taken, cursors, ended, redivision),
+        skipped=LostCounts(*position["skipped"]) if "skipped" in position else NONE_LOST,
+        padding=position.get("padding", 0),
+        later=tuple(map(Redivision.of, position.get("later", ()))),
     )
 
 
@@ -467,41 +427,6 @@ def _check_version(state: Mapping[object, object]) -> None:
         f"this state is of version {_shown(version)}, and this feedpipe reads version {VERSION}; load it with the "
         f"release of feedpipe that saved it, or begin its epoch again with {begin}"
     )
-
-
-def _goal(goal: int) -> int | None:
-    return None if goal == NO_GOAL else goal
-
-
-def _position(position: Any) -> SavedPosition:
-    """A position from its JSON."""
-    if position is None:
-        return None
-    if "consumed" in position:
-        beyond = tuple(range(*part) for part in position.get("beyond", ()))
-        return IndexedPosition(position["consumed"], beyond, _redivision(position))
-    if "ranks" in position:
-        return JobPosition(tuple(map(_rank_entry, position["ranks"])))
-    cursors, ended = ({int(shard): cursor for shard, cursor in position[name].items()} for name in ("cursors", "ended"))
-    later = tuple(map(Redivision.of, position.get("later", ())))
-    return StreamedPosition(cursors, ended, _redivision(position), position.get("padding", 0), later)
-
-
-def _redivision(position: Any) -> Redivision | None:
-    return Redivision.of(position["cut"]) if "cut" in position else None
-
-
-def _rank_entry(entry: Any) -> RankEntry:
-    step, data_pass, goal, position = entry
-    position, skipped = _without_skipped(position)
-    return RankEntry(step, data_pass, _goal(goal), cast("StreamedPosition | None", _position(position)), skipped)
-
-
-def _without_skipped(position: Any) -> tuple[Any, LostCounts]:
-    """A position without the numbers of skipped rows, and these."""
-    if not position or "skipped" not in position:
-        return position, NONE_LOST
-    return position, LostCounts(*position.pop("skipped"))
 
 
 def damaged(place: str, what: str) -> StateError:
@@ -544,12 +469,7 @@ def compare(
 
 
 def resumed_shards(saved: SavedState, plan: Plan) -> int:
-    """The number of virtual shards that the loader of `plan` must have to go on from the position in a state.
-
-    Raises:
-        StateError: the position means nothing for this plan: only one of both is indexed, it is of another rank, or it
-            has too many shards.
-    """
+    """The number of virtual shards that the loader of `plan` must have to go on from the position in a state."""
     if saved.position is None:
         # Other ranks may be in the middle of the epoch, so all ranks keep the shards of the state.
         is_of_same_job = not plan.indexed and not saved.indexed and saved.world_size == plan.world_size
@@ -574,11 +494,7 @@ def resumed_shards(saved: SavedState, plan: Plan) -> int:
 
 
 def checked_shards(saved: SavedState, plan: Plan) -> int:
-    """The shards of a state of a streamed pipe.
-
-    Raises:
-        StateError: they are too many for this plan.
-    """
+    """The shards of a state of a streamed pipe."""
     if saved.shards > max(plan.shards, MAX_SHARDS_OF_RANK * plan.world_size):
         raise StateError(
             f"this state has {saved.shards} shards, and this loader {plan.shards}; if that is right, make the loader "
@@ -588,44 +504,36 @@ def checked_shards(saved: SavedState, plan: Plan) -> int:
 
 
 def restore(saved: SavedState, plan: Plan) -> Progress:
-    """The progress of a state in `plan`; of an indexed pipe, also for another number of ranks.
-
-    Raises:
-        StateError: the position lies outside the pipe, or no run of it comes there.
-    """
+    """The progress of a state in `plan`; of an indexed pipe, also for another number of ranks."""
     position = saved.position
-    if not isinstance(position, IndexedPosition):
+    if position is None or not saved.indexed:
         return restore_streamed(saved, plan)
-    (consumed, beyond, redivision), length = position, position_count(plan.indexed_pass(position.redivision))
-    if (
-        not (consumed or beyond or redivision) or consumed >= length + saved.world_size
-    ):  # padding goes beyond the length
-        raise damaged("position.consumed", f"must be from 1 to {length}, the length of the pipe, but is: {consumed}")
-    if any(part[-1] >= length + saved.world_size for part in beyond):
+    taken, redivision = position.taken, position.redivision
+    length = position_count(plan.indexed_pass(redivision))
+    if not (taken.total or redivision) or taken.first >= length + saved.world_size:  # padding goes beyond the length
+        raise damaged("position.consumed", f"must be from 1 to {length}, the length of the pipe, but is: {taken.first}")
+    if any(part[-1] >= length + saved.world_size for part in taken.beyond):
         raise damaged("position.beyond", f"must have elements below {length}, the length of the pipe")
     step = saved.step
     if saved.world_size != plan.world_size:
         step = step * saved.world_size // plan.world_size
-    taken = position.taken.total
-    counts = share_of_lost([saved.skipped], plan.rank, plan.world_size)
-    progress = Progress(saved.epoch, step, saved.data_pass, start=taken, beyond=beyond, skipped=counts)
+    progress = Progress(saved.epoch, step, saved.data_pass, start=taken.total, beyond=taken.beyond)
+    progress.skipped = share_of_lost([saved.skipped], plan.rank, plan.world_size)
     progress.redivision = redivision
     with_numbers(progress, saved.numbers, plan)
     if saved.counted is not None:
-        progress.counted = Counted(
-            saved.data_pass, saved.counted.taken, redivision, progress.rows, progress.rows_before
-        )
+        progress.counted = Counted(saved.data_pass, saved.counted, redivision, progress.rows, progress.rows_before)
     return progress
 
 
 def restore_streamed(saved: SavedState, plan: Plan) -> Progress:
     """As `restore`, for a streamed pipe, or before the first element."""
     progress = Progress(saved.epoch, saved.step, saved.data_pass, goal=saved.goal, skipped=saved.skipped)
-    if isinstance(saved.position, StreamedPosition):
-        progress.cursors, progress.ended = dict(saved.position.cursors), dict(saved.position.ended)
-        progress.redivision, progress.later = saved.position.redivision, saved.position.later
-        if saved.position.padding:
-            progress.own_steps = saved.step - saved.position.padding
+    if (position := saved.position) is not None:
+        progress.cursors, progress.ended = dict(position.cursors), dict(position.ended)
+        progress.redivision, progress.later = position.redivision, saved.later
+    if saved.padding:
+        progress.own_steps = saved.step - saved.padding
     return with_numbers(progress, saved.numbers, plan)
 
 

@@ -91,23 +91,9 @@ class Pieces(NamedTuple):
     def rows(self, rows: Numbers) -> Numbers:
         """The number of rows of each piece of the table."""
         output: Numbers = rows[self.places]
-        cut = np.flatnonzero(self.slots > 1)  # in a whole unit, each turn is complete
-        slots, first, stop = self.slots[cut], self.first[cut], self.stop[cut]
-        rest = output[cut] % slots
-        output //= self.slots
-        output *= self.stop - self.first
-        output[cut] += _rows_in_slots(slots, rest, stop) - _rows_in_slots(slots, rest, first)
+        cut = np.flatnonzero(self.slots > 1)
+        output[cut] = [part.count(n) for part, n in zip(self.shares(cut), output[cut].tolist(), strict=True)]
         return output
-
-    def by_line(self, of_units: Numbers, of_pieces: Numbers) -> Numbers:
-        """Values of all pieces by shard: of the units that go round, and of the pieces of the table."""
-        in_turn = of_units[: self.rounds * self.shards].reshape(self.rounds, self.shards)
-        parts = [
-            part
-            for shard in range(self.shards)
-            for part in (in_turn[:, shard], of_pieces[self.starts[shard] : self.starts[shard + 1]])
-        ]
-        return np.concatenate(parts)
 
     def shares(self, indices: Numbers | slice = slice(None)) -> list[RowShare]:
         """The parts of units that all pieces are, or some of them."""
@@ -272,40 +258,3 @@ def _reduce(places: Numbers, slots: Numbers, first: Numbers, stop: Numbers) -> N
         divisor = np.empty_like(cut)
         divisor[order] = np.repeat(divisors, np.diff(starts, append=len(cut)))
         slots[cut], first[cut], stop[cut] = (part // divisor for part in parts)
-
-
-def _rows_in_slots(slots: Numbers, rows: Numbers, stop: Numbers) -> Numbers:
-    """The number of the first `rows` rows that lie in the slots below `stop`, for units of fewer rows than slots.
-
-    Slot s has row `s * inverse % slots`. If `s * inverse` is `q * slots + row`, `(s * inverse + slots) // slots` is
-    q + 1, and `(s * inverse + slots - rows) // slots` is q if the row is one of these rows, else q + 1. So the
-    difference of two sums counts them.
-    """
-    distinct, places = np.unique(slots, return_inverse=True)
-    inverse = np.array([pow(step_of(n), -1, n) for n in distinct.tolist()], np.int64)[places]
-    counts: Numbers = _sum_of_quotients(stop, inverse, slots, slots) - _sum_of_quotients(
-        stop, inverse, slots - rows, slots
-    )
-    return counts
-
-
-def _sum_of_quotients(count: Numbers, factor: Numbers, offset: Numbers, divisor: Numbers) -> Numbers:
-    """The sums of `(factor * x + offset) // divisor` over all x below `count`, by the steps of Euclid's algorithm.
-
-    No step makes a count larger, and no term is negative. So 64 bits are enough if no number is above 2**31: a product
-    of two is below 2**62, and no term is larger than the sum, which is at most `count * (divisor + 1)`.
-
-    Source: Graham, Knuth, Patashnik, "Concrete Mathematics", 1994, section 3.5.
-
-    Args:
-        count, factor, offset, divisor: at least 0; `factor < divisor`, `offset <= divisor` and `count <= divisor`.
-    """
-    total = np.zeros_like(count)
-    while count.any():
-        quotient, factor = np.divmod(factor, divisor)
-        total += count * (count - 1) // 2 * quotient
-        quotient, offset = np.divmod(offset, divisor)
-        total += count * quotient
-        count, offset = np.divmod(factor * count + offset, divisor)
-        factor, divisor = divisor, np.maximum(factor, 1)  # a factor of 0 leaves no points, and is no divisor
-    return total

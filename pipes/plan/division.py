@@ -17,7 +17,7 @@ from ..core.rows import BlockRows, Indices, index_array
 from ..engine.seeds import Permutation
 from ..engine.stage import Stage
 from .divide import MAX_SLOTS, SLOTS_PER_SHARE, Numbers, divide, step_of
-from .shards import PlacedShard
+from .shards import PlacedShard, rows_at
 
 MAX_SKEW = 16
 """Shards read a unit together if they reach it within this part of a share: what one of them has not asked for yet is
@@ -142,17 +142,11 @@ class Division:
         self.has_spans = in_order and not any(node.op.needs_positions for node, _ in self._steps)
         self._shared: dict[int, Stage] = {}
 
-    @cached_property
-    def _weights_by_shard(self) -> Numbers:
-        pieces = self.pieces
-        width = pieces.stop - pieces.first
-        return pieces.by_line(self.weights, self.weights[pieces.places] * width // pieces.slots)
-
     def weights_of(self, shard: int) -> Numbers:
         """The weights of the pieces of a shard, in their order."""
-        starts, rounds = self.pieces.starts, self.pieces.rounds
-        begin, end = (int(starts[n]) + rounds * n for n in (shard, shard + 1))
-        return self._weights_by_shard[begin:end]
+        rounds, shards, table = self.pieces.rounds, self.pieces.shards, self.pieces.of_shard(shard)
+        parts = self.weights[table.places] * (table.stop - table.first) // table.slots
+        return np.concatenate([self.weights[shard : rounds * shards : shards], parts])
 
     @property
     def knows_rows(self) -> bool:
@@ -512,10 +506,7 @@ class ChosenUnits(PlacedShard):
         return len(self.chosen)
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        if isinstance(indices, range) and isinstance(self.chosen, range):
-            places: Indices = self.chosen[indices.start : indices.stop : indices.step]
-        else:
-            places = index_array(self.chosen)[index_array(indices)]
+        places = rows_at(self.chosen, indices)
         return places if self.permutation is None else self.permutation[places]
 
     def weights(self, stage: StageView, context: Context) -> Weights | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from ..core.operator import ENDED, CursorOfInput, Operator, Order, Past, TokenOf
 from ..core.taken import Taken
 from .fingerprint import SAVED, fact_differences, values_of
 from .fingerprint import entries as entries_of
+from .plan import Plan
 from .rests import NOTHING, ROOT, Edge, Rest, Share, Start
 
 
@@ -49,11 +50,9 @@ class Edit:
     Args:
         old: the fingerprint of the old graph: operators, and functions.
         new: that of the new one.
-        root: the new graph, resolved.
-        joined: its nodes that join the parts of sources that have grown.
-        lengths: the number of rows of a node.
-        runs_per_shard: whether each shard runs a node on its own rows.
+        plan: that of the new graph.
         pass_: the pass.
+        kept: the names that operators of the old graph had kept, by number.
 
     Attributes:
         edges: the edges of the old graph with rows that the new graph has too, and its edge.
@@ -68,11 +67,9 @@ class Edit:
 
     old_fingerprint: tuple[str, str]
     new_fingerprint: tuple[str, str]
-    root: Node
-    joined: Collection[Node]
-    lengths: Callable[[Node], int | None]
-    runs_per_shard: Callable[[Node], bool]
+    plan: Plan
     pass_: Passing
+    kept: Mapping[int, str]
     edges: dict[Edge, Edge] = field(default_factory=dict)
     moved: set[Edge] = field(default_factory=set)
     stepped: list[int] = field(default_factory=list)
@@ -83,8 +80,8 @@ class Edit:
     def __post_init__(self) -> None:
         self._old, self._new = _Graph(*self.old_fingerprint), _Graph(*self.new_fingerprint)
         self.old, self.new = self._old.entries, self._new.entries
-        self._names: list[str] = []
-        self.nodes = [node for node in walk(self.root) if node.op.trait is not Trait.TRANSPARENT]
+        self._names: list[str] = []  # of the old graph
+        self.nodes = [node for node in walk(self.plan.root) if node.op.trait is not Trait.TRANSPARENT]
         self._free = list(self._new.edges())
         self._old_contents = {*map(self._old.content, self._old.edges())}
         self._counting = ""  # the call of an operator that counts the rows of the pass
@@ -96,6 +93,12 @@ class Edit:
         self._look_at(ROOT)
         self._check_new()
         self._pairs = dict(self._operators_in_common())
+        own: list[str | None] = [None] * len(self.old)
+        for old, new in self._pairs.items():
+            own[old] = self.nodes[new].op.name
+        kinds, inputs = [entry.kind for entry in self.old], [entry.inputs for entry in self.old]
+        names = named(kinds, inputs, own, [entry.input_names for entry in self.old])
+        self._names = [self.kept.get(number, name) for number, name in enumerate(names)]
 
     @property
     def is_same(self) -> bool:
@@ -134,9 +137,9 @@ class Edit:
     @property
     def grown(self) -> tuple[tuple[str, int], ...]:
         """The calls of sources that have grown, each with the number of new rows, such as files."""
-        sources = [[next(walk(part)) for part in node.inputs] for node in self.joined]
+        sources = [[next(walk(part)) for part in node.inputs] for node in self.plan.joined]
         appended = self._appended
-        new = [sum(self.lengths(part) or 0 for part in parts if part in appended) for parts in sources]
+        new = [sum(self.plan.length_of(part) or 0 for part in parts if part in appended) for parts in sources]
         calls = [self.new[self.nodes.index(first)].call for first, *_ in sources]
         return tuple((call, rows) for call, rows in zip(calls, new, strict=True) if rows)
 
@@ -144,8 +147,8 @@ class Edit:
     def _appended(self) -> set[Node]:
         """The operators of new rows of sources that have grown, and those that join the rows."""
         added = {self.nodes[number] for number in self.added}
-        parts = [{*walk(part)} for node in self.joined for part in node.inputs]
-        return {*self.joined}.union(*(part for part in parts if part & added))
+        parts = [{*walk(part)} for node in self.plan.joined for part in node.inputs]
+        return {*self.plan.joined}.union(*(part for part in parts if part & added))
 
     @property
     def added_sources(self) -> tuple[str, ...]:
@@ -228,7 +231,7 @@ class Edit:
                 raise EditError(f"`{self.new[number].call}` must see a pass from its beginning")
             if counts:
                 self._counting = self.new[number].call
-            if self.pass_.shards and not self.runs_per_shard(node):
+            if self.pass_.shards and not self.plan.runs_per_shard(node):
                 raise EditError(f"rows are divided among the shards after `{self.new[number].call}`")
         for number in self.stepped:
             if self.pass_.shards and self._was_divided(number):
@@ -304,18 +307,10 @@ class Edit:
                     yield dressed
                     dressed = self.old[dressed[0]].inputs[0], self.new[dressed[1]].inputs[0]
 
-    def names(self, before: Mapping[int, str], now: Mapping[int, str]) -> dict[int, str]:
-        """The names that operators of the new graph have for the rest of the pass, where these are not its own.
-
-        Args:
-            before: those that operators of the old graph had kept.
-            now: those of the new graph.
-
-        Raises:
-            EditError: other processes ask for rows by the names of operators.
-        """
-        old_names = self._old_names(before)
-        kept = {new: old_names[old] for old, new in self._pairs.items() if self.nodes[new].op.name is None}
+    def names(self) -> dict[int, str]:
+        """The names that operators of the new graph have for the rest of the pass, where these are not its own."""
+        now = self.plan.numbered_names
+        kept = {new: self._names[old] for old, new in self._pairs.items() if self.nodes[new].op.name is None}
         names = {new: name for new, name in kept.items() if name != now[new]}
         taken = {*kept.values()}
         names |= {n: f"{name}~" for n, name in now.items() if n not in kept and name in taken}
@@ -324,14 +319,6 @@ class Edit:
                 "`dispatch` and `remote` name rows by the place of their source in the pipe, which has changed"
             )
         return names
-
-    def _old_names(self, before: Mapping[int, str]) -> list[str]:
-        kinds, inputs = [entry.kind for entry in self.old], [entry.inputs for entry in self.old]
-        own: list[str | None] = [None] * len(kinds)
-        for old, new in self._pairs.items():
-            own[old] = self.nodes[new].op.name
-        input_names = [entry.input_names for entry in self.old]
-        return [before.get(n, name) for n, name in enumerate(named(kinds, inputs, own, input_names))]
 
     # Rests
 
@@ -347,7 +334,7 @@ class Edit:
             edge = waiting.pop(0)
             number = self._old.child(edge)
             inputs = [(number, place) for place in range(len(self.old[number].inputs))]
-            is_run = self.runs_per_shard(self.nodes[number]) and not self._was_divided(number)
+            is_run = self.plan.runs_per_shard(self.nodes[number]) and not self._was_divided(number)
             if is_run and any(
                 cls.inputs_at(self._past(number, Start(0)), START) for cls in classes_of(self.old[number].kind)
             ):
@@ -365,10 +352,9 @@ class Edit:
             return False
         return True
 
-    def indexed(self, rest: Rest, taken: Taken, base: int, names: Mapping[int, str]) -> Rest:
+    def indexed(self, rest: Rest, taken: Taken, base: int) -> Rest:
         """The rest of a pass over an indexed pipe of which `rest` was taken up to `taken`."""
         starts: dict[Edge, Start] = {}
-        self._names = self._old_names(names)
         before = rest.starts.get(ROOT, Start(-1))
         start = before._replace(cursor=Taken.of_plain(before.cursor).then(taken).plain)
         self._down(ROOT, start, rest.starts, starts)
@@ -376,17 +362,10 @@ class Edit:
             starts = {ROOT: Start(base, given=self._rows_given(ROOT, start, rest)), **starts}
         return Rest(0, starts)
 
-    def streamed(self, rest: Rest, origin: int, names: Mapping[int, str]) -> Rest:
-        """A rest in terms of the new graph.
-
-        Args:
-            rest: in terms of the old one.
-            origin: the key of the draws above the edges in common.
-            names: those that operators of the old graph had kept.
-        """
+    def streamed(self, rest: Rest, origin: int) -> Rest:
+        """A rest in terms of the new graph; `origin` is the key of the draws above the edges in common."""
         edge = next(iter(rest.starts))
         starts: dict[Edge, Start] = {}
-        self._names = self._old_names(names)
         if edge != ROOT and self.edges.get(ROOT) == ROOT:
             return self.renumbered(rest)
         self._down(edge, rest.top, rest.starts, starts)
@@ -415,15 +394,9 @@ class Edit:
         """The edge of the new graph for one before or on an edge in common."""
         return self.edges[edge] if edge in self.edges else (self._pairs[edge[0]], edge[1])
 
-    def check_tails(self, tail: int | None) -> None:
-        """Checks that the operator that leaves rows over is none of those in common.
-
-        Args:
-            tail: the operator of the new graph that leaves rows over.
-
-        Raises:
-            EditError: it is, so rows that wait for others would be grouped by another operator.
-        """
+    def check_tails(self) -> None:
+        """Checks that the operator that leaves rows over is none of those in common."""
+        tail = self.plan.tail_number
         moved = {self._old.child(edge) for edge in self.moved}
         if self.tail is not None and self.tail not in self.stepped and self.tail not in moved:
             raise EditError(f"`{self.old[self.tail].call}` has left rows over, and it is not what has changed")
@@ -540,7 +513,7 @@ class Edit:
     def _length_of(self, number: int, before: Mapping[Edge, Start]) -> int | None:
         entry = self.old[number]
         if number in self._pairs and not any(edge[0] in self._old.below(number) for edge in before):
-            return self.lengths(self.nodes[self._pairs[number]])
+            return self.plan.length_of(self.nodes[self._pairs[number]])
         known = (cls.rows_of(entry.facts) for cls in classes_of(entry.kind))
         if not entry.inputs or "length" in entry.facts:
             return next((length for length in known if length is not None), None)

@@ -97,11 +97,7 @@ class FunctionEntry(NamedTuple):
 
 
 def differences(saved: str, now: str) -> list[str]:
-    """The differences between two fingerprints' `pipe`, a line each.
-
-    Raises:
-        ValueError: one of them is no fingerprint.
-    """
+    """The differences between two fingerprints' `pipe`, a line each."""
     old_entries, new_entries = entries(saved), entries(now)
     lines: list[str] = []
     if len(old_entries) != len(new_entries):
@@ -137,9 +133,6 @@ def saved_operators(saved: str, root: Node) -> dict[Node, Operator]:
     Args:
         saved: the `pipe` of a fingerprint. An operator with other arguments is left out, and so is another graph.
         root: the graph, not resolved.
-
-    Raises:
-        ValueError: `saved` is no fingerprint.
     """
     nodes = [node for node in walk(root) if node.op.trait is not Trait.TRANSPARENT]
     saved_entries = entries(saved)
@@ -161,11 +154,7 @@ def saved_operators(saved: str, root: Node) -> dict[Node, Operator]:
 
 
 def code_differences(saved: str, now: str, pipe: str) -> list[str]:
-    """The differences between two fingerprints' `code`, a line each; both are of `pipe`.
-
-    Raises:
-        ValueError: one of them is no fingerprint.
-    """
+    """The differences between two fingerprints' `code`, a line each; both are of `pipe`."""
     if saved == now:
         return []
     (old_python, old_entries), (new_python, new_entries) = _functions(saved), _functions(now)
@@ -279,40 +268,18 @@ def _shown(value: Json) -> str:
 
 
 def entries(pipe: str) -> list[OperatorEntry]:
-    """The entries of the `pipe` of a fingerprint.
-
-    Raises:
-        ValueError: it is none.
-    """
-    parts = json.loads(pipe)
-    if not isinstance(parts, list):
-        raise ValueError("a fingerprint is a list")
-    return [_entry(part) for part in parts]
+    """The entries of the `pipe` of a fingerprint."""
+    return [OperatorEntry(*entry) for entry in json.loads(pipe)]
 
 
 def values_of(code: str) -> list[Facts]:
-    """The values that the functions of each operator depend on, of the `code` of a fingerprint.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The values that the functions of each operator depend on, of the `code` of a fingerprint."""
     return [functions.values for functions in _functions(code)[1]]
 
 
-def _entry(entry: Json) -> OperatorEntry:
-    if not (isinstance(entry, list) and len(entry) == 3 and isinstance(entry[0], str) and isinstance(entry[2], dict)):
-        raise ValueError("an entry of a fingerprint is a call, its inputs and its facts")
-    return OperatorEntry(*cast("tuple[str, list[int], Facts]", tuple(entry)))
-
-
-def _functions(text: str) -> tuple[str, list[FunctionEntry]]:
-    functions = json.loads(text)
-    if not (isinstance(functions, list) and len(functions) == 2 and isinstance(functions[1], list)):
-        raise ValueError("the functions of a fingerprint are a version of Python and a list")
-    for entry in functions[1]:
-        if not (isinstance(entry, list) and len(entry) == 2 and all(isinstance(facts, dict) for facts in entry)):
-            raise ValueError("the functions of an operator are code and values")
-    return cast("str", functions[0]), [FunctionEntry(*entry) for entry in functions[1]]
+def _functions(code: str) -> tuple[str, list[FunctionEntry]]:
+    python, functions = json.loads(code)
+    return python, [FunctionEntry(*entry) for entry in functions]
 
 
 def _python() -> str:

@@ -73,13 +73,7 @@ class Append(Concat):
 
 
 def in_parts(root: Node, parts: Mapping[int, Sequence[int]], *, by_position: bool) -> tuple[Node, frozenset[Node]]:
-    """The graph in which each part of a source that has grown comes by itself, and the nodes that join parts.
-
-    Args:
-        root: the graph, resolved.
-        parts: as `grown` finds them.
-        by_position: ranks divide the pipe by position.
-    """
+    """The graph in which each part of a source that has grown comes by itself, and the nodes that join parts."""
     if not parts:
         return root, frozenset()
     op = Concat() if by_position else Append()

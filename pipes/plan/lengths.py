@@ -49,7 +49,7 @@ class Lengths:
             return self._of_divided(node, rounds, shuffled_later)
         if node.op.expands and (units := expanded_units(node)) is not None:
             return self._of_units(node, units, rounds, shuffled_later)
-        if node.op.trait is Trait.REPEATS and (times := self.rounds_of(node)) is not None and self._rounds_differ(node):
+        if node.op.trait is Trait.REPEATS and (times := self._rounds_of(node)) is not None and self._varies(node):
             return self._of_rounds(node, times, rounds, shuffled_later)
         inputs: list[Numbers | None] = []
         for source in node.inputs:
@@ -64,13 +64,7 @@ class Lengths:
     def after(
         self, node: Node, inputs: Sequence[Numbers | None], ops: Sequence[Operator] | None = None
     ) -> Numbers | None:
-        """The lengths of `node` for inputs of these lengths.
-
-        Args:
-            node: a node of the graph.
-            inputs: the lengths of each input, in all shards.
-            ops: its operator for each of the lengths, if that is not the one of shards.
-        """
+        """The lengths of `node` for inputs of these lengths."""
         count = next((len(lengths) for lengths in inputs if lengths is not None), self._runs)
         rows = [[UNKNOWN] * count if lengths is None else lengths.tolist() for lengths in inputs]
         columns = list(zip(*rows, strict=True)) if rows else [()] * count
@@ -106,8 +100,7 @@ class Lengths:
         division = op.division(stage, context)
         return division.lengths() if division.knows_rows else None
 
-    def _rounds_differ(self, node: Node) -> bool:
-        """Whether a run may have other rows in each round of a `repeat`."""
+    def _varies(self, node: Node) -> bool:
         return varies(node, self._sharding.stages)
 
     def _of_rounds(self, node: Node, times: int, rounds: tuple[int, ...], shuffled_later: bool) -> Numbers | None:
@@ -119,7 +112,7 @@ class Lengths:
             lengths = self._of_shards(source, (*rounds, number), later)
             if lengths is None:
                 return None
-            if number == 0 and varies(node, self._sharding.stages):
+            if number == 0:
                 self._check_rounds(node, times)
             total += lengths
         return total
@@ -134,7 +127,7 @@ class Lengths:
                 at=node.call_site,
             )
 
-    def rounds_of(self, node: Node) -> int | None:
+    def _rounds_of(self, node: Node) -> int | None:
         """The number of rounds of a `repeat`; None if it has no end."""
         view = _LengthView(node.op, self._sharding.names[node], node.call_site, _inputs_of(node, [1]))
         return node.op.length(cast("StageView", view))  # of one row

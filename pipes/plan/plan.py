@@ -28,58 +28,42 @@ from .growth import in_parts
 from .lengths import Lengths, varies
 from .rests import ROOT, Edge, GraphOfPass, Redivision, Rest, Start
 from .sharding import Sharding, has_starts, reorders, start_at
-from .shards import RestOfShard, rows_left
+from .shards import RemainingShard, RestOfShard
 from .spans import ShardSpans, spans_of
 
 SHUFFLED_SHARDS = 8
 """The shards of each rank if rows are shuffled and the user gives no number."""
 
 
-class ShardState(NamedTuple):
-    """The place of one shard in plain values: its cursor or, once it has ended, the cursor of its leftover rows."""
-
-    cursor: Json = None
-    ended: bool = False
-    leftover: Json = None
-
-    @property
-    def at(self) -> Cursor:
-        """The cursor of the shard's graph."""
-        return START if self.cursor is None else Cursor.of(self.cursor)
+_NONE: Mapping[int, Json] = {}
 
 
 class Position(NamedTuple):
     """The place of a rank in a pass over the data.
 
     Attributes:
-        start: of an indexed pipe, the number of elements that all ranks together have taken.
-        beyond: of an indexed pipe, those of them that are taken although one before them is not.
-        shards: of a streamed pipe, the states of its shards; a shard without one has not begun. The groups made of
-            leftover rows count as one more shard, `Plan.tail_shard`.
+        taken: of an indexed pipe, the elements that all ranks together have taken.
+        cursors: of a streamed pipe, the plain cursors of the shards that have begun. The groups made of leftover rows
+            count as one more shard, `Plan.tail_shard`.
+        ended: the shards that have ended, each with the plain cursor of its leftover rows.
         redivision: the rests that take the place of shards, if the number of ranks or the pipe has changed in this
             pass. Of an indexed pipe it has one, of all ranks.
     """
 
-    start: int = 0
-    shards: Mapping[int, ShardState] = MappingProxyType({})
-    beyond: tuple[range, ...] = ()
+    taken: Taken = Taken()
+    cursors: Mapping[int, Json] = _NONE
+    ended: Mapping[int, Json] = _NONE
     redivision: Redivision | None = None
 
+    def cursor(self, shard: int) -> Cursor:
+        """The cursor of the graph of a shard that has not ended."""
+        return Cursor.of(self.cursors.get(shard))
+
     @property
-    def taken(self) -> Taken:
-        """Of an indexed pipe, the elements that all ranks together have taken."""
-        return Taken(self.start, self.beyond)
-
-    def of(self, shard: int) -> ShardState:
-        if shard in self.shards or self.redivision is None or shard not in self.redivision.rests:
-            return self.shards.get(shard, ShardState())
-        rest = self.redivision.rests[shard]
-        return ShardState(None, True, rest.top.cursor) if rest.waits else ShardState()
-
-    def after(self, ended: Mapping[int, Json]) -> Position:
-        """The position after these shards have ended, each with the cursor of its leftover rows."""
-        states = {shard: ShardState(None, True, leftover) for shard, leftover in ended.items()}
-        return self._replace(shards={**self.shards, **states})
+    def over(self) -> Mapping[int, Json]:
+        """The shards that have nothing left to run, each with the plain cursor of its leftover rows."""
+        rests = {} if self.redivision is None else self.redivision.rests
+        return {n: rest.top.cursor for n, rest in rests.items() if rest.waits} | {**self.ended}
 
 
 @dataclass(frozen=True)
@@ -194,8 +178,8 @@ class Plan:
         if self.indexed:
             return {worker: START}
         shards = self.shards_of_rank(position.redivision)
-        states = {shard: position.of(shard) for shard in shards[worker::workers]}
-        return {shard: state.at for shard, state in states.items() if not state.ended}
+        over = position.over
+        return {shard: position.cursor(shard) for shard in shards[worker::workers] if shard not in over}
 
     def spans(self) -> ShardSpans | str | None:
         """The spans of the only shard of this rank, or the reason why one worker makes all of it.
@@ -223,18 +207,18 @@ class Plan:
         """The spans that are left to run for this rank, if several workers can make them."""
         if position.redivision is not None or not isinstance(spans := self.spans(), ShardSpans):
             return None
-        return None if position.of(spans.shard).ended else spans
+        return None if spans.shard in position.ended else spans
 
     def tail(self, position: Position, rows: Mapping[int, BlockRows] = MappingProxyType({})) -> ShardRun | None:
         """The run that makes groups of the leftover rows, after all shards of this rank have ended.
 
         `rows` are the leftover rows of the shards that ran in this process.
         """
-        state = position.of(self.tail_shard)
-        if self._tail is None or state.ended:
+        over = position.over
+        if self._tail is None or self.tail_shard in over:
             return None
         shards = self.shards_of_rank(position.redivision)
-        cursors = {s: of.leftover for s in shards if (of := position.of(s)).leftover is not None}
+        cursors = {shard: cursor for shard in shards if (cursor := over.get(shard)) is not None}
         if not cursors:
             return None
         redivision = position.redivision
@@ -249,7 +233,7 @@ class Plan:
             names = dict(self.names)
             root = self._tail_node(waiting, self._sharding, names, [rows.get(s) for s in cursors])
             stage = bind(root, names, dict(self._stages))
-        return ShardRun(self.tail_shard, stage, state.at)
+        return ShardRun(self.tail_shard, stage, position.cursor(self.tail_shard))
 
     def in_pass(self, graph: GraphOfPass) -> Plan:
         """The plan of the graph of a pass, in which sources may have grown."""
@@ -281,9 +265,9 @@ class Plan:
     def indexed_stage(self, part: int, parts: int, position: Position) -> Stage:
         """Part `part` of `parts` of an indexed pipe: each `parts`-th of the elements that are left."""
         stage = self.indexed_pass(position.redivision)
-        if parts == 1 and position.start == 0:
+        if parts == 1 and position.taken.total == 0:
             return stage
-        node = Node(rows_left(position.taken, part, parts), (stage.node,))
+        node = Node(RemainingShard(parts, part, position.taken), (stage.node,))
         return bind(node, {**self.names, stage.node: stage.name}, {**self._stages, stage.node: stage})
 
     def indexed_pass(self, redivision: Redivision | None) -> Stage:
@@ -342,7 +326,9 @@ class Plan:
             return len(range(start + rank, position_count(self.indexed_pass(redivision)), self.world_size))
         data_pass = data_pass if self.varies else 0
         if self._lengths is None or self._lengths[0] != data_pass:
-            self._lengths = data_pass, self._rank_lengths(data_pass)
+            of_shards = Lengths(self._sharding, self.seed, data_pass)
+            rows = of_shards.of_shards(self.main)
+            self._lengths = data_pass, None if rows is None else self._by_rank(rows, of_shards)
         lengths = self._lengths[1]
         return None if lengths is None else lengths[rank]
 
@@ -359,8 +345,7 @@ class Plan:
         rows = lengths.of_shards(self.main)
         if rows is None:
             return None
-        states = [position.of(shard) for shard in range(self.shards)]
-        left = [0 if s.ended else n - s.at.position for s, n in zip(states, rows.tolist(), strict=True)]
+        left = [0 if s in position.ended else n - position.cursor(s).position for s, n in enumerate(rows.tolist())]
         return self._by_rank(np.array(left), lengths)
 
     def _lengths_of_rests(self, redivision: Redivision, data_pass: int) -> list[int] | None:
@@ -429,19 +414,17 @@ class Plan:
         return rows_of(node, rest.shard, rest.top.given or 0)
 
     def _groups(self, lengths: Lengths, shards: Sequence[Sequence[int]]) -> list[int] | None:
-        """The number of elements that are made of the leftover rows of some shards together.
-
-        Args:
-            lengths: those of a pass.
-            shards: the rows of each of the shards before the operator that leaves rows over.
-        """
+        """The number of elements that are made of the leftover rows of some shards together."""
         if self._tail is None:
             return [0] * len(shards)
         op = self._op_of_tail(lengths.shards)
         over = [[(rows, left) for rows in own if (left := op.left_over(rows))] for own in shards]
         ops = [op.after(max((rows - left for rows, left in own), default=0)) for own in over]
         output: Numbers | None = np.array([sum(left for _, left in own) for own in over], np.int64)
-        for node in self._behind_tail():
+        path = [self.root]
+        while path[-1] is not self._tail:
+            path.append(path[-1].inputs[0])
+        for node in reversed(path):
             output = lengths.after(node, [output], ops if node is self._tail else None)
         if output is None:
             return None
@@ -458,50 +441,29 @@ class Plan:
         Of an indexed pipe, by elements; of shards, by the weights of their units. It reads nothing.
         """
         if self.indexed:
-            return Amount(position.start, position_count(self.indexed_pass(position.redivision))).fraction
+            return Amount(position.taken.total, position_count(self.indexed_pass(position.redivision))).fraction
         amounts: list[Amount] = []
         redivision = position.redivision
         for shard in self.shards_of_rank(redivision):
             if redivision is not None and redivision.rests[shard].waits:
                 continue  # all of the shard is read
-            stage, state = self.shard_stage(shard, redivision), position.of(shard)
-            amount = stage.amount_before(state.at.plain, Context(seed=self.seed, epoch=data_pass, shard=shard))
+            stage, at = self.shard_stage(shard, redivision), position.cursor(shard).plain
+            amount = stage.amount_before(at, Context(seed=self.seed, epoch=data_pass, shard=shard))
             if amount is None:
                 return None
-            amounts.append(amount._replace(done=amount.total) if state.ended else amount)
+            amounts.append(amount._replace(done=amount.total) if shard in position.ended else amount)
         return Amount.sum(amounts).fraction
-
-    def _rank_lengths(self, data_pass: int) -> list[int] | None:
-        """The lengths of all ranks."""
-        lengths = Lengths(self._sharding, self.seed, data_pass)
-        rows = lengths.of_shards(self.main)
-        return None if rows is None else self._by_rank(rows, lengths)
 
     def _by_rank(self, rows: Numbers, lengths: Lengths) -> list[int] | None:
         """The lengths of all ranks: of their shards, and of the groups of rows that these leave over."""
         totals: Numbers = rows.reshape(-1, self.world_size).sum(0)
         if self._tail is not None and self.shards > 1:
-            tails = self._tail_lengths(lengths)
-            if tails is None:
+            before = lengths.of_shards(self._tail.inputs[0])
+            groups = None if before is None else self._groups(lengths, before.reshape(-1, self.world_size).T.tolist())
+            if groups is None:
                 return None
-            totals = totals + tails
+            totals = totals + groups
         return cast("list[int]", totals.tolist())
-
-    def _tail_lengths(self, lengths: Lengths) -> Numbers | None:
-        """The number of elements that are made of the leftover rows of each rank."""
-        assert self._tail is not None
-        rows = lengths.of_shards(self._tail.inputs[0])
-        if rows is None:
-            return None
-        groups = self._groups(lengths, rows.reshape(-1, self.world_size).T.tolist())
-        return None if groups is None else np.array(groups, np.int64)
-
-    def _behind_tail(self) -> list[Node]:
-        """The operator that leaves rows over, if there is one, and those behind it in the order of the rows."""
-        path = [] if self._tail is None else [self.root]
-        while path and path[-1] is not self._tail:
-            path.append(path[-1].inputs[0])
-        return path[::-1]
 
     def shared_reads(self) -> dict[Node, SharedRead]:
         """The inputs that several shards or processes read, by the node that makes their rows."""
@@ -546,10 +508,6 @@ class Plan:
             if (weights := self._stages[source].weights(Context())) is not None and not weights.are_rows
         ]
         return int(sum(size.sum() for size in sizes)) if sizes and all((size >= 0).all() for size in sizes) else None
-
-    def rounds_of(self, node: Node) -> int | None:
-        """The number of rounds of a `repeat`; None if it has no end."""
-        return Lengths(self._sharding, self.seed, 0).rounds_of(node)
 
     def stage_named(self, name: str) -> Stage:
         """The stage of that name in the graph without shards."""

@@ -28,10 +28,10 @@ from .shards import (
     DrawsOf,
     NeighboursShard,
     PermutedShard,
+    RemainingShard,
     RestOfShard,
     SpanRows,
     StreamedShard,
-    rows_left,
     shared_rows,
 )
 
@@ -71,13 +71,7 @@ class Sharding:
         return self.once(key, lambda: self._sharded(node, shard, shuffled_later=shuffled_later))
 
     def rest(self, node: Node, rest: Rest, numbers: Mapping[Node, int]) -> Node:
-        """The graph below `node` that a rest runs.
-
-        Args:
-            node: of the graph that shards run, or of an indexed one.
-            rest: says where the rows of edges begin; those below an edge are of the shard that is its origin.
-            numbers: of the operators in the whole graph.
-        """
+        """The graph below `node` that a rest runs."""
         return self._rest(node, rest.shard, rest.top.given or 0, rest.starts, numbers)
 
     def _rest(
@@ -101,7 +95,7 @@ class Sharding:
         if self.shards == 0:
             ops = [DrawsOf(start.origin)] if start.origin >= 0 else []
             if start.cursor is not None or not ops:
-                ops.append(rows_left(Taken.of_plain(start.cursor)))
+                ops.append(RemainingShard(1, 0, Taken.of_plain(start.cursor)))
         for op in ops:
             node = Node(op, (node,), node.call_site)
             self.names[node] = name

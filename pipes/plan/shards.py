@@ -64,71 +64,8 @@ class PlacedShard(Operator, ABC):
 
 
 @dataclass(frozen=True)
-class IndexedShard(PlacedShard):
-    """Each `shards`-th row of an indexed input, from row `start` + `shard` on."""
-
-    shards: int
-    shard: int
-    start: int
-
-    def length(self, stage: StageView) -> int:
-        return len(range(self.start + self.shard, _row_count(stage), self.shards))
-
-    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        first = self.start + self.shard
-        if isinstance(indices, range):
-            return range(
-                first + indices.start * self.shards, first + indices.stop * self.shards, indices.step * self.shards
-            )
-        return first + indices * self.shards
-
-
-class PartOfShard(PlacedShard, ABC):
-    """The base: rows of an indexed shard, whose random draws are those of the shard."""
-
-    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
-        yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context
-
-    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        return stage.input.rows(self.places(stage, indices, context), context)
-
-
-@dataclass(frozen=True)
-class RowsSpan(PartOfShard):
-    """Rows `start` to `stop` (exclusive) of an indexed input."""
-
-    kind: ClassVar[str] = "span"
-
-    start: int
-    stop: int
-
-    def length(self, stage: StageView) -> int:
-        return self.stop - self.start
-
-    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        if isinstance(indices, range):
-            return range(indices.start + self.start, indices.stop + self.start, indices.step)
-        return indices + self.start
-
-
-@dataclass(frozen=True, eq=False)
-class RowsAt(PartOfShard):
-    """The rows of an indexed input at some positions."""
-
-    kind: ClassVar[str] = "part"
-
-    positions: npt.NDArray[np.int64] = field(repr=False)
-
-    def length(self, stage: StageView) -> int:
-        return len(self.positions)
-
-    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        return self.positions[index_array(indices)]
-
-
-@dataclass(frozen=True)
 class RemainingShard(PlacedShard):
-    """Each `shards`-th of the rows of an indexed input that are left, if some are taken out of turn."""
+    """Each `shards`-th of the rows of an indexed input that are left."""
 
     shards: int
     shard: int
@@ -138,16 +75,46 @@ class RemainingShard(PlacedShard):
         return len(range(self.taken.total + self.shard, _row_count(stage), self.shards))
 
     def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        beyond, shards = self.taken.beyond, self.shards
+        first = self.shard + (0 if beyond else self.taken.total)
+        numbers: Indices
+        if isinstance(indices, range):
+            numbers = range(first + indices.start * shards, first + indices.stop * shards, indices.step * shards)
+        else:
+            numbers = first + indices * shards
+        if not beyond:
+            return numbers
         left, after = cast("Stage", stage.input).memo(("left", self.taken), self.taken.left)
-        numbers = self.shard + index_array(indices) * self.shards
-        if not len(left):
-            return numbers + after
+        numbers = index_array(numbers)
         return np.where(numbers < len(left), left[np.minimum(numbers, len(left) - 1)], numbers - len(left) + after)
 
 
-def rows_left(taken: Taken, shard: int = 0, shards: int = 1) -> PlacedShard:
-    """The rows of an indexed input that are left, or each `shards`-th of them."""
-    return RemainingShard(shards, shard, taken) if taken.beyond else IndexedShard(shards, shard, taken.total)
+@dataclass(frozen=True, eq=False)
+class RowsAt(PlacedShard):
+    """The rows of an indexed shard at some positions; random draws are those of the shard."""
+
+    kind: ClassVar[str] = "part"
+
+    positions: Indices = field(repr=False)
+
+    def length(self, stage: StageView) -> int:
+        return len(self.positions)
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        return rows_at(self.positions, indices)
+
+    def trace(self, stage: StageView, index: int, context: Context) -> Iterator[tuple[Input, int, Context]]:
+        yield stage.input, int(self.places(stage, range(index, index + 1), context)[0]), context
+
+    def read(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return stage.input.rows(self.places(stage, indices, context), context)
+
+
+def rows_at(positions: Indices, indices: Indices) -> Indices:
+    """The positions at some indices."""
+    if isinstance(indices, range) and isinstance(positions, range):
+        return positions[indices.start : indices.stop : indices.step]
+    return index_array(positions)[index_array(indices)]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from ..engine.stage import Stage
 from ..errors import Origin, raise_interrupt
 from ..ops.batch import Batch
 from .sharding import UnitsShard, cursor_below
-from .shards import RowsSpan, SpanRows, StreamedShard
+from .shards import RowsAt, SpanRows, StreamedShard
 
 SPANS, MAX_SPAN_ROWS = 64, 256
 """The spans of an indexed input, and the most rows of one: a row may be an image that takes 10 ms."""
@@ -170,7 +170,7 @@ class ShardSpans:
 
         def rows(at: Cursor | None, row: int, context: Context) -> Iterator[Block]:
             begin = start if at is None else at.position
-            part = Stage(Node(RowsSpan(begin, stop), (source.node,)), f"span of {source.name}", (source,))
+            part = Stage(Node(RowsAt(range(begin, stop)), (source.node,)), f"span of {source.name}", (source,))
             for block in part.blocks(START, context):
                 at, end = (START.advance(begin + cursor.position) for cursor in (block.at, block.end))
                 output = [Block(block.rows, at, end, block.origins)]
@@ -210,13 +210,6 @@ def _needs_positions(stage: Stage) -> bool:
 class Span:
     """One span, as its worker makes it.
 
-    Args:
-        spans: those of the shard.
-        rows: of the span.
-        at: the cursor of the shard's graph where the run begins, if it begins in this span.
-        context: of the shard.
-        last: whether no other span follows.
-
     Attributes:
         next_start: where the next span begins; None as long as it is not known.
     """
@@ -224,7 +217,7 @@ class Span:
     def __init__(self, spans: ShardSpans, rows: SpanRows, at: Cursor | None, context: Context, *, last: bool) -> None:
         self.next_start: SpanStart | None = None
         self._spans = spans
-        self._at = at
+        self._at = at  # where the run begins, if it begins in this span
         self._last = last
         inner, self._clock = context.with_own_clock()
         self._rows = spans.made(rows, None if at is None else spans.begin(at)[0], inner)

@@ -23,7 +23,7 @@ from ..core.rows import BlockRows
 from ..core.times import Clock, Times
 from ..engine.run import empty_block
 from ..errors import FeedpipeError, StateError, raise_interrupt
-from ..plan.plan import Plan, Position, ShardRun, ShardState
+from ..plan.plan import Plan, Position, ShardRun
 from ..plan.shards import SpanRows
 from ..plan.spans import Span, SpanStart
 from .base import ShardEnd, SpanEnd, Step
@@ -119,7 +119,7 @@ def run_rank(
     if begin_parts is not None:
         begin_parts(position, parts, in_tail=False)
     ends = yield from run_shards(plan, parts, epoch, mode, resources)
-    position = position.after({end.shard: end.leftover for end in ends})
+    position = position._replace(ended={**position.ended, **{end.shard: end.leftover for end in ends}})
     tail = plan.tail(position, {end.shard: end.rows for end in ends if end.rows is not None})
     if tail is not None:
         if begin_parts is not None:
@@ -282,7 +282,7 @@ class Assignment(NamedTuple):
             where = f"span {number}" if cursor is None else f"element {Cursor.of(cursor).position}"
             return f"{where} of shard {plan.rank}"
         if self.in_tail:
-            cursors = {plan.tail_shard: self.position.of(plan.tail_shard).at}
+            cursors = {plan.tail_shard: self.position.cursor(plan.tail_shard)}
         else:
             cursors = plan.running(self.position, self.worker, self.workers)
         if not cursors:
@@ -312,7 +312,7 @@ def run_spans(
     """The elements of each span of a worker, and where the next span begins as soon as that is known."""
     spans = plan.running_spans(assignment.position)
     assert spans is not None and assignment.span is not None, "only spans are assigned one by one"
-    begin = assignment.position.of(spans.shard).at
+    begin = assignment.position.cursor(spans.shard)
     next_own, cursor = assignment.span
 
     def context() -> Context:
@@ -406,7 +406,7 @@ class Merge:
         self._plan = plan
         self._workers = workers
         self._start = position
-        self._states = dict(position.shards)  # where the consumer stands
+        self._cursors, self._ended = dict(position.cursors), dict(position.ended)  # where the consumer stands
         self._delivered = [0] * workers
         self._in_tail = False
         self.in_spans = workers > 1 and plan.running_spans(position) is not None
@@ -419,7 +419,7 @@ class Merge:
         else:
             owners = self._owners()
             yield from self._in_order(workers, owners) if ordered else self._as_received(workers, len(owners))
-        if self._plan.tail(self._start._replace(shards=self._states)) is not None:
+        if self._plan.tail(self._position) is not None:
             self._in_tail = True
             workers.start_tail()
             yield from self._in_order(workers, {self._plan.tail_shard: 0})
@@ -436,20 +436,24 @@ class Merge:
             for item in received:
                 span = self._span_after(span, item)
             return Assignment(self._start, worker, self._workers, span=span)
-        states = dict(self._states)
+        cursors, ended = dict(self._cursors), dict(self._ended)
         delivered = self._delivered[worker]
         for item in received:
             delivered += isinstance(item, Step)
-            self._record(states, item)
-        return Assignment(self._start._replace(shards=states), worker, self._workers, delivered, self._in_tail)
+            self._record(cursors, ended, item)
+        position = self._start._replace(cursors=cursors, ended=ended)
+        return Assignment(position, worker, self._workers, delivered, self._in_tail)
+
+    @property
+    def _position(self) -> Position:
+        return self._start._replace(cursors=self._cursors, ended=self._ended)
 
     def _owners(self) -> dict[int, int]:
         """The worker of each shard that still runs, in the order of their turns."""
         cursors: dict[int, Cursor] = {}
         owners: dict[int, int] = {}
-        position = self._start._replace(shards=self._states)
         for worker in range(self._workers):
-            running = self._plan.running(position, worker, self._workers)
+            running = self._plan.running(self._position, worker, self._workers)
             cursors |= running
             owners |= dict.fromkeys(running, worker)
         return {shard: owners[shard] for shard in turn_order(cursors)}
@@ -491,7 +495,7 @@ class Merge:
     def _receive(self, workers: Workers, worker: int) -> Item:
         """The next item of a worker; from here on the consumer has it."""
         item = workers.receive(worker)
-        self._record(self._states, item)
+        self._record(self._cursors, self._ended, item)
         if self.in_spans and not self._in_tail:
             self._next_spans[worker] = self._span_after(self._next_spans[worker], item)
         if isinstance(item, Step):
@@ -506,13 +510,13 @@ class Merge:
             return span[0], item.cursor
         return span[0] + self._workers, None
 
-    def _record(self, states: dict[int, ShardState], item: Item) -> None:
+    def _record(self, cursors: dict[int, Json], ended: dict[int, Json], item: Item) -> None:
         if self._plan.indexed or isinstance(item, SpanEnd):
             return  # `_delivered` says where the consumer stands
         if isinstance(item, Step):
-            states[item.shard] = ShardState(item.cursor)
+            cursors[item.shard] = item.cursor
         else:
-            states[item.shard] = ShardState(None, True, item.leftover)
+            ended[item.shard] = item.leftover
 
 
 class PrefetchLimit:

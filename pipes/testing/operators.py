@@ -446,7 +446,7 @@ def _run(plan: Plan, seed: int, epoch: int, drawing: set[str]) -> list[object]:
         for shard in plan.rank_shards:
             shard_rows, leftovers[shard] = run(plan.shard_stage(shard), shard)
             rows += shard_rows
-        tail = plan.tail(Position().after(leftovers))
+        tail = plan.tail(Position(ended=leftovers))
         return rows if tail is None else rows + run(tail.stage, tail.shard)[0]
     finally:
         resources.close()

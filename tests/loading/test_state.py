@@ -60,11 +60,6 @@ class TestValidated:
 
 
 class TestResumedShards:
-    def test_another_rank_is_refused(self):
-        state = saved(Progress(cursors={1: [None, 1, 0]}), make_plan(STREAMED, rank=1, world_size=2, shards=2))
-        with pytest.raises(StateError, match=r"rank 1 of 2 in the middle of an epoch, and this is rank 0 of 2"):
-            resumed_shards(validated(state), make_plan(STREAMED, rank=0, world_size=2, shards=2))
-
     def test_a_policy_that_only_one_run_has(self):
         rows = fp.from_sequence(range(9))
         plans = make_plan(rows.map(int)), make_plan(rows.map(int, on_error="skip"), world_size=2, shards=2)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ..support.core import RowShare, fill_unknown
-from ..support.plan import MAX_SLOTS, Pieces, _rows_in_slots, divide, step_of
+from ..support.plan import Pieces, divide, step_of
 
 weights = st.one_of(
     st.lists(st.integers(0, 10), max_size=60),
@@ -129,37 +129,6 @@ def test_lengths_are_those_of_the_rows_of_the_pieces(rows, shards, any_order):
         assert table.lengths(rows).tolist() == [sum(counts)]
         lengths[shard] = rows[: pieces.rounds * shards][shard::shards].sum() + sum(counts)
     assert pieces.lengths(rows).tolist() == lengths.tolist()
-
-
-@given(weights, st.integers(1, 96), st.booleans())
-def test_a_line_has_the_units_that_go_round_and_the_pieces_of_each_shard(weights, shards, any_order):
-    pieces = divide(weights, shards, 1, any_order=any_order, near=64)
-    units, numbers = np.arange(len(weights)), -1 - np.arange(len(pieces.places))
-    line: list[int] = []
-    for shard in range(shards):
-        line += range(shard, pieces.rounds * shards, shards)
-        line += numbers[pieces.starts[shard] : pieces.starts[shard + 1]].tolist()
-    assert pieces.by_line(units, numbers).tolist() == line
-
-
-@given(st.integers(2, 96), st.lists(st.integers(1, 10**6), min_size=1, max_size=3), st.data())
-def test_rows_of_pieces_are_counted_in_units_of_many_slots(shards, rows, data):
-    pieces = divide(np.array(rows), shards, 1, any_order=True, near=64)
-    rows = np.array([data.draw(st.integers(0, 3000)) for _ in rows])
-    counts = [share.count(int(rows[place])) for place, share in zip(pieces.places, pieces.shares(), strict=True)]
-    assert pieces.lengths(rows).sum() == rows.sum()
-    assert pieces.rows(rows).tolist() == counts
-
-
-@given(st.lists(st.integers(2, 3000) | st.sampled_from([MAX_SLOTS - 1, MAX_SLOTS]), min_size=1, max_size=3), st.data())
-def test_rows_in_slots_are_those_that_lie_there(slots, data):
-    rows = [data.draw(st.integers(0, count - 1)) for count in slots]
-    stops = [data.draw(st.integers(0, count)) for count in slots]
-    counts = [
-        np.count_nonzero(np.arange(n) * step_of(count) % count < stop)
-        for count, n, stop in zip(slots, rows, stops, strict=True)
-    ]
-    assert _rows_in_slots(np.array(slots), np.array(rows), np.array(stops)).tolist() == counts
 
 
 def test_counting_rows_takes_no_memory_for_each_slot():

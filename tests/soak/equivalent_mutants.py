@@ -2,33 +2,13 @@
 
 from __future__ import annotations
 
-_LISTED = "a round that is listed does not come here, and no round is negative"
-_READ_AGAIN = "only how often the stream is read depends on it"
 _SKIPPED = "the engine takes skipped rows out and puts them back, which only takes longer"
-_MOVERS = ("PlacedShard", "PartOfShard", "RestOfShard", "StreamedShard")
+_MOVERS = ("PlacedShard", "RestOfShard", "StreamedShard")
 _RUN_AGAIN = "rows before a place are then run again, which takes longer"
 _ONE_WAY = "the other way to read gives the same rows"
-_SORTED = "spans with a place have different starts"
 
 EQUIVALENT: dict[str, dict[str, str]] = {
     "plan/divide.py": {
-        "Part.spans: if self.later is not None and number >= max(rounds, default=-1):": _LISTED,
-        "Part.spans: if self.later is not None and number > max(rounds, default=-2):": _LISTED,
-        "places_after: rest.append(span._replace(cursor=cursor[-1]) if taken and cursor else span)": (
-            "a mark has one cursor at most"
-        ),
-        **{
-            "divide_rest: spans = sorted((s for s in rest if s.stop is None or s.start < s.stop), "
-            f"key=lambda s: (s.start, {stop}))": _SORTED
-            for stop in ("s.stop and 0", "s.stop or 1", "s.stop or -1")
-        },
-        "_divide_rows: edge = max([-1, *(s.start - s.step + 1 for s in endless), "
-        "*(cast('int', s.stop) for s in holes)])": (
-            "the endless spans are all rows from some row on, so one of them has the start `step - 1` or a later one"
-        ),
-        "_divide_rows: holes += [span._replace(stop=edge) for span in endless if span.start <= edge]": (
-            "an empty span at the edge lies behind all holes, and no part has room for it"
-        ),
         **{
             f"Pieces.rows: cut = np.flatnonzero(self.slots {at_least})": "a unit of one slot has complete turns only"
             for at_least in (">= 1", "> 0")
@@ -52,17 +32,15 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "_divide_at: slot = (2 * before * slots[at] + weights[at]) // np.maximum(2, 2 * weights[at])": (
             "it matters for a unit of no weight, where the dividend is 0"
         ),
-        "_reduced: starts = np.flatnonzero(np.diff(places[order], prepend=-2))": "no place is below 0",
     },
     "loading/job_state.py": {
         "resumed_elsewhere: progress = Progress(states[-1].epoch, sum((one.step for one in states)) // "
         "plan.world_size, passes[0])": "the states of a job have one epoch",
-        "_position_in_pass: if number <= one.data_pass:": "if it is equal, the function has returned before",
     },
     "plan/shards.py": {
         **{f"{name}: moves_skipped: ClassVar[bool] = False": _SKIPPED for name in _MOVERS},
         **{f": MIN_SLICED_ROWS = {rows}": _ONE_WAY for rows in (63, 65)},
-        **{f"{name}: seeks: ClassVar[bool] = False": _RUN_AGAIN for name in ("StreamedShard", "Leftover")},
+        **{f"{name}: seeks: ClassVar[bool] = False": _RUN_AGAIN for name in ("StreamedShard", "RestOfShard")},
         **{
             f"PlacedShard.trace: yield (stage.input, int(self.places(stage, range(index, index + {stop}), "
             f"context)[{place}]), context.unsharded())": "it takes one place"
@@ -85,6 +63,5 @@ EQUIVALENT: dict[str, dict[str, str]] = {
             f"_rounds: return rows // (NEIGHBOURS * shards) if shards {one} else 0": "one shard has all rows in order"
             for one in (">= 1", "> 0")
         },
-        "Leftover.blocks: source = Cursor.of(at.token if at.token is None else self.cursor)": _READ_AGAIN,
     },
 }

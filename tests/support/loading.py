@@ -16,7 +16,6 @@ from feedpipe.loading.schedule import AgreedItems as AgreedItems
 from feedpipe.loading.state import Progress as Progress
 from feedpipe.loading.state import Signature as Signature
 from feedpipe.loading.state import State as State
-from feedpipe.loading.state import StreamedPosition as StreamedPosition
 from feedpipe.loading.state import resumed_shards as resumed_shards
 from feedpipe.loading.state import save as save
 from feedpipe.loading.state import validated as validated

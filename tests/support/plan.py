@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from feedpipe.plan import division as division
 from feedpipe.plan import lengths as lengths
-from feedpipe.plan.divide import MAX_SLOTS as MAX_SLOTS
 from feedpipe.plan.divide import Pieces as Pieces
-from feedpipe.plan.divide import _rows_in_slots as _rows_in_slots
 from feedpipe.plan.divide import divide as divide
 from feedpipe.plan.divide import step_of as step_of
 from feedpipe.plan.explain import explained as explained
@@ -19,7 +17,6 @@ from feedpipe.plan.rests import Redivision as Redivision
 from feedpipe.plan.rests import Rest as Rest
 from feedpipe.plan.rests import dealt as dealt
 from feedpipe.plan.rests import numbered as numbered
-from feedpipe.plan.shards import IndexedShard as IndexedShard
 from feedpipe.plan.shards import NeighboursShard as NeighboursShard
 from feedpipe.plan.shards import PermutedShard as PermutedShard
 from feedpipe.plan.shards import PlacedShard as PlacedShard
