@@ -212,6 +212,7 @@ _ADVICE = {  # for a function that has none of these names
     "record": "`fp.replay(pipe, info.cursor)` makes an element again, with `info` from `loader.with_info()`",
     "samples": "`pipe.head(n)` returns the first elements",
     "shuffle": "`.shuffle()` is an operator of the chain",
+    "start_method": "a server forks all workers from a clean interpreter",
 }
 
 

@@ -69,39 +69,6 @@ class Death(NamedTuple):
         return how + (f" and had used up to {self.peak / 2**20:.0f} MiB of memory" if self.peak else "")
 
 
-def kill_and_wait(pid: int) -> tuple[int | None, int]:
-    """End a child.
-
-    Returns:
-        Its exit status, negative for a signal, and the most bytes of memory it had in use. The status is None if the
-        program has taken it by waiting for any child or by ignoring SIGCHLD.
-    """
-    try:
-        os.kill(pid, signal.SIGKILL)  # has no effect on a child that has ended already
-        _, status, usage = os.wait4(pid, 0)
-    except (ProcessLookupError, ChildProcessError):
-        return None, 0
-    return os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
-
-
-def wait_or_kill(pids: set[int]) -> None:
-    """Wait for children that have been told to end, and kill those that take too long."""
-    deadline = time.monotonic() + GRACE_SECONDS
-    while pids and time.monotonic() < deadline:
-        pids = {pid for pid in pids if not _has_ended(pid)}
-        if pids:
-            time.sleep(0.002)
-    for pid in pids:
-        kill_and_wait(pid)
-
-
-def _has_ended(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] != 0
-    except ChildProcessError:
-        return True
-
-
 def leave_signals_to_owner() -> None:
     """Survive the signals that mean the program. Processes that a user's function starts get the defaults."""
     for number in OWNERS_SIGNALS:
@@ -147,7 +114,7 @@ def run(role: Role, fds: Sequence[int], surroundings: Sequence[int] = ()) -> NoR
         traceback.print_exc()
     finally:
         flush()
-        os._exit(code)  # skips the exit handlers of the program that was forked
+        os._exit(code)  # an interpreter takes long to end
 
 
 def keep_freed_memory() -> None:
@@ -169,9 +136,7 @@ def flush() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the system kill this process when its parent dies; 0 is a parent that the process may outlive."""
-    if not parent:
-        return
+    """Have the system kill this process when its parent dies."""
     with contextlib.suppress(OSError, AttributeError):  # macOS has no `prctl`
         set_death_signal = 1
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)

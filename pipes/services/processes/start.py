@@ -1,7 +1,4 @@
-"""The ways to start a worker process: by the fork server, or as a fork of this process.
-
-Neither imports the user's `__main__`.
-"""
+"""`ForkServer`: has the workers of a pool forked by the server of this process, which never imports its `__main__`."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
@@ -30,13 +26,7 @@ from .fork_server import (
     Imports,
     Order,
     Role,
-    die_with_parent,
-    flush,
-    kill_and_wait,
-    leave_signals_to_owner,
     owners_signals_blocked,
-    run,
-    wait_or_kill,
 )
 from .surroundings import FRESH_RECURSION_LIMIT, Kind, Surroundings, close, import_path, thread_variables, written
 
@@ -88,47 +78,6 @@ class Launcher(Protocol):
     def disown(self) -> None: ...
 
 
-class LocalLauncher(ABC):
-    """Launches processes of this machine; descriptors are their connections."""
-
-    shares_memory: ClassVar[bool] = True
-    noun: ClassVar[str] = "process"
-
-    @abstractmethod
-    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        """Start a process, which gets copies of `fds` and must not keep `own` open."""
-
-    @abstractmethod
-    def end(self, pid: int, /) -> Death: ...
-
-    @abstractmethod
-    def close(self) -> None:
-        """Wait until all processes have ended. Their connections are closed."""
-
-    @abstractmethod
-    def disown(self) -> None:
-        """Forget all processes, in a forked copy of this process that is not their parent."""
-
-    def prepare(self, workers: Sequence[int], graph_file: int, dispatcher: DispatcherLink | None) -> None:
-        return None
-
-    def worker(self, number: int, graph_file: int, fds: Sequence[int], dispatcher: DispatcherLink | None) -> Started:
-        with open_connection() as (ours, theirs), contextlib.ExitStack() as ends:
-            fds = [theirs.fileno(), graph_file, *fds]
-            if dispatcher is not None:
-                fds.append(ends.enter_context(cast("LocalDispatcher", dispatcher).connect()).fileno())
-            process = self.start("worker", fds, ours.fileno())
-        return Started(ours, process, f"process {process}")
-
-    def dispatcher(self, graph_file: int) -> LocalDispatcher:
-        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
-            process = self.start("dispatcher", [theirs.fileno(), graph_file], ours.fileno())
-        return LocalDispatcher(ours, process)
-
-    def stacks(self, process: int, /) -> None:
-        return None
-
-
 class LocalDispatcher:
     """The connection to a dispatcher of this machine; descriptors of those of workers travel through it."""
 
@@ -164,13 +113,18 @@ _PRELOADED = {
 """What workers need if this process has imported a module for its pipes."""
 
 
-class ForkServer(LocalLauncher):
+class ForkServer:
     """Has workers forked by the server of this process, which has no threads and has imported what they need.
+
+    Descriptors are the connections of a process.
 
     Args:
         threads: threads of numeric libraries in each worker.
         io_threads: threads of Arrow's readers in each worker.
     """
+
+    shares_memory: ClassVar[bool] = True
+    noun: ClassVar[str] = "process"
 
     def __init__(self, threads: int, io_threads: int) -> None:
         self._threads = threads, io_threads
@@ -184,7 +138,24 @@ class ForkServer(LocalLauncher):
         self._control = self._server.connect()
         self._changes = self._server.changes()
 
-    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
+    def prepare(self, workers: Sequence[int], graph_file: int, dispatcher: DispatcherLink | None) -> None:
+        return None
+
+    def worker(self, number: int, graph_file: int, fds: Sequence[int], dispatcher: DispatcherLink | None) -> Started:
+        with open_connection() as (ours, theirs), contextlib.ExitStack() as ends:
+            fds = [theirs.fileno(), graph_file, *fds]
+            if dispatcher is not None:
+                fds.append(ends.enter_context(cast("LocalDispatcher", dispatcher).connect()).fileno())
+            process = self.start("worker", fds)
+        return Started(ours, process, f"process {process}")
+
+    def dispatcher(self, graph_file: int) -> LocalDispatcher:
+        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
+            process = self.start("dispatcher", [theirs.fileno(), graph_file])
+        return LocalDispatcher(ours, process)
+
+    def start(self, role: Role, fds: Sequence[int]) -> int:
+        """Start a process, which gets copies of `fds`."""
         while True:
             order = role, _needed_imports(), len(self._changes)
             answer = self._send(order, [*self._changes, *fds])
@@ -196,16 +167,21 @@ class ForkServer(LocalLauncher):
             self.close()
             self._connect()
 
-    def end(self, pid: int) -> Death:
+    def end(self, pid: int, /) -> Death:
         return Death(*cast("tuple[int | None, int]", self._send(pid, ())))
 
+    def stacks(self, process: int, /) -> None:
+        return None
+
     def close(self) -> None:
+        """Wait until all processes have ended. Their connections are closed."""
         try:
             hang_up(self._control)  # the server kills processes that do not end
         finally:
             self._forget()
 
     def disown(self) -> None:
+        """Forget all processes, in a forked copy of this process that is not their parent."""
         self._forget()
         self._control.close()
 
@@ -253,44 +229,6 @@ def _post(control: socket.socket, number: int, order: Order, fds: Sequence[int] 
         os.close(request)
 
 
-class Fork(LocalLauncher):
-    """Copies this process for each worker: fast, and safe only while this process has no other threads."""
-
-    def __init__(self, threads: int, io_threads: int) -> None:
-        self._threads = threads, io_threads
-        self._pids: set[int] = set()
-
-    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        parent = _parent_to_die_with()
-        flush()  # else the copy would write buffered output as well
-        with owners_signals_blocked():
-            pid = os.fork()
-            if not pid:
-                try:
-                    os.close(own)
-                    leave_signals_to_owner()
-                    die_with_parent(parent)
-                    _limit_threads(*self._threads)
-                    run(role, fds)
-                finally:  # the copy never returns into the program
-                    os._exit(1)
-            self._pids.add(pid)
-        return pid
-
-    def end(self, pid: int) -> Death:
-        self._pids.discard(pid)
-        return Death(*kill_and_wait(pid))
-
-    def close(self) -> None:
-        wait_or_kill(self._pids)
-
-    def disown(self) -> None:
-        self._pids.clear()
-
-
-LAUNCHERS: dict[str, Callable[[int, int], LocalLauncher]] = {"forkserver": ForkServer, "fork": Fork}
-
-
 def _needed_imports() -> Imports:
     """What a server imports once for all its workers."""
     names = [name for loaded, names in _PRELOADED.items() if loaded in sys.modules for name in names]
@@ -300,21 +238,6 @@ def _needed_imports() -> Imports:
 
 _threaded: set[str] = set()
 """Packages whose import has started threads in a server."""
-
-
-def _parent_to_die_with() -> int:
-    """The parent for `die_with_parent`; 0 outside the main thread, whose end the system would take for the parent's."""
-    return os.getpid() if threading.current_thread() is threading.main_thread() else 0
-
-
-def _limit_threads(threads: int, io_threads: int) -> None:
-    """Limit the threads of a copy of this process, which has loaded its libraries already."""
-    os.environ.update(thread_variables(threads, io_threads))
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(threads)
-    if arrow := sys.modules.get("pyarrow"):
-        arrow.set_cpu_count(threads)
-        arrow.set_io_thread_count(io_threads)
 
 
 # The fork server, as its owner sees it.
