@@ -45,7 +45,7 @@ class SpanEnd(NamedTuple):
     """A worker has no more elements of a span of a shard.
 
     Attributes:
-        span: its number; -1 after the last span of the worker.
+        span: its number.
     """
 
     span: int
@@ -66,16 +66,11 @@ class Executor(Protocol):
 
 
 class ReadingService(Protocol):
-    """Describes where plans run. Several loaders may share one."""
+    """Describes where plans run. Several loaders may share one. Elements come in the order of the plan."""
 
     @property
     def workers(self) -> int:
         """The number of workers beside this thread; 0 if the consumer itself runs the plan."""
-        ...
-
-    @property
-    def ordered(self) -> bool:
-        """Whether elements come in the order of the plan. Without an order there is no position to save."""
         ...
 
     @property

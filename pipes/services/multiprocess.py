@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 
-from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
+from ..core.checks import check_int, methods_explain_wrong_arguments
 from ..core.process import element_memory
 from ..core.system import no_worker_processes
 from ..errors import WorkerError
@@ -32,8 +32,6 @@ class MultiProcess:
             slower way.
         init: called once in each worker process, with the worker's number.
         timeout: seconds without any element after which a worker counts as stuck. The error shows its stack.
-        ordered: False gives elements as they arrive, so that a slow one does not delay the others. There is no
-            state then.
         threads: threads of torch, OpenMP, BLAS and Arrow's computations in each worker.
         io_threads: threads of Arrow's readers in each worker.
 
@@ -53,14 +51,12 @@ class MultiProcess:
     memory: int | str | None = None
     init: Callable[[int], object] | None = None
     timeout: float | None = None
-    ordered: bool = True
     threads: int = 1
     io_threads: int = 4
 
     def __post_init__(self) -> None:
         for name in ("workers", "threads", "io_threads"):
             check_int(name, getattr(self, name), least=1)
-        check_choice("ordered", self.ordered, (True, False))
         check_arguments(prefetch=self.prefetch, memory=self.memory, init=self.init, timeout=self.timeout)
 
     @property
@@ -88,7 +84,7 @@ class MultiProcess:
             timeout=self.timeout,
             launcher=partial(ForkServer, self.threads, self.io_threads),
         )
-        return plan_service(settings, ordered=self.ordered)
+        return plan_service(settings)
 
 
 def _check_system() -> None:

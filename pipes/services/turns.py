@@ -360,7 +360,6 @@ def run_spans(
             own.running.close()
     if is_empty and assignment.worker == 0:
         yield ShardEnd(spans.shard)
-    yield SpanEnd(-1)
 
 
 def _numbered(spans: Iterator[SpanRows]) -> Iterator[tuple[int, SpanRows, bool]]:
@@ -380,10 +379,6 @@ class Workers(Protocol):
 
     def receive(self, worker: int) -> Item:
         """Wait for the next item of this worker. It raises the worker's error."""
-        ...
-
-    def wait_for_any(self) -> int:
-        """Wait until some worker has an item. Only a service without an order needs this."""
         ...
 
     def start_tail(self) -> None:
@@ -412,13 +407,9 @@ class Merge:
         self.in_spans = workers > 1 and plan.running_spans(position) is not None
         self._next_spans: list[tuple[int, Json]] = [(worker, None) for worker in range(workers)]
 
-    def run(self, workers: Workers, *, ordered: bool = True) -> Generator[Step | ShardEnd]:
-        """The items of all shards and then of the tail; in the order of the plan, or as they arrive."""
-        if self.in_spans:
-            yield from self._span_by_span(workers) if ordered else self._as_received(workers, self._workers)
-        else:
-            owners = self._owners()
-            yield from self._in_order(workers, owners) if ordered else self._as_received(workers, len(owners))
+    def run(self, workers: Workers) -> Generator[Step | ShardEnd]:
+        """The items of all shards and then of the tail, in the order of the plan."""
+        yield from self._span_by_span(workers) if self.in_spans else self._in_order(workers, self._owners())
         if self._plan.tail(self._start._replace(shards=self._states)) is not None:
             self._in_tail = True
             workers.start_tail()
@@ -459,8 +450,8 @@ class Merge:
         turns = deque(owners)
         while turns:
             shard = turns.popleft()
-            while isinstance(item := self._receive(workers, owners[shard]), SpanEnd):
-                pass  # the last of a worker that runs the tail now
+            item = self._receive(workers, owners[shard])
+            assert not isinstance(item, SpanEnd), "this run has no spans"
             if isinstance(item, Step):
                 turns.append(shard)
             yield item
@@ -476,16 +467,6 @@ class Merge:
             yield item
             if isinstance(item, ShardEnd):
                 return
-            del item
-
-    def _as_received(self, workers: Workers, running: int) -> Iterator[Step | ShardEnd]:
-        while running:
-            item = self._receive(workers, workers.wait_for_any())
-            if isinstance(item, SpanEnd):
-                running -= item.span < 0
-                continue
-            running -= isinstance(item, ShardEnd) and not self.in_spans
-            yield item
             del item
 
     def _receive(self, workers: Workers, worker: int) -> Item:

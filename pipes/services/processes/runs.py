@@ -28,14 +28,14 @@ from .protocol import DispatchRequest, PackedBody, PlanArguments, ReceivedItem, 
 from .remote import StreamRequest
 
 
-def plan_service(settings: PoolSettings, *, ordered: bool = True) -> PlanService:
+def plan_service(settings: PoolSettings) -> PlanService:
     """Runs plans in the workers of a new pool."""
     pool, numbers = Pool(settings), count(1)
 
     def make_run(plan: Plan, position: Position, epoch: int) -> ServiceRun:
         if plan.has_remote:
             return RemoteRun(pool, plan, position, epoch, next(numbers))
-        return ProcessRun(pool, plan, position, epoch, next(numbers), ordered=ordered)
+        return ProcessRun(pool, plan, position, epoch, next(numbers))
 
     return PlanService(make_run, pool)
 
@@ -46,27 +46,25 @@ class ProcessRun:
     When a worker dies, the elements that it has sent stay in its inbox, and the next process continues after them.
     """
 
-    def __init__(self, pool: Pool, plan: Plan, position: Position, epoch: int, number: int, *, ordered: bool) -> None:
+    def __init__(self, pool: Pool, plan: Plan, position: Position, epoch: int, number: int) -> None:
         self._workers = pool.ready(plan.root)
         self._pool = pool
         self._plan = plan
         self._epoch = epoch
         self._number = number
-        self._ordered = ordered
         self._arguments = PlanArguments.of(plan)
         self._merge = Merge(plan, position, len(self._workers))
         self._leftovers: dict[int, PackedBody] = {}
         self._in_tail = False
         self._starts: dict[int, StartHead] = {}  # where spans begin that have not ended
         self._relayed = 0.0
-        self._rotation = deque(range(len(self._workers)))
         self._clock, self._times = consumer_clock(), here.run
 
     def items(self) -> Generator[Step | ShardEnd]:
-        """The elements; in the order of the plan, or as they arrive."""
+        """The elements, in the order of the plan."""
         try:
             self._start()
-            yield from self._merge.run(self, ordered=self._ordered)
+            yield from self._merge.run(self)
         except (Exception, GeneratorExit):
             raise
         except BaseException:
@@ -92,17 +90,6 @@ class ProcessRun:
             return self._unpack(handle, received)
         with self._clock.waiting("receive"):
             return self._unpack(handle, received)
-
-    def wait_for_any(self) -> int:
-        """The worker of the next item; workers that have items take turns."""
-        with self._clock.waiting("worker", "workers"):
-            while not any(handle.inbox for handle in self._workers):
-                self._listen(self._workers)
-        while not self._workers[self._rotation[0]].inbox:
-            self._rotation.rotate(-1)
-        worker = self._rotation[0]
-        self._rotation.rotate(-1)
-        return worker
 
     def start_tail(self) -> None:
         """Worker 0 runs the tail."""

@@ -57,9 +57,7 @@ class TestArguments:
         with pytest.raises(ArgumentError, match=f"`{name}"):
             fp.MultiProcess(2, **{name: value})
 
-    @pytest.mark.parametrize(
-        ("name", "value"), [("timeout", "5"), ("init", 5), ("prefetch", "2"), ("memory", []), ("ordered", 3)]
-    )
+    @pytest.mark.parametrize(("name", "value"), [("timeout", "5"), ("init", 5), ("prefetch", "2"), ("memory", [])])
     def test_of_a_service_of_the_wrong_type(self, name, value):
         with pytest.raises(ArgumentTypeError, match=f"`{name}`"):
             fp.MultiProcess(2, **{name: value})
