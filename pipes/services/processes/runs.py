@@ -22,8 +22,7 @@ from ...plan.plan import Plan, Position, ShardRun, remote_stages
 from ..base import PlanService, ServiceRun, ShardEnd, SpanEnd, Step
 from ..fetching import FetchRequest
 from ..turns import DEFAULT, Assignment, Item, Merge, run_rank
-from .handles import WorkerHandle
-from .pool import Pool, PoolSettings
+from .pool import Pool, PoolSettings, WorkerHandle
 from .protocol import DispatchRequest, PackedBody, PlanArguments, ReceivedItem, RunRequest, StartHead
 from .remote import StreamRequest
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
@@ -58,20 +58,15 @@ class Launcher(Protocol):
     shares_memory: ClassVar[bool]
     noun: ClassVar[str]
 
-    def prepare(self, workers: Sequence[int], graph_file: int, dispatcher: DispatcherLink | None) -> None:
-        """Begin to start these workers, without waiting for each by itself."""
+    def workers(
+        self, fds: Mapping[int, Sequence[int]], graph_file: int, dispatcher: DispatcherLink | None
+    ) -> Iterable[Started]:
+        """Start workers, given the number and the descriptors of each."""
         ...
 
-    def worker(
-        self, number: int, graph_file: int, fds: Sequence[int], dispatcher: DispatcherLink | None
-    ) -> Started: ...
     def dispatcher(self, graph_file: int) -> DispatcherLink: ...
     def end(self, process: int, /) -> Death | str:
         """End a process; return how it had ended, in words."""
-        ...
-
-    def stacks(self, process: int, /) -> str | None:
-        """The stacks of a process; None if it writes them to the pipe of its worker."""
         ...
 
     def close(self) -> None: ...
@@ -138,12 +133,14 @@ class ForkServer:
         self._control = self._server.connect()
         self._changes = self._server.changes()
 
-    def prepare(self, workers: Sequence[int], graph_file: int, dispatcher: DispatcherLink | None) -> None:
-        return None
+    def workers(
+        self, fds: Mapping[int, Sequence[int]], graph_file: int, dispatcher: DispatcherLink | None
+    ) -> Iterable[Started]:
+        return (self._worker(graph_file, own, dispatcher) for own in fds.values())  # each has an owner at once
 
-    def worker(self, number: int, graph_file: int, fds: Sequence[int], dispatcher: DispatcherLink | None) -> Started:
+    def _worker(self, graph_file: int, own: Sequence[int], dispatcher: DispatcherLink | None) -> Started:
         with open_connection() as (ours, theirs), contextlib.ExitStack() as ends:
-            fds = [theirs.fileno(), graph_file, *fds]
+            fds = [theirs.fileno(), graph_file, *own]
             if dispatcher is not None:
                 fds.append(ends.enter_context(cast("LocalDispatcher", dispatcher).connect()).fileno())
             process = self.start("worker", fds)
@@ -169,9 +166,6 @@ class ForkServer:
 
     def end(self, pid: int, /) -> Death:
         return Death(*cast("tuple[int | None, int]", self._send(pid, ())))
-
-    def stacks(self, process: int, /) -> None:
-        return None
 
     def close(self) -> None:
         """Wait until all processes have ended. Their connections are closed."""

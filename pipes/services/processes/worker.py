@@ -22,7 +22,7 @@ from ...core.graph import Node, sent
 from ...core.rows import BlockRows
 from ...core.times import Clock, RunTimes, thread_of_worker, times_of_run
 from ...engine.seeds import seed_process
-from ...errors import LimitError
+from ...errors import CallSite, LimitError, Origin
 from ...plan.plan import Plan, ShardRun
 from ...plan.spans import SpanStart
 from ..base import SpanEnd, Step
@@ -32,7 +32,6 @@ from ..transport.graph_file import begin_worker
 from ..transport.memory import PAGE_BYTES, Arena
 from ..transport.packing import PackedElement, Packer, unpack_body
 from ..turns import DEFAULT, Item, NextSpan, PrefetchLimit, run_shards, run_spans, step_count
-from .deaths import CrashNote
 from .dispatch import DispatchClient
 from .logs import WorkerLine
 from .protocol import (
@@ -332,6 +331,47 @@ def _is_socket(descriptor: int) -> bool:
         return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
     except OSError:
         return False
+
+
+# What a careful run makes.
+
+
+class CrashNote:
+    """Notes the operator that runs, and its row.
+
+    Args:
+        write: sends the note.
+        after_row: called when an operator has made a row, while the note still names that operator.
+    """
+
+    def __init__(self, write: Callable[[str], None], after_row: Callable[[], None] | None = None) -> None:
+        self._write_note = write
+        self._after_row = after_row
+        self._running: list[tuple[str, CallSite | None, Origin | None]] = []
+
+    def enter(self, operator: str, call_site: CallSite | None, origin: Origin | None = None) -> None:
+        """An operator, shown as its call, starts to make a row."""
+        self._running.append((operator, call_site, origin))
+        self._write()
+
+    def leave(self, origin: Origin | None) -> None:
+        """The operator has made a row from `origin`, and the operator that asked for it continues."""
+        if self._after_row is not None:
+            self._after_row()
+        self._running.pop()
+        if self._running:
+            operator, call_site, before = self._running.pop()
+            self._running.append((operator, call_site, origin or before))
+        self._write()
+
+    def _write(self) -> None:
+        text = ""
+        if self._running:
+            operator, call_site, origin = self._running[-1]
+            text = f"`{operator}`"
+            text += f"\n  on {origin}" if origin else ""
+            text += f"\n  at {call_site.file}:{call_site.line}" if call_site else ""
+        self._write_note(text)
 
 
 # Bursts.
