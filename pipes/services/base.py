@@ -94,12 +94,7 @@ class ServiceRun(Protocol):
 
 
 class PlanService:
-    """Opens the runs of one loader.
-
-    Args:
-        make_run: makes a run of a plan, from a position on, in a pass over the data.
-        pool: the workers of all runs; the service closes them.
-    """
+    """Opens the runs of one loader, made by `make_run` of a plan, a position and a pass; it closes their pool."""
 
     def __init__(self, make_run: Callable[[Plan, Position, int], ServiceRun], pool: Closing | None = None) -> None:
         self._make_run = make_run

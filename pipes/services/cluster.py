@@ -52,15 +52,7 @@ DISPATCHER = -1
 
 
 class ActorPlace(NamedTuple):
-    """Where an actor runs.
-
-    Attributes:
-        node: Ray's name of the node.
-        address: of the node.
-        process: its number there.
-        versions: of what must be equal everywhere.
-        dispatcher: where workers connect to it, if it dispatches.
-    """
+    """Where an actor runs; `dispatcher` is where workers connect to it, if it dispatches."""
 
     node: str
     address: str

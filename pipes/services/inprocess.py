@@ -273,12 +273,7 @@ class ThreadsRun:
 
 
 class _Inbox:
-    """Items of one thread that the consumer has not taken yet.
-
-    Args:
-        prefetch: how many elements; None adapts the number.
-        memory: how many bytes they may hold.
-    """
+    """Items of one thread that the consumer has not taken yet, up to `prefetch` of them and `memory` bytes."""
 
     def __init__(self, prefetch: int | None, memory: int, *, in_spans: bool) -> None:
         self.items: deque[Item] = deque()

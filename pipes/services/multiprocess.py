@@ -19,9 +19,9 @@ class MultiProcess:
     """Runs a pipe in worker processes on this machine.
 
     A server without threads forks the processes from a clean interpreter. Elements come in the order of the plan,
-    whatever the number of workers. Arrays, tensors and Arrow tables arrive in
-    shared memory; the consumer may keep them and write to them. Functions and classes travel by value: the script
-    needs no `if __name__ == "__main__"`, and workers never import it. The processes live as long as the loader.
+    whatever the number of workers. Arrays, tensors and Arrow tables arrive in shared memory; the consumer may keep them
+    and write to them. Functions and classes travel by value: the script needs no `if __name__ == "__main__"`, and
+    workers never import it. The processes live as long as the loader.
 
     Args:
         workers: the number of processes.

@@ -58,16 +58,10 @@ def run_shards(
     resources: ProcessResources,
     shards: tuple[int, ...] = (),
 ) -> Generator[Step | ShardEnd, None, list[ShardEnd]]:
-    """The elements of all parts, one of each in turn, and the end of each shard.
+    """The elements of all parts, one of each in turn, and the end of each shard; returns all ends.
 
-    Args:
-        plan, parts, epoch: what to run.
-        mode: how to run it.
-        resources: what all shards of the process share; the caller closes them.
-        shards: those of the process, if other threads run some of them.
-
-    Returns:
-        The ends of all shards.
+    The caller closes `resources`, which all shards of the process share. `shards` are those of the process, if other
+    threads run some of them.
     """
     by_shard = {part.shard: part for part in parts}
     numbers = shards or tuple(by_shard)
@@ -100,30 +94,27 @@ def step_count(plan: Plan, parts: Iterable[ShardRun]) -> int | None:
     return sum((part.stage.length or 0) - part.at.position for part in parts)
 
 
-class BeginParts(Protocol):
-    """Is told what runs next: the shards of a rank, and then their tail."""
-
-    def __call__(self, position: Position, parts: list[ShardRun], *, in_tail: bool) -> None: ...
-
-
 def run_rank(
     plan: Plan,
     position: Position,
     epoch: int,
     mode: Mode,
     resources: ProcessResources,
-    begin_parts: BeginParts | None = None,
+    begin_parts: Callable[[Position, list[ShardRun], bool], None] | None = None,
 ) -> Generator[Step | ShardEnd]:
-    """The elements of all shards of the rank from a position on, and then of the tail."""
+    """The elements of all shards of the rank from a position on, and then of the tail.
+
+    `begin_parts` gets what runs next, and whether that is the tail.
+    """
     parts = plan.parts(position)
     if begin_parts is not None:
-        begin_parts(position, parts, in_tail=False)
+        begin_parts(position, parts, False)
     ends = yield from run_shards(plan, parts, epoch, mode, resources)
     position = position.after({end.shard: end.leftover for end in ends})
     tail = plan.tail(position, {end.shard: end.rows for end in ends if end.rows is not None})
     if tail is not None:
         if begin_parts is not None:
-            begin_parts(position, [tail], in_tail=True)
+            begin_parts(position, [tail], True)
         yield from run_shards(plan, [tail], epoch, mode, resources)
 
 
@@ -390,10 +381,8 @@ class Merge:
     """One run of a plan by several workers, from `position` on.
 
     A shard belongs to one worker, so it is enough to know whose turn it is. The merge tracks where the consumer
-    stands; a service that restarts a worker gets its assignment here.
-
-    Attributes:
-        leftovers: rows of shards that have ended, by shard, if the service hands them over with `ShardEnd`.
+    stands; a service that restarts a worker gets its assignment here. `leftovers` has rows of shards that have ended,
+    if the service hands them over with `ShardEnd`.
     """
 
     def __init__(self, plan: Plan, position: Position, workers: int) -> None:
@@ -416,12 +405,7 @@ class Merge:
             yield from self._in_order(workers, {self._plan.tail_shard: 0})
 
     def assignment(self, worker: int, received: Iterable[Item] = ()) -> Assignment:
-        """What is left for `worker` to do.
-
-        Args:
-            worker: its number.
-            received: items that have arrived from it and are still to be consumed; the worker continues after them.
-        """
+        """What is left for `worker` to do, after items that have arrived from it and are still to be consumed."""
         if self.in_spans and not self._in_tail:
             span = self._next_spans[worker]
             for item in received:
@@ -503,12 +487,7 @@ class PrefetchLimit:
     at once and then none for a while: if its worker waits for the consumer, the consumer soon waits for the worker. So
     the limit doubles whenever the consumer has taken all elements although the worker had reached the limit.
 
-    Args:
-        prefetch: a fixed limit, or None to adapt it.
-        most_bytes: the bytes that they may hold, except if one alone holds more.
-
-    Attributes:
-        waiting: elements that the consumer has not taken yet.
+    A fixed `prefetch` is not adapted. One element alone may hold more than `most_bytes`.
     """
 
     MIN_ELEMENTS, MAX_ELEMENTS = 2, 64

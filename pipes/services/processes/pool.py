@@ -27,7 +27,7 @@ from ...errors import LoaderError, WorkerError, WorkerWarning, warn
 from ...plan.plan import worker_graph
 from ..base import ShardEnd, SpanEnd, Step
 from ..fetching import FetchRequest
-from ..transport import nesting
+from ..transport import importable
 from ..transport.channel import Channel, GoneError, Head, Message, SpinWait, enough_cores
 from ..transport.graph_file import write_graph_file
 from ..transport.memory import Window
@@ -56,9 +56,7 @@ log = logging.getLogger("feedpipe")
 class PoolSettings(NamedTuple):
     """How many workers a pool has, and how they run. `MultiProcess` explains the values.
 
-    Attributes:
-        memory: bytes of all arenas together; of workers without shared memory, of finished elements.
-        launcher: starts the workers; by default by the fork server, with the threads that `MultiProcess` gives them.
+    `memory` is for all arenas together, or for finished elements if workers share no memory.
     """
 
     workers: int
@@ -113,7 +111,7 @@ class Pool:
     """
 
     def __init__(self, settings: PoolSettings) -> None:
-        nesting.check_start()
+        importable.check_start()
         self.settings = settings
         self.lock = Lock()
         self._arena_bytes = settings.memory // settings.workers
@@ -137,7 +135,7 @@ class Pool:
         """
         self._check_owner()
         if not self._resources.workers:
-            nesting.check_start()
+            importable.check_start()
             self._create(root)
         elif self._globals is not None:
             self._globals.warn_of_changes()
@@ -158,12 +156,7 @@ class Pool:
     def listen(self, handles: Sequence[WorkerHandle], making: Callable[[WorkerHandle], str]) -> list[WorkerHandle]:
         """Wait until one of `handles` has a message in its inbox, any worker says where a span begins, or one has died.
 
-        Args:
-            handles: the workers.
-            making: says what one makes next, for an error.
-
-        Returns:
-            The workers that have died.
+        `making` says what a worker makes next, for an error. Returns the workers that have died.
 
         Raises:
             WorkerError: a worker cannot run, or none has sent anything for too long.
@@ -376,13 +369,10 @@ class WorkerHandle:
     """A worker: a process, or the one that has replaced it after its death.
 
     Attributes:
-        inbox: items of the run that have arrived and are still to be consumed.
-        starts: where spans begin, for their workers.
         progress: whether the present process has sent anything of the run.
         broken: whether the present process cannot run, or may have sent or received only half a message.
         deaths: processes in a row that have died without progress.
         crash_note: what the last process was running, if it was careful.
-        fds: those that each process inherits.
     """
 
     def __init__(self, launcher: Launcher, settings: WorkerSettings) -> None:
@@ -490,11 +480,7 @@ class WorkerHandle:
         return unpack(item.parts[0], [self._window.lease(*place) for place in item.places])
 
     def notify(self) -> bool:
-        """Tell the worker what the consumer has taken and which regions are free again.
-
-        Returns:
-            Whether everything is sent.
-        """
+        """Tell the worker what the consumer has taken and which regions are free again; return whether all is sent."""
         freed = self._unused + (self._window.take_freed() if self._window else [])
         if self._taken or freed:
             self._open.post(("took", self._taken, freed))
@@ -600,9 +586,7 @@ class WorkerHandle:
 class DispatcherHandle:
     """The dispatcher: a process, or the one that has replaced it after its death.
 
-    Attributes:
-        progress: whether a worker has sent anything of the run and has been replaced, since the present process began.
-        deaths: processes in a row that have died before their workers sent anything.
+    It has progress if a worker has sent anything of the run and has been replaced, since the present process began.
     """
 
     def __init__(self, launcher: Launcher) -> None:

@@ -67,14 +67,9 @@ MAX_COPIED_BYTES = 1 << 14
 
 
 class ReceivedItem(NamedTuple):
-    """An item that has arrived.
+    """An item that has arrived, with its places in the arena, and the parts that came with it.
 
-    Attributes:
-        kind: what it is.
-        shard: its shard; of an element that has a key, its worker; of the end of a span, the span.
-        cursor: after it, or the leftover's.
-        places: the regions that it has in the arena.
-        parts: the parts that came with it; none if it brings no value.
+    The shard is, for an element that has a key, its worker; for the end of a span, the span.
     """
 
     kind: ItemKind
@@ -113,13 +108,10 @@ class WorkerSettings(NamedTuple):
     """What a worker needs to know before its first run.
 
     Attributes:
-        number: of the worker.
         prefetch: how many finished elements may wait for the consumer; None to adapt it.
         arena_bytes: the size of the arena; 0 if there is none.
         leased: regions that the consumer still has from an earlier process.
-        spins: whether it may spin while it waits.
         most_bytes: the bytes that finished elements may hold.
-        dispatched: whether another process runs the operators before `dispatch`.
     """
 
     number: int
@@ -182,10 +174,6 @@ class RunRequest(NamedTuple):
     """What a worker runs.
 
     Attributes:
-        run: its number, which each answer repeats.
-        arguments: of the plan.
-        epoch: the pass over the data.
-        assignment: what of the plan to run, and where to start.
         waiting: elements that an earlier process has sent and the consumer has not taken.
         leftovers: for the tail, the packed rows of shards that had theirs at hand.
         careful: whether to note each row before it runs, to learn which one ends the process.

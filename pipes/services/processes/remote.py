@@ -18,14 +18,9 @@ from ..turns import Mode, shard_context
 
 
 class StreamRequest(NamedTuple):
-    """Asks for the rows of a `remote`, from a cursor on.
+    """Asks for the rows of the `place`-th `remote` in the graph of shard `part`, from a cursor on.
 
-    Attributes:
-        part: the shard in whose graph the operator is.
-        place: which of the `remote` in that graph.
-        seed, epoch, rounds, shard: those of the run, for its draws.
-        at: the plain cursor.
-        origins: whether it needs a single row and its origin.
+    Seed, epoch, rounds and shard are those of the run, for its draws; `origins` asks for single rows with theirs.
     """
 
     part: int
@@ -51,11 +46,6 @@ class RowServer:
 
     Its items are those of a run: an element is a block's rows and origins, the shard is the number of the stream, and
     the cursor is a list of the cursors before and after the block.
-
-    Args:
-        plan, epoch: what to run.
-        parts: the shards of this worker.
-        mode: how to run them.
     """
 
     def __init__(self, plan: Plan, parts: Sequence[ShardRun], epoch: int, mode: Mode) -> None:

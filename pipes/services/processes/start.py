@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
 from ...core.ending import Ending
 from ...errors import WorkerError
-from ..transport import nesting
+from ..transport import importable
 from ..transport.graph_file import early_imports
 from .fork_server import (
     GRACE_SECONDS,
@@ -28,7 +28,7 @@ from .fork_server import (
     Role,
     owners_signals_blocked,
 )
-from .surroundings import FRESH_RECURSION_LIMIT, Kind, Surroundings, close, import_path, thread_variables, written
+from .surroundings import Kind, close, import_path, keep, thread_variables, written
 
 if TYPE_CHECKING:
     from .protocol import DispatchRequest
@@ -111,11 +111,8 @@ _PRELOADED = {
 class ForkServer:
     """Has workers forked by the server of this process, which has no threads and has imported what they need.
 
-    Descriptors are the connections of a process.
-
-    Args:
-        threads: threads of numeric libraries in each worker.
-        io_threads: threads of Arrow's readers in each worker.
+    It limits the threads of numeric libraries and of Arrow's readers in each worker. Descriptors are the connections of
+    a process.
     """
 
     shares_memory: ClassVar[bool] = True
@@ -131,7 +128,7 @@ class ForkServer:
     def _connect(self) -> None:
         self._server: ServerHandle | None = shared_server(*self._threads)
         self._control = self._server.connect()
-        self._changes = self._server.changes()
+        self._surroundings = keep(*self._threads)
 
     def workers(
         self, fds: Mapping[int, Sequence[int]], graph_file: int, dispatcher: DispatcherLink | None
@@ -154,8 +151,7 @@ class ForkServer:
     def start(self, role: Role, fds: Sequence[int]) -> int:
         """Start a process, which gets copies of `fds`."""
         while True:
-            order = role, _needed_imports(), len(self._changes)
-            answer = self._send(order, [*self._changes, *fds])
+            answer = self._send((role, _needed_imports()), [*self._surroundings, *fds])
             if not isinstance(answer, list):
                 return cast("int", answer)
             assert self._server is not None
@@ -180,8 +176,8 @@ class ForkServer:
         self._control.close()
 
     def _forget(self) -> None:
-        close(self._changes)
-        self._changes.clear()
+        close(self._surroundings)
+        self._surroundings.clear()
         self._server = None
 
     def _send(self, order: Order, fds: Sequence[int]) -> object:
@@ -202,13 +198,11 @@ class ForkServer:
 
 
 def begin_server(threads: int, io_threads: int, values: Iterable[object]) -> None:
-    """Start the server, and let it import while the program goes on: then the first batch waits for neither.
+    """Start the server, and let it import what `values` need, functions and objects that workers will get.
 
-    Args:
-        threads, io_threads: as those of `ForkServer`.
-        values: the functions and objects that workers will get.
+    The program goes on meanwhile, so its first batch waits for neither.
     """
-    if nesting.depth:
+    if importable.depth:
         return  # a module that makes a loader when a worker imports it
     with shared_server(threads, io_threads).connect() as control, contextlib.suppress(ConnectionError):
         needed = _needed_imports()
@@ -243,11 +237,9 @@ class ServerHandle:
     def __init__(self, kind: Kind, threads: int, io_threads: int) -> None:
         self._kind = kind
         self.is_retired = False  # it starts no more workers
-        self._threads = threads, io_threads
-        # All but the limit is passed on to a process that starts.
-        self._surroundings = Surroundings.now(threads, io_threads)._replace(recursion_limit=FRESH_RECURSION_LIMIT)
         with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
-            command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
+            command = f"sys.setrecursionlimit({kind.recursion_limit}); "
+            command += f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
             self._process = start_interpreter(command, [theirs.fileno()], threads, io_threads)
         self._root = ours
         Ending(self, partial(_end, ours, self._process, os.getpid()))
@@ -262,11 +254,6 @@ class ServerHandle:
     def suits(self, kind: Kind) -> bool:
         """Whether the server runs, and can start workers of this kind."""
         return not self.is_retired and self._process.poll() is None and self._kind == kind
-
-    def changes(self) -> list[int]:
-        """Descriptors of the surroundings of now, for `enter`; none if they are those of the server."""
-        now = Surroundings.now(*self._threads)
-        return [] if now == self._surroundings else now.keep()
 
     def connect(self) -> socket.socket:
         """A connection for a pool."""

@@ -58,13 +58,10 @@ class _StopError(Exception):
 
 
 def serve(control: int, graph_file: int, stacks: int, *others: int) -> None:
-    """Run requests that come through `control` until its other end is gone.
+    """Run requests that come through the socket `control` until its other end is gone.
 
-    Args:
-        control: a socket.
-        graph_file: the graph.
-        stacks: a pipe for the stacks of this process, on request and at a fatal signal.
-        others: the arena and a socket of the dispatcher, each only if the settings say so.
+    `stacks` is a pipe for the stacks of this process, on request and at a fatal signal. `others` are the arena and a
+    socket of the dispatcher, each only if the settings say so.
     """
     faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR1, stacks)
@@ -337,11 +334,9 @@ def _is_socket(descriptor: int) -> bool:
 
 
 class CrashNote:
-    """Notes the operator that runs, and its row.
+    """Notes the operator that runs, and its row, by `write`.
 
-    Args:
-        write: sends the note.
-        after_row: called when an operator has made a row, while the note still names that operator.
+    `after_row` is called when an operator has made a row, while the note still names that operator.
     """
 
     def __init__(self, write: Callable[[str], None], after_row: Callable[[], None] | None = None) -> None:
@@ -389,15 +384,8 @@ class Outbox:
     The caller of `add` calls `flush` before anything that may take long, so that no finished element waits for it. An
     item is copied at once, so the next one may use the same memory.
 
-    Args:
-        line: to the owner.
-        arena: memory that is shared with the owner, if there is any.
-        limit: counts the elements.
-        wait: waits for memory that the owner frees; it returns False if that may never come.
-
-    Attributes:
-        times: those of the run, which go with some bursts, and with the last ones.
-        steps_left: the steps that are still to come; None if only the run can tell.
+    `wait` waits for memory that the owner frees, and returns False if that may never come. `steps_left` counts the
+    steps to come, if that is known: the last ones take along what was measured.
     """
 
     def __init__(self, line: WorkerLine, arena: Arena | None, limit: PrefetchLimit, wait: Callable[[], bool]) -> None:
@@ -473,10 +461,6 @@ class Outbox:
 
     def _write_regions(self, packed: PackedElement, sizes: Sequence[int]) -> list[ArenaPlace]:
         """Write the regions of an element to the arena; return their places, or none if they go with the burst.
-
-        Args:
-            packed: the element.
-            sizes: the bytes of its regions.
 
         Raises:
             LimitError: the element is larger than the arena.
