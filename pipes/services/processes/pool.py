@@ -28,7 +28,7 @@ from ...plan.plan import worker_graph
 from ..base import ShardEnd, SpanEnd, Step
 from ..fetching import FetchRequest
 from ..transport import importable
-from ..transport.channel import Channel, GoneError, Head, Message, SpinWait, enough_cores
+from ..transport.channel import Channel, GoneError, Message, SpinWait, enough_cores
 from ..transport.graph_file import write_graph_file
 from ..transport.memory import Window
 from ..transport.module_state import CapturedGlobals
@@ -147,7 +147,7 @@ class Pool:
         self._request = request
         if self._resources.dispatcher is not None:
             self._resources.dispatcher.deaths = 0
-            self._resources.dispatcher.begin(request)
+            self._resources.dispatcher.running().begin(request)
 
     def collect(self) -> list[WorkerHandle]:
         """Put what has arrived into the inboxes without waiting; return the workers that have died."""
@@ -224,12 +224,12 @@ class Pool:
             poll.register(handle, select.POLLIN if handle.notify() else select.POLLIN | select.POLLOUT)
         dispatcher = self._resources.dispatcher
         if dispatcher is not None:
-            poll.register(dispatcher, select.POLLRDHUP)  # its end
+            poll.register(dispatcher.running(), select.POLLRDHUP)  # its end
         timeout = self.settings.timeout
         ready = {fd for fd, _ in poll.poll(None if timeout is None else min(timeout * 1000, 2**31 - 1))}
         if timeout is not None and not ready:
             raise _timeout_error(handles, making, timeout)
-        if dispatcher is not None and dispatcher.fileno() in ready:
+        if dispatcher is not None and dispatcher.running().fileno() in ready:
             self._replace_dispatcher(dispatcher)
             return self._resources.workers
         return _collect(handle for handle in self._resources.workers if handle.fileno() in ready)
@@ -257,7 +257,7 @@ class Pool:
     def _start_missing(self) -> None:
         """Start the processes that do not run: all of them at first, later those that an error has ended."""
         resources = self._resources
-        if resources.dispatcher is not None and not resources.dispatcher.running:
+        if resources.dispatcher is not None and resources.dispatcher.link is None:
             for handle in resources.workers:
                 if handle.running:
                     handle.end()
@@ -286,7 +286,7 @@ class Pool:
         )
         dispatcher.start(resources.graph_file)
         if self._request is not None:
-            dispatcher.begin(self._request)
+            dispatcher.running().begin(self._request)
         self._orphans.update(handle.number for handle in resources.workers)
 
     def _check_owner(self) -> None:
@@ -409,10 +409,10 @@ class WorkerHandle:
         return sum(item.kind == "step" for item in self.inbox)
 
     def fileno(self) -> int:
-        return self._open.fileno()
+        return self.channel.fileno()
 
     @property
-    def _open(self) -> Channel:
+    def channel(self) -> Channel:
         assert self._channel is not None, "a worker is started before it is used"
         return self._channel
 
@@ -426,7 +426,7 @@ class WorkerHandle:
             self._window.take_freed()
             leased = self._window.leased()
         leased += [place for item in self.inbox for place in item.places]
-        self._open.post(self._settings._replace(leased=leased, dispatched=dispatched))
+        self.channel.post(self._settings._replace(leased=leased, dispatched=dispatched))
         self.progress = False
         self.broken = False
 
@@ -440,15 +440,7 @@ class WorkerHandle:
     def request(self, request: RunRequest | FetchRequest) -> None:
         """Ask the worker for a part of the run."""
         self._taken = 0
-        self._open.post(request)
-
-    def post(self, head: Head) -> None:
-        """Send a message without waiting."""
-        self._open.post(head)
-
-    def queue(self, head: Head) -> None:
-        """Keep a message for the next one that is sent, or for `notify`."""
-        self._open.queue(head)
+        self.channel.post(request)
 
     def cancel(self) -> None:
         """End the run, for this side and for the worker."""
@@ -457,7 +449,7 @@ class WorkerHandle:
         while self.inbox:
             self._unused += [offset for offset, _ in self.inbox.popleft().places]
         if self.running:
-            self._open.post(("stop",))
+            self.channel.post(("stop",))
 
     def received(self) -> Iterator[Item]:
         """The items in the inbox, without elements."""
@@ -483,11 +475,11 @@ class WorkerHandle:
         """Tell the worker what the consumer has taken and which regions are free again; return whether all is sent."""
         freed = self._unused + (self._window.take_freed() if self._window else [])
         if self._taken or freed:
-            self._open.post(("took", self._taken, freed))
+            self.channel.post(("took", self._taken, freed))
             self._taken = 0
             self._unused.clear()
             self._noticed = perf_counter()
-        return self._open.flush()
+        return self.channel.flush()
 
     def collect(self) -> None:
         """Put what has arrived into the inbox.
@@ -496,7 +488,7 @@ class WorkerHandle:
             GoneError: the process has died.
             WorkerError: the process cannot run.
         """
-        while (message := self._open.receive(wait=False)) is not None:
+        while (message := self.channel.receive(wait=False)) is not None:
             kind = message.head[0]
             if kind == "broken":
                 self.broken = True
@@ -545,7 +537,7 @@ class WorkerHandle:
 
     def end(self) -> Death | str:
         """End the process; return how it ended if it had ended by itself."""
-        self._open.close()
+        self.channel.close()
         self._channel = None
         return self._launcher.end(self.pid)
 
@@ -583,42 +575,30 @@ class WorkerHandle:
             self._channel = None
 
 
+@dataclass
 class DispatcherHandle:
     """The dispatcher: a process, or the one that has replaced it after its death.
 
     It has progress if a worker has sent anything of the run and has been replaced, since the present process began.
     """
 
-    def __init__(self, launcher: Launcher) -> None:
-        self.progress = False
-        self.deaths = 0
-        self._launcher = launcher
-        self.link: DispatcherLink | None = None
+    launcher: Launcher
+    link: DispatcherLink | None = None
+    progress: bool = False
+    deaths: int = 0  # processes in a row that have died before their workers sent anything
 
-    def fileno(self) -> int:
-        return self._open.fileno()
-
-    @property
-    def running(self) -> bool:
-        return self.link is not None
-
-    @property
-    def _open(self) -> DispatcherLink:
+    def running(self) -> DispatcherLink:
         assert self.link is not None, "a dispatcher is started before it is used"
         return self.link
 
     def start(self, graph_file: int) -> None:
-        self.link = self._launcher.dispatcher(graph_file)
+        self.link = self.launcher.dispatcher(graph_file)
         self.progress = False
 
-    def begin(self, request: DispatchRequest) -> None:
-        """Announce the next run."""
-        self._open.begin(request)
-
     def end(self) -> Death | str:
-        process = self._open.process
+        process = self.running().process
         self.close()
-        return self._launcher.end(process)
+        return self.launcher.end(process)
 
     def close(self) -> None:
         if self.link is not None:

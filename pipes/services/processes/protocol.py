@@ -188,6 +188,22 @@ class RunRequest(NamedTuple):
     careful: bool
 
 
+class StreamRequest(NamedTuple):
+    """Asks for the rows of the `place`-th `remote` in the graph of shard `part`, from a cursor on.
+
+    Seed, epoch, rounds and shard are those of the run, for its draws; `origins` asks for single rows with theirs.
+    """
+
+    part: int
+    place: int
+    seed: int
+    epoch: int
+    rounds: tuple[int, ...]
+    shard: int | None
+    at: Json
+    origins: bool
+
+
 def unpack_message(message: Message) -> object:
     """The content of a message that came without the arena."""
     return unpack_body(message.body, cast("Sizes", message.head[-1]))

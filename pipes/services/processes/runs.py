@@ -24,8 +24,7 @@ from ..base import PlanService, ServiceRun, ShardEnd, SpanEnd, Step
 from ..fetching import FetchRequest
 from ..turns import DEFAULT, Assignment, Item, Merge, run_rank
 from .pool import Pool, PoolSettings, WorkerHandle
-from .protocol import DispatchRequest, PackedBody, PlanArguments, ReceivedItem, RunRequest, StartHead
-from .remote import StreamRequest
+from .protocol import DispatchRequest, PackedBody, PlanArguments, ReceivedItem, RunRequest, StartHead, StreamRequest
 
 
 def plan_service(settings: PoolSettings) -> PlanService:
@@ -152,7 +151,7 @@ class ProcessRun(_PlanRun):
                 span = start[2]
                 if span not in self._starts:  # a worker that replaces one finds it again
                     self._starts[span] = start
-                    self._workers[span % len(self._workers)].post(start)
+                    self._workers[span % len(self._workers)].channel.post(start)
 
     def _request(self, handle: WorkerHandle) -> None:
         """Ask a worker for all that is left for it to do, after what has arrived from it."""
@@ -162,7 +161,7 @@ class ProcessRun(_PlanRun):
             first, _ = assignment.span
             for span in range(first, max(self._starts, default=-1) + 1, len(self._workers)):
                 if span in self._starts:
-                    handle.post(self._starts[span])
+                    handle.channel.post(self._starts[span])
 
     def _making(self, handle: WorkerHandle) -> str:
         return self._assignment(handle).next_element(self._plan)
@@ -349,9 +348,9 @@ class RemoteRun(_PlanRun):
 
     def _send_open(self, stream: RowStream) -> None:
         handle = self._workers[stream.worker]
-        handle.post(("open", stream.number, stream.request))
+        handle.channel.post(("open", stream.number, stream.request))
         for _ in range(self._ahead - len(stream.arrived)):
-            handle.post(("allow", stream.number))
+            handle.channel.post(("allow", stream.number))
 
     def _receive(self, stream: RowStream) -> Step | ShardEnd:
         while not stream.arrived:
@@ -362,7 +361,7 @@ class RemoteRun(_PlanRun):
         with self._lock:
             item = stream.arrived.popleft()
             if self._streams.get(stream.number) is stream:
-                self._workers[stream.worker].post(("allow", stream.number))
+                self._workers[stream.worker].channel.post(("allow", stream.number))
             self._close_streams()
         if isinstance(item, BaseException):
             raise item
@@ -373,7 +372,7 @@ class RemoteRun(_PlanRun):
             stream = self._closed.popleft()
             if self._streams.get(stream.number) is stream:
                 del self._streams[stream.number]
-                self._workers[stream.worker].post(("close", stream.number))
+                self._workers[stream.worker].channel.post(("close", stream.number))
 
     def _listen(self) -> None:
         """Wait for messages, put them into their streams, and replace workers that have died."""
@@ -542,7 +541,7 @@ class FetchRun:
             self._askable.rotate(-1)
 
     def _send(self, lane: Lane, sent: SentKey) -> None:
-        lane.handle.queue(("fetch", self._number, *sent))  # the next notice takes it along, or the next wait
+        lane.handle.channel.queue(("fetch", self._number, *sent))  # the next notice takes it along, or the next wait
 
     def _end_lane(self, lane: Lane) -> None:
         """A worker has no further elements, so it gets no further keys, and no turns."""
