@@ -240,9 +240,9 @@ class ThreadsRun:
         inbox = self._inboxes[worker]
         size = nbytes([item.element]) if isinstance(item, Step) else 0
         with self._lock:
-            if not (self._stopped or inbox.has_room(size)):
+            if not (self._stopped or inbox.has_room()):
                 with clock.waiting("consumer"):
-                    self._changed.wait_for(lambda: self._stopped or inbox.has_room(size))
+                    self._changed.wait_for(lambda: self._stopped or inbox.has_room())
             inbox.put(item, size)
             self._changed.notify_all()
             return not self._stopped
@@ -277,22 +277,17 @@ class _Inbox:
 
     def __init__(self, prefetch: int | None, memory: int, *, in_spans: bool) -> None:
         self.items: deque[Item] = deque()
-        self._sizes: deque[int] = deque()
-        self._limit = PrefetchLimit(prefetch)
+        self._limit = PrefetchLimit(prefetch, memory)
         self._limit.begin(in_spans=in_spans)
-        self._room = memory
 
-    def has_room(self, size: int) -> bool:
-        """Whether an element of that size may be added."""
-        return not self.items or (size <= self._room and not self._limit.is_full())
+    def has_room(self) -> bool:
+        """Whether an item may be added."""
+        return not self.items or not self._limit.is_full()
 
     def put(self, item: Item, size: int) -> None:
         self.items.append(item)
-        self._sizes.append(size)
-        self._room -= size
         self._limit.add(size)
 
     def take(self) -> Item:
-        self._room += self._sizes.popleft()
         self._limit.remove(1)
         return self.items.popleft()

@@ -18,14 +18,12 @@ from time import perf_counter
 from typing import NamedTuple, cast
 
 from ...core import system
-from ...core.cursor import Json
 from ...core.ending import Ending
 from ...core.graph import Node, walk
 from ...core.operator import Trait
 from ...core.times import RunTimes
 from ...errors import LoaderError, WorkerError, WorkerWarning, warn
 from ...plan.plan import worker_graph
-from ..base import ShardEnd, SpanEnd, Step
 from ..fetching import FetchRequest
 from ..transport import importable
 from ..transport.channel import Channel, GoneError, Message, SpinWait, enough_cores
@@ -453,13 +451,7 @@ class WorkerHandle:
 
     def received(self) -> Iterator[Item]:
         """The items in the inbox, without elements."""
-        for item in self.inbox:
-            if item.kind == "step":
-                yield Step(None, item.shard, item.cursor)
-            elif item.kind == "ended":
-                yield ShardEnd(item.shard, item.cursor)
-            elif item.kind == "span":
-                yield SpanEnd(item.shard)
+        return (item.item() for item in self.inbox if item.kind != "failed")
 
     def element(self, item: ReceivedItem) -> object:
         """The element that an item brings."""
@@ -502,9 +494,9 @@ class WorkerHandle:
                 handle_records(message.head[1])
                 continue
             if kind == "start":
-                _, run, span, numbers, sizes = cast("tuple[str, int, int, Json, Sizes]", message.head)
+                _, run, span, sizes = cast("tuple[str, int, int, Sizes]", message.head)
                 if run == self._run:
-                    self.starts.append(("start", run, span, numbers, (bytes(message.body), sizes)))
+                    self.starts.append(("start", run, span, (bytes(message.body), sizes)))
                 continue
             self._receive(message)
 

@@ -20,7 +20,7 @@ from ...core.rows import BlockRows
 from ...core.times import consumer_clock, here, waiting, worker_name
 from ...errors import LoaderError
 from ...plan.plan import Plan, Position, ShardRun, remote_stages
-from ..base import PlanService, ServiceRun, ShardEnd, SpanEnd, Step
+from ..base import PlanService, ServiceRun, ShardEnd, Step
 from ..fetching import FetchRequest
 from ..turns import DEFAULT, Assignment, Item, Merge, run_rank
 from .pool import Pool, PoolSettings, WorkerHandle
@@ -173,14 +173,13 @@ class ProcessRun(_PlanRun):
         """What an item brings."""
         if item.kind == "failed":
             raise item.error()
+        if item.kind == "step":
+            return item.item(self._pool.element(handle, item))
         if item.kind == "span":
             self._starts.pop(item.shard, None)
-            return SpanEnd(item.shard)
-        if item.kind == "step":
-            return Step(self._pool.element(handle, item), item.shard, item.cursor)
-        if item.parts:
+        elif item.parts:
             self._keep_leftover(item.shard, item)
-        return ShardEnd(item.shard, item.cursor)
+        return item.item()
 
 
 RELAY_SECONDS = 0.001

@@ -58,8 +58,6 @@ from .protocol import (
     StreamRequest,
     TakenHead,
     WorkerSettings,
-    span_numbers,
-    span_start,
 )
 
 Init = Callable[[int], object]
@@ -192,14 +190,12 @@ class Worker:
             self._outbox.flush()
             with self._clock.waiting("consumer"):
                 self._listen(wait=True)
-        *_, numbers, rows = self._starts.pop(span)
-        return span_start(numbers, rows)
+        *_, body = self._starts.pop(span)
+        return cast("SpanStart", unpack_body(*body))
 
     def _send_start(self, run: int, item: NextSpan) -> None:
-        waiting = item.start.waiting
-        packed = self._packer.pack([(block.rows, block.origins) for block in waiting]) if waiting else None
-        head = ("start", run, item.span, span_numbers(item.start), () if packed is None else packed.sizes)
-        self._line.send(head, [] if packed is None else packed.body())
+        packed = self._packer.pack(item.start)
+        self._line.send(("start", run, item.span, packed.sizes), packed.body())
 
     def _serve(self, run: int, server: RowServer) -> None:
         """Make rows for the training process, which runs the rest of the graph."""
