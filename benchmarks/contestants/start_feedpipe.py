@@ -24,13 +24,13 @@ def _pipe(pipe: str) -> fp.Pipe[Any]:
     return (tables.map(_with_torch) if pipe == "function" else tables).batch(BATCH).collate()
 
 
-def _start(pipe: str, method: str) -> Callable[[], Any]:
-    return partial(fp.Loader, _pipe(pipe), fp.MultiProcess(WORKERS, start_method=method))
+def _start(pipe: str) -> Callable[[], Any]:
+    return partial(fp.Loader, _pipe(pipe), fp.MultiProcess(WORKERS))
 
 
-def measure(pipe: str, method: str, work: float = 0.0) -> dict[str, Any]:
-    return timed(_start(pipe, method), work)
+def measure(pipe: str, work: float = 0.0) -> dict[str, Any]:
+    return timed(_start(pipe), work)
 
 
-def check(pipe: str, method: str, work: float = 0.0) -> dict[str, Any]:
-    return described(_start(pipe, method))
+def check(pipe: str, work: float = 0.0) -> dict[str, Any]:
+    return described(_start(pipe))

@@ -17,9 +17,9 @@ def _after(name: str, work: float) -> str:
     return f"{name}, after {work:g} s of other work" if work else name
 
 
-def _ours(pipe: str, work: float, method: str = "forkserver") -> Contestant:
-    arguments = {"pipe": pipe, "method": method, "work": work}
-    return Contestant(_after(f"feedpipe, {method}, {pipe}", work), "start_feedpipe:measure", "here", arguments, True)
+def _ours(pipe: str, work: float) -> Contestant:
+    arguments = {"pipe": pipe, "work": work}
+    return Contestant(_after(f"feedpipe, {pipe}", work), "start_feedpipe:measure", "here", arguments, True)
 
 
 def _torchs(method: str, work: float = 0.0, is_compat: bool = False) -> Contestant:
@@ -36,7 +36,6 @@ GOALS = {
 }
 CONTESTANTS = (
     *(each for each, _ in GOALS.values()),
-    *(_ours(pipe, 0.0, "fork") for pipe in PIPES[:2]),
     *(_torchs(method) for method in TORCHS),
 )
 

@@ -32,8 +32,8 @@ from ..services.multiprocess import MultiProcess
 from ..services.on_ray import Ray, pool_settings
 from ..services.processes.pool import Pool, PoolSettings
 from ..services.processes.runs import FetchRun
-from ..services.processes.start import LAUNCHERS, begin_server
-from .fetchers import DatasetSource, InheritedSource, has_state, next_epoch
+from ..services.processes.start import ForkServer, begin_server
+from .fetchers import DatasetSource, has_state, next_epoch
 
 T_co = TypeVar("T_co", covariant=True)
 _THREADS = MultiProcess.threads, MultiProcess.io_threads
@@ -130,7 +130,7 @@ class DataLoader(TorchDataLoader[T_co]):
         self._parts: SharedParts | None = None  # of workers that are kept
         self._epoch: DataLoaderEpoch | None = None  # the one that began last
         self._saved: Mapping[str, Any] | None = None
-        if num_workers and self._ray is None and self._start_method == "forkserver":
+        if num_workers and self._ray is None:
             begin_server(*_THREADS, [dataset, self.collate_fn, worker_init_fn])
 
     def __iter__(self) -> DataLoaderIterator[T_co]:  # type: ignore[override]
@@ -232,8 +232,7 @@ class DataLoader(TorchDataLoader[T_co]):
 
     def _new_parts(self) -> SharedParts:
         iterable = isinstance(self.dataset, IterableDataset)
-        inherits = self._ray is None and self._start_method == "fork"
-        source = (InheritedSource if inherits else DatasetSource)(
+        source = DatasetSource(
             dataset=self.dataset,
             iterable=iterable,
             batch_size=self.batch_size,
@@ -256,19 +255,13 @@ class DataLoader(TorchDataLoader[T_co]):
             announced_length=self._announced_length,
         )
 
-    @property
-    def _start_method(self) -> str:
-        context = self.multiprocessing_context
-        # The fork server forks from a clean interpreter, which is what "spawn" asks for.
-        return "fork" if context is not None and context.get_start_method() == "fork" else "forkserver"
-
     def _workers(self, prefetch: int) -> WorkerPools:
         if self._ray is not None:
             return WorkerPools(pool_settings(self._ray), keep=self.persistent_workers, ordered=True)
         settings = PoolSettings(
             workers=self.num_workers,
             memory=memory_budget(),
-            launcher=partial(LAUNCHERS[self._start_method], *_THREADS),
+            launcher=partial(ForkServer, *_THREADS),
             prefetch=prefetch,
             timeout=self.timeout or None,
         )

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from inspect import signature
 from itertools import repeat
 from typing import Any, ClassVar, cast
-from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -74,21 +73,6 @@ class DatasetSource(FetchSource):
         """The fetcher; `default` replaces torch's default collation, by the same rules."""
         collate = default if self.collates_by_default else self.collate
         return (StreamFetcher if self.iterable else MapFetcher)(self, collate, seeds=seeds)
-
-
-_inherited: WeakValueDictionary[int, DatasetSource] = WeakValueDictionary()
-
-
-class InheritedSource(DatasetSource):
-    """A source for workers that are forks of this process: they have it in memory, so it is not pickled."""
-
-    def reduce_for_worker(self) -> tuple[object, ...]:
-        _inherited[id(self)] = self
-        return _inherited_source, (id(self),)
-
-
-def _inherited_source(key: int) -> DatasetSource:
-    return _inherited[key]
 
 
 class MapFetcher:

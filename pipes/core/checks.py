@@ -207,6 +207,7 @@ _ADVICE = {  # for a function that has none of these names
     "num_parallel_calls": "`Loader(pipe, workers=n)` runs the chain in several processes",
     "num_workers": "`Loader(pipe, workers=n)` runs the chain in several processes",
     "on_bad_rows": '`read_csv(..., on_error="skip")` leaves out rows that cannot be parsed',
+    "ordered": "elements come in the order of the plan; `prefetch=n` lets fast workers run ahead of a slow one",
     "partition_by": "`pyarrow.dataset.write_dataset(pipe.to_table(), ..., partitioning=[...])` writes into folders",
     "pin_memory": "`Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
     "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
@@ -216,6 +217,7 @@ _ADVICE = {  # for a function that has none of these names
     "samples": "`pipe.head(n)` returns the first elements",
     "segment": "`.batch(n).flat_map(function)` calls a generator for each n rows",
     "shuffle": "`.shuffle()` is an operator of the chain",
+    "start_method": "a server forks all workers from a clean interpreter",
 }
 
 

@@ -499,7 +499,7 @@ def skipped(progress: Progress, count: int, schedule: Schedule) -> Progress:
     if last is not None and progress.step + count > last:
         raise too_many(count, last - progress.step)
     plan = schedule.plan
-    if not schedule.ordered or not plan.indexed or progress.beyond:
+    if not plan.indexed or progress.beyond:
         return progress
     if schedule.steps is not None:
         return schedule.next_pass(_moved(progress, count))

@@ -289,7 +289,7 @@ class Epochs:
             for finding in (*costs, *other_rows(plan, of_chains=True)):
                 finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
-        return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
+        return Schedule(plan, self.steps, self._even, communicates=communicates)
 
 
 def _reads_in_plan(op: Operator) -> bool:

@@ -17,7 +17,7 @@ from ..core.skips import Skipped
 from ..core.taken import Taken
 from ..engine.run import position_count, unknown_length_reason, unknown_length_stage
 from ..engine.stage import Stage
-from ..errors import LoaderError, PlanError, PlanWarning, raised_by_signal_handler, warn
+from ..errors import PlanError, PlanWarning, raised_by_signal_handler, warn
 from ..plan.plan import Plan
 from ..plan.rests import Redivision
 from ..services.base import ShardEnd, Step
@@ -44,22 +44,15 @@ class Schedule:
         rank: this rank.
         steps: the number of steps of an epoch, if the user set it.
         even: the way in which all ranks come to take the same number of steps.
-        ordered: elements come in the order of the plan; else there is no position to save.
         communicates: ranks can agree on the end of an epoch whose length is not known.
         signature: the entries that all states of the plan have in common.
     """
 
-    def __init__(self, plan: Plan, steps: int | None, even: Even, *, ordered: bool, communicates: bool = False) -> None:
-        if steps is not None and not ordered and plan.most_workers is None:
-            raise PlanError(
-                "with `steps` an epoch goes on where the last one stopped, and `ordered=False` leaves no such place in "
-                "a pipe that is indexed or in source order; leave out one of them"
-            )
+    def __init__(self, plan: Plan, steps: int | None, even: Even, *, communicates: bool = False) -> None:
         self.plan = plan
         self.rank = Rank(plan.rank, plan.world_size)
         self.steps = steps
         self.even: Even = even
-        self.ordered = ordered
         self.communicates = communicates
         self.signature = Signature(plan)
         self._rows_of_elements: dict[tuple[int, str | None], RowsOfElements] = {}
@@ -69,11 +62,6 @@ class Schedule:
 
     def state(self, progress: Progress) -> State:
         """The state of `progress`."""
-        if not self.ordered:
-            raise LoaderError(
-                "`ordered=False` gives elements as they come, so a state cannot name those that were taken; leave "
-                "out `ordered=False` to save states"
-            )
         numbers = self.numbers(progress)
         if self.steps is not None and self.plan.indexed:
             progress = self._at(progress, rank=0)

@@ -96,7 +96,7 @@ class _Checked(NamedTuple):
 
 def _uneven_ranks(checked: _Checked) -> Iterator[Finding]:
     """Ranks whose numbers of elements are so different that a loader refuses them; it warns of less by itself."""
-    schedule = Schedule(checked.plan, None, "auto", ordered=True, communicates=True)
+    schedule = Schedule(checked.plan, None, "auto", communicates=True)
     try:
         schedule.end(Progress(), warns=True)
     except PlanError as error:

@@ -45,7 +45,7 @@ class SpanEnd(NamedTuple):
     """A worker has no more elements of a span of a shard.
 
     Attributes:
-        span: its number; -1 after the last span of the worker.
+        span: its number.
     """
 
     span: int
@@ -66,16 +66,11 @@ class Executor(Protocol):
 
 
 class ReadingService(Protocol):
-    """Describes where plans run. Several loaders may share one."""
+    """Describes where plans run. Several loaders may share one. Elements come in the order of the plan."""
 
     @property
     def workers(self) -> int:
         """The number of workers beside this thread; 0 if the consumer itself runs the plan."""
-        ...
-
-    @property
-    def ordered(self) -> bool:
-        """Whether elements come in the order of the plan. Without an order there is no position to save."""
         ...
 
     @property
@@ -99,12 +94,7 @@ class ServiceRun(Protocol):
 
 
 class PlanService:
-    """Opens the runs of one loader.
-
-    Args:
-        make_run: makes a run of a plan, from a position on, in a pass over the data.
-        pool: the workers of all runs; the service closes them.
-    """
+    """Opens the runs of one loader, made by `make_run` of a plan, a position and a pass; it closes their pool."""
 
     def __init__(self, make_run: Callable[[Plan, Position, int], ServiceRun], pool: Closing | None = None) -> None:
         self._make_run = make_run

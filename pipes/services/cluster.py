@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import hmac
 import itertools
 import mmap
@@ -11,16 +10,14 @@ import os
 import platform
 import secrets
 import select
-import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 import ray  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # type: ignore[import-not-found]  # pyright: ignore[reportMissingImports]
 
 from ..core.system import create_shared_file
 from ..errors import WorkerError
@@ -47,8 +44,6 @@ RETRY_SECONDS = 0.5
 """The pause before actors that have died at their start are started again."""
 GRACE_SECONDS = 5.0
 """An actor that was killed has this time to end."""
-STACKS_SECONDS = 20.0
-"""A task on the node of an actor has this time to start, and to answer with the stacks of the actor."""
 SILENCE_SECONDS = 30.0
 """A node that does not answer for this time is taken for dead."""
 KEY_BYTES = 32
@@ -57,22 +52,12 @@ DISPATCHER = -1
 
 
 class ActorPlace(NamedTuple):
-    """Where an actor runs.
-
-    Attributes:
-        node: Ray's name of the node.
-        address: of the node.
-        process: its number there.
-        versions: of what must be equal everywhere.
-        stacks: the descriptor of the file to which the process writes its stacks.
-        dispatcher: where workers connect to it, if it dispatches.
-    """
+    """Where an actor runs; `dispatcher` is where workers connect to it, if it dispatches."""
 
     node: str
     address: str
     process: int
     versions: Mapping[str, str]
-    stacks: int
     dispatcher: Address | None = None
 
     def __str__(self) -> str:
@@ -86,7 +71,7 @@ class Host:
         """Where this actor is. With a key it listens for workers, as a dispatcher does."""
         address = ray.util.get_node_ip_address()
         node = ray.get_runtime_context().get_node_id()
-        self._place = ActorPlace(node, address, os.getpid(), versions(), write_stacks_on_signal())
+        self._place = ActorPlace(node, address, os.getpid(), versions())
         if dispatcher_key is not None:
             self._switchboard = Switchboard(address, dispatcher_key)
             self._place = self._place._replace(dispatcher=self._switchboard.address)
@@ -240,21 +225,29 @@ class ClusterLauncher:
         self._graph: Any = None  # a reference
         self._actors: dict[int, _Actor] = {}
         self._numbers = itertools.count(1)
-        self._ready: dict[int, Started] = {}
 
-    def prepare(self, workers: Sequence[int], graph_file: int, dispatcher: DispatcherLink | None) -> None:
+    def workers(
+        self, fds: Mapping[int, Sequence[int]], graph_file: int, dispatcher: DispatcherLink | None
+    ) -> list[Started]:
+        address = dispatcher.address if isinstance(dispatcher, ClusterDispatcher) else None
+        return self._start([*fds], graph_file, address)
+
+    def dispatcher(self, graph_file: int) -> ClusterDispatcher:
+        ((end, process, _),) = self._start([DISPATCHER], graph_file, None)
+        return ClusterDispatcher(end, process, self._actors[process].place.dispatcher)
+
+    def _start(self, numbers: Sequence[int], graph_file: int, dispatcher: Address | None) -> list[Started]:
         """Start these workers, all at a time.
 
         Raises:
             WorkerError: there is no cluster or no room in it, or an actor cannot begin.
         """
         self._connect(graph_file)
-        address = dispatcher.address if isinstance(dispatcher, ClusterDispatcher) else None
         deadline = time.monotonic() + START_SECONDS
-        while missing := [number for number in workers if number not in self._ready]:
-            new = [self._make(Host) for _ in missing]
+        while True:
+            new = [self._make() for _ in numbers]
             try:
-                self._ready |= self._serving(missing, new, address)
+                return self._serving(numbers, new, dispatcher)
             except LOST as error:  # Ray places actors on a dead node until it learns of its death
                 self._kill(new)
                 if time.monotonic() > deadline:
@@ -266,30 +259,10 @@ class ClusterLauncher:
                 self._kill(new)
                 raise
 
-    def worker(self, number: int, graph_file: int, fds: Sequence[int], dispatcher: DispatcherLink | None) -> Started:
-        self.prepare([number], graph_file, dispatcher)
-        return self._ready.pop(number)
-
-    def dispatcher(self, graph_file: int) -> ClusterDispatcher:
-        self.prepare([DISPATCHER], graph_file, None)
-        end, process, _ = self._ready.pop(DISPATCHER)
-        return ClusterDispatcher(end, process, self._actors[process].place.dispatcher)
-
     def end(self, process: int) -> Death | str:
         actor = self._actors.pop(process)
         self._kill([actor.handle])
         return "has died"
-
-    def stacks(self, process: int) -> str:
-        """The stacks of an actor, from a task on its node; else where they are."""
-        place = self._actors[process].place
-        there = NodeAffinitySchedulingStrategy(place.node, soft=False)
-        task = self._remote(stacks_of, num_cpus=0, scheduling_strategy=there, max_retries=0)
-        try:
-            stacks: str = ray.get(task.remote(place.process, place.stacks), timeout=STACKS_SECONDS)
-        except ray.exceptions.RayError:
-            stacks = ""
-        return stacks or "`ray stack` on that node shows it"
 
     def close(self) -> None:
         """End all actors, and wait until they have ended."""
@@ -315,7 +288,7 @@ class ClusterLauncher:
             with mmap.mmap(graph_file, 0, access=mmap.ACCESS_READ) as content:
                 self._graph = ray.put(np.frombuffer(content, np.uint8).copy())
 
-    def _serving(self, numbers: Sequence[int], new: Sequence[Any], dispatcher: Address | None) -> dict[int, Started]:
+    def _serving(self, numbers: Sequence[int], new: Sequence[Any], dispatcher: Address | None) -> list[Started]:
         """Wait until actors have said where they are, and have dialled."""
         switchboard = self._switchboard
         assert switchboard is not None, "the launcher has connected to the cluster"
@@ -337,28 +310,24 @@ class ClusterLauncher:
                 except ray.exceptions.RayTaskError as error:
                     raise _unreachable(switchboard.address, error) from error
             ends |= dict(switchboard.calls())
-        started: dict[int, Started] = {}
+        started: list[Started] = []
         for number, actor, place, call in zip(numbers, new, places, serving, strict=True):
             process = next(self._numbers)
             self._actors[process] = _Actor(actor, place, call)
-            started[number] = Started(ends[number], process, str(place))
+            started.append(Started(ends[number], process, str(place)))
         return started
 
-    def _make(self, cls: type) -> Any:
-        return self._remote(
-            cls,
-            num_cpus=self._cpus,
-            resources=dict(self._resources),
-            scheduling_strategy="SPREAD",  # by default, Ray fills one node first
-            max_restarts=0,  # the pool starts actors again, from cursors
-            max_task_retries=0,
-        ).remote()
-
-    def _remote(self, code: Callable[..., object], **options: object) -> Any:
-        """A class or a function to be run in the cluster."""
+    def _make(self) -> Any:
+        options: dict[str, object] = {
+            "num_cpus": self._cpus,
+            "resources": dict(self._resources),
+            "scheduling_strategy": "SPREAD",  # by default, Ray fills one node first
+            "max_restarts": 0,  # the pool starts actors again, from cursors
+            "max_task_retries": 0,
+        }
         if self._runtime_env is not None:
             options["runtime_env"] = dict(self._runtime_env)
-        return ray.remote(code).options(**options)
+        return ray.remote(Host).options(**options).remote()
 
     def _kill(self, actors: Sequence[Any]) -> None:
         for actor in actors:
@@ -463,37 +432,3 @@ def _unreachable(address: Address, error: Exception) -> WorkerError:
 
 def _listed(values: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
-
-
-# The stacks of an actor that is stuck. Python writes them on a signal, also while other code is running.
-
-
-_WRITE_SECONDS = 2.0
-_CHECK_SECONDS = 0.05
-
-
-def write_stacks_on_signal() -> int:
-    """Have this process write its stacks to a file when it gets a signal; return the descriptor of the file."""
-    fd = create_shared_file()
-    faulthandler.register(signal.SIGUSR1, fd)
-    return fd
-
-
-def stacks_of(process: int, fd: int) -> str:
-    """The stacks of another process of this machine; empty if they cannot be had.
-
-    Args:
-        process: its number.
-        fd: what `write_stacks_on_signal` has returned there.
-    """
-    text = b""
-    with contextlib.suppress(OSError):  # the process has ended, or there is no `/proc`
-        os.kill(process, signal.SIGUSR1)
-        deadline = time.monotonic() + _WRITE_SECONDS
-        while time.monotonic() < deadline:
-            time.sleep(_CHECK_SECONDS)
-            with open(f"/proc/{process}/fd/{fd}", "rb") as file:
-                before, text = text, file.read()
-            if text and text == before:
-                break
-    return text.decode(errors="replace").rstrip()

@@ -16,12 +16,8 @@ from .base import ShardEnd, Step
 class FetchRequest(NamedTuple):
     """Begins a run in which the owner sends a key for each element.
 
-    Attributes:
-        run: its number, which each answer repeats.
-        worker, workers: the number of the worker, and how many there are.
-        seed: of the run.
-        position: of the worker, from its fetcher; None at the beginning.
-        waiting: elements that an earlier process has sent and the consumer has not taken.
+    `position` is that of the worker, from its fetcher; None at the beginning. `waiting` counts elements that an earlier
+    process has sent and the consumer has not taken.
     """
 
     run: int

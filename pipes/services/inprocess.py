@@ -13,7 +13,7 @@ from threading import Condition, RLock, Thread
 from typing import TypeAlias
 
 from ..core.block import nbytes
-from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
+from ..core.checks import check_int, methods_explain_wrong_arguments
 from ..core.ending import ProcessResources, RunEnded
 from ..core.process import element_memory
 from ..core.times import Clock, consumer_clock, here, thread_of_worker, worker_name
@@ -45,10 +45,6 @@ class InProcess:
     @property
     def workers(self) -> int:
         return 0
-
-    @property
-    def ordered(self) -> bool:
-        return True
 
     @property
     def global_generators(self) -> bool:
@@ -97,8 +93,6 @@ class Threads:
         memory: bytes that finished elements may hold, such as "4GiB"; each thread makes one in any case. By default a
             quarter of the memory of the machine or its control group, divided by `LOCAL_WORLD_SIZE`.
         timeout: seconds without any element after which the threads count as stuck. The error shows their stacks.
-        ordered: False gives elements as they come, so that a slow one does not delay the others. There is no state
-            then.
 
     Raises:
         ArgumentError, ArgumentTypeError: an argument is out of its range or of the wrong type.
@@ -115,11 +109,9 @@ class Threads:
     prefetch: int | None = None
     memory: int | str | None = None
     timeout: float | None = None
-    ordered: bool = True
 
     def __post_init__(self) -> None:
         check_int("workers", self.workers, least=1)
-        check_choice("ordered", self.ordered, (True, False))
         check_arguments(prefetch=self.prefetch, memory=self.memory, timeout=self.timeout)
 
     @property
@@ -151,16 +143,15 @@ class ThreadsRun:
         ]
         self._starts: dict[int, SpanStart] = {}  # where spans begin
         self._resources = ProcessResources()
-        self._rotation = deque(range(service.workers))
         self._stopped = False
         self._process = os.getpid()
         self._clock, self._times = consumer_clock(), here.run
 
     def items(self) -> Generator[Step | ShardEnd]:
-        """The elements; in the order of the plan, or as they come."""
+        """The elements, in the order of the plan."""
         try:
             self._start(range(self._service.workers))
-            yield from self._merge.run(self, ordered=self._service.ordered)
+            yield from self._merge.run(self)
         finally:
             self._resources.close()
 
@@ -180,16 +171,6 @@ class ThreadsRun:
             raise item
         finally:
             del item  # this frame is in the traceback of the error, and would keep all of it until a collection
-
-    def wait_for_any(self) -> int:
-        """The thread of the next item; threads that have items take turns."""
-        with self._lock:
-            self._wait(lambda: any(inbox.items for inbox in self._inboxes), "workers")
-        while not self._inboxes[self._rotation[0]].items:
-            self._rotation.rotate(-1)
-        worker = self._rotation[0]
-        self._rotation.rotate(-1)
-        return worker
 
     def start_tail(self) -> None:
         """Thread 0 runs the tail."""
@@ -259,9 +240,9 @@ class ThreadsRun:
         inbox = self._inboxes[worker]
         size = nbytes([item.element]) if isinstance(item, Step) else 0
         with self._lock:
-            if not (self._stopped or inbox.has_room(size)):
+            if not (self._stopped or inbox.has_room()):
                 with clock.waiting("consumer"):
-                    self._changed.wait_for(lambda: self._stopped or inbox.has_room(size))
+                    self._changed.wait_for(lambda: self._stopped or inbox.has_room())
             inbox.put(item, size)
             self._changed.notify_all()
             return not self._stopped
@@ -292,31 +273,21 @@ class ThreadsRun:
 
 
 class _Inbox:
-    """Items of one thread that the consumer has not taken yet.
-
-    Args:
-        prefetch: how many elements; None adapts the number.
-        memory: how many bytes they may hold.
-    """
+    """Items of one thread that the consumer has not taken yet, up to `prefetch` of them and `memory` bytes."""
 
     def __init__(self, prefetch: int | None, memory: int, *, in_spans: bool) -> None:
         self.items: deque[Item] = deque()
-        self._sizes: deque[int] = deque()
-        self._limit = PrefetchLimit(prefetch)
+        self._limit = PrefetchLimit(prefetch, memory)
         self._limit.begin(in_spans=in_spans)
-        self._room = memory
 
-    def has_room(self, size: int) -> bool:
-        """Whether an element of that size may be added."""
-        return not self.items or (size <= self._room and not self._limit.is_full())
+    def has_room(self) -> bool:
+        """Whether an item may be added."""
+        return not self.items or not self._limit.is_full()
 
     def put(self, item: Item, size: int) -> None:
         self.items.append(item)
-        self._sizes.append(size)
-        self._room -= size
         self._limit.add(size)
 
     def take(self) -> Item:
-        self._room += self._sizes.popleft()
         self._limit.remove(1)
         return self.items.popleft()

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Literal, TypeAlias, cast, get_args
 
-from ..core.checks import check_choice, check_int, methods_explain_wrong_arguments
+from ..core.checks import check_int, methods_explain_wrong_arguments
 from ..core.process import element_memory
-from ..errors import ArgumentError
 from .base import PlanService, check_arguments
-
-StartMethod: TypeAlias = Literal["forkserver", "fork"]
 
 
 @methods_explain_wrong_arguments
@@ -20,14 +16,13 @@ StartMethod: TypeAlias = Literal["forkserver", "fork"]
 class MultiProcess:
     """Runs a pipe in worker processes on this machine.
 
-    Elements come in the order of the plan, whatever the number of workers. Arrays, tensors and Arrow tables arrive in
-    shared memory; the consumer may keep them and write to them. Functions and classes travel by value: the script
-    needs no `if __name__ == "__main__"`, and workers never import it. The processes live as long as the loader.
+    A server without threads forks the processes from a clean interpreter. Elements come in the order of the plan,
+    whatever the number of workers. Arrays, tensors and Arrow tables arrive in shared memory; the consumer may keep them
+    and write to them. Functions and classes travel by value: the script needs no `if __name__ == "__main__"`, and
+    workers never import it. The processes live as long as the loader.
 
     Args:
         workers: the number of processes.
-        start_method: "forkserver" forks the workers from a clean process, and "fork" copies this process, which is safe
-            only while it has no threads.
         prefetch: finished elements that each worker keeps ready. By default two; up to 64, but at most 32 MiB, if
             elements are produced in bursts, as by a windowed shuffle.
         memory: bytes for all elements that are on their way or still in use, such as "4GiB". By default a quarter of
@@ -35,8 +30,6 @@ class MultiProcess:
             slower way.
         init: called once in each worker process, with the worker's number.
         timeout: seconds without any element after which a worker counts as stuck. The error shows its stack.
-        ordered: False gives elements as they arrive, so that a slow one does not delay the others. There is no
-            state then.
         threads: threads of torch, OpenMP, BLAS and Arrow's computations in each worker.
         io_threads: threads of Arrow's readers in each worker.
 
@@ -52,24 +45,16 @@ class MultiProcess:
 
     workers: int
     _: KW_ONLY
-    start_method: StartMethod = "forkserver"
     prefetch: int | None = None
     memory: int | str | None = None
     init: Callable[[int], object] | None = None
     timeout: float | None = None
-    ordered: bool = True
     threads: int = 1
     io_threads: int = 4
 
     def __post_init__(self) -> None:
         for name in ("workers", "threads", "io_threads"):
             check_int(name, getattr(self, name), least=1)
-        if cast("str", self.start_method) == "spawn":
-            raise ArgumentError(
-                '`start_method="spawn"` has gone; "forkserver", the default, gives workers a clean interpreter, too'
-            )
-        check_choice("start_method", self.start_method, get_args(StartMethod))
-        check_choice("ordered", self.ordered, (True, False))
         check_arguments(prefetch=self.prefetch, memory=self.memory, init=self.init, timeout=self.timeout)
 
     @property
@@ -80,13 +65,12 @@ class MultiProcess:
         """Start the server of workers, which imports what these functions need while the program goes on."""
         from .processes.start import begin_server
 
-        if self.start_method == "forkserver":
-            begin_server(self.threads, self.io_threads, values)
+        begin_server(self.threads, self.io_threads, values)
 
     def start(self) -> PlanService:
         from .processes.pool import PoolSettings
         from .processes.runs import plan_service
-        from .processes.start import LAUNCHERS
+        from .processes.start import ForkServer
 
         settings = PoolSettings(
             workers=self.workers,
@@ -94,6 +78,6 @@ class MultiProcess:
             prefetch=self.prefetch,
             init=self.init,
             timeout=self.timeout,
-            launcher=partial(LAUNCHERS[self.start_method], self.threads, self.io_threads),
+            launcher=partial(ForkServer, self.threads, self.io_threads),
         )
-        return plan_service(settings, ordered=self.ordered)
+        return plan_service(settings)

@@ -79,10 +79,6 @@ class Ray:
         return self.actors
 
     @property
-    def ordered(self) -> bool:
-        return True
-
-    @property
     def global_generators(self) -> bool:
         return True
 

@@ -58,16 +58,10 @@ def run_shards(
     resources: ProcessResources,
     shards: tuple[int, ...] = (),
 ) -> Generator[Step | ShardEnd, None, list[ShardEnd]]:
-    """The elements of all parts, one of each in turn, and the end of each shard.
+    """The elements of all parts, one of each in turn, and the end of each shard; returns all ends.
 
-    Args:
-        plan, parts, epoch: what to run.
-        mode: how to run it.
-        resources: what all shards of the process share; the caller closes them.
-        shards: those of the process, if other threads run some of them.
-
-    Returns:
-        The ends of all shards.
+    The caller closes `resources`, which all shards of the process share. `shards` are those of the process, if other
+    threads run some of them.
     """
     by_shard = {part.shard: part for part in parts}
     numbers = shards or tuple(by_shard)
@@ -100,30 +94,27 @@ def step_count(plan: Plan, parts: Iterable[ShardRun]) -> int | None:
     return sum((part.stage.length or 0) - part.at.position for part in parts)
 
 
-class BeginParts(Protocol):
-    """Is told what runs next: the shards of a rank, and then their tail."""
-
-    def __call__(self, position: Position, parts: list[ShardRun], *, in_tail: bool) -> None: ...
-
-
 def run_rank(
     plan: Plan,
     position: Position,
     epoch: int,
     mode: Mode,
     resources: ProcessResources,
-    begin_parts: BeginParts | None = None,
+    begin_parts: Callable[[Position, list[ShardRun], bool], None] | None = None,
 ) -> Generator[Step | ShardEnd]:
-    """The elements of all shards of the rank from a position on, and then of the tail."""
+    """The elements of all shards of the rank from a position on, and then of the tail.
+
+    `begin_parts` gets what runs next, and whether that is the tail.
+    """
     parts = plan.parts(position)
     if begin_parts is not None:
-        begin_parts(position, parts, in_tail=False)
+        begin_parts(position, parts, False)
     ends = yield from run_shards(plan, parts, epoch, mode, resources)
     position = position._replace(ended={**position.ended, **{end.shard: end.leftover for end in ends}})
     tail = plan.tail(position, {end.shard: end.rows for end in ends if end.rows is not None})
     if tail is not None:
         if begin_parts is not None:
-            begin_parts(position, [tail], in_tail=True)
+            begin_parts(position, [tail], True)
         yield from run_shards(plan, [tail], epoch, mode, resources)
 
 
@@ -360,7 +351,6 @@ def run_spans(
             own.running.close()
     if is_empty and assignment.worker == 0:
         yield ShardEnd(spans.shard)
-    yield SpanEnd(-1)
 
 
 def _numbered(spans: Iterator[SpanRows]) -> Iterator[tuple[int, SpanRows, bool]]:
@@ -382,10 +372,6 @@ class Workers(Protocol):
         """Wait for the next item of this worker. It raises the worker's error."""
         ...
 
-    def wait_for_any(self) -> int:
-        """Wait until some worker has an item. Only a service without an order needs this."""
-        ...
-
     def start_tail(self) -> None:
         """Start worker 0 on its new assignment, the tail. All shards have ended."""
         ...
@@ -395,10 +381,8 @@ class Merge:
     """One run of a plan by several workers, from `position` on.
 
     A shard belongs to one worker, so it is enough to know whose turn it is. The merge tracks where the consumer
-    stands; a service that restarts a worker gets its assignment here.
-
-    Attributes:
-        leftovers: rows of shards that have ended, by shard, if the service hands them over with `ShardEnd`.
+    stands; a service that restarts a worker gets its assignment here. `leftovers` has rows of shards that have ended,
+    if the service hands them over with `ShardEnd`.
     """
 
     def __init__(self, plan: Plan, position: Position, workers: int) -> None:
@@ -412,25 +396,16 @@ class Merge:
         self.in_spans = workers > 1 and plan.running_spans(position) is not None
         self._next_spans: list[tuple[int, Json]] = [(worker, None) for worker in range(workers)]
 
-    def run(self, workers: Workers, *, ordered: bool = True) -> Generator[Step | ShardEnd]:
-        """The items of all shards and then of the tail; in the order of the plan, or as they arrive."""
-        if self.in_spans:
-            yield from self._span_by_span(workers) if ordered else self._as_received(workers, self._workers)
-        else:
-            owners = self._owners()
-            yield from self._in_order(workers, owners) if ordered else self._as_received(workers, len(owners))
+    def run(self, workers: Workers) -> Generator[Step | ShardEnd]:
+        """The items of all shards and then of the tail, in the order of the plan."""
+        yield from self._span_by_span(workers) if self.in_spans else self._in_order(workers, self._owners())
         if self._plan.tail(self._position) is not None:
             self._in_tail = True
             workers.start_tail()
             yield from self._in_order(workers, {self._plan.tail_shard: 0})
 
     def assignment(self, worker: int, received: Iterable[Item] = ()) -> Assignment:
-        """What is left for `worker` to do.
-
-        Args:
-            worker: its number.
-            received: items that have arrived from it and are still to be consumed; the worker continues after them.
-        """
+        """What is left for `worker` to do, after items that have arrived from it and are still to be consumed."""
         if self.in_spans and not self._in_tail:
             span = self._next_spans[worker]
             for item in received:
@@ -463,8 +438,8 @@ class Merge:
         turns = deque(owners)
         while turns:
             shard = turns.popleft()
-            while isinstance(item := self._receive(workers, owners[shard]), SpanEnd):
-                pass  # the last of a worker that runs the tail now
+            item = self._receive(workers, owners[shard])
+            assert not isinstance(item, SpanEnd), "this run has no spans"
             if isinstance(item, Step):
                 turns.append(shard)
             yield item
@@ -480,16 +455,6 @@ class Merge:
             yield item
             if isinstance(item, ShardEnd):
                 return
-            del item
-
-    def _as_received(self, workers: Workers, running: int) -> Iterator[Step | ShardEnd]:
-        while running:
-            item = self._receive(workers, workers.wait_for_any())
-            if isinstance(item, SpanEnd):
-                running -= item.span < 0
-                continue
-            running -= isinstance(item, ShardEnd) and not self.in_spans
-            yield item
             del item
 
     def _receive(self, workers: Workers, worker: int) -> Item:
@@ -526,12 +491,7 @@ class PrefetchLimit:
     at once and then none for a while: if its worker waits for the consumer, the consumer soon waits for the worker. So
     the limit doubles whenever the consumer has taken all elements although the worker had reached the limit.
 
-    Args:
-        prefetch: a fixed limit, or None to adapt it.
-        most_bytes: the bytes that they may hold, except if one alone holds more.
-
-    Attributes:
-        waiting: elements that the consumer has not taken yet.
+    A fixed `prefetch` is not adapted. One element alone may hold more than `most_bytes`.
     """
 
     MIN_ELEMENTS, MAX_ELEMENTS = 2, 64

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,54 +82,27 @@ def test_seeds_of_workers() -> None:
     assert {row[0] for row in seeded} == {12345}
 
 
-class Unpicklable(Dataset[Any]):
-    """Holds what cannot be pickled, as torch allows with "fork"."""
-
-    def __init__(self, path: Path) -> None:
-        self.file = path.open("rb")
-        self.lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return 10
-
-    def __getitem__(self, index: int) -> int:
-        with self.lock:
-            return os.pread(self.file.fileno(), 1, index)[0]
+def test_a_dataset_that_cannot_be_pickled(tmp_path: Path) -> None:
+    dataset = Squares()
+    with (tmp_path / "bytes").open("wb") as file:
+        dataset.file = file  # type: ignore[attr-defined]
+        with pytest.raises(ArgumentTypeError, match="`dataset.file` is an _io.BufferedWriter"):
+            list(DataLoader(dataset, **forked(1)))
 
 
-def test_forked_workers_inherit_the_dataset(tmp_path: Path) -> None:
-    path = tmp_path / "bytes"
-    path.write_bytes(bytes(range(10)))
-    lock = threading.Lock()
-    dataset = Unpicklable(path)
-
-    def collate(rows: list[int]) -> list[int]:
-        with lock:
-            return rows
-
-    options: dict[str, Any] = {"batch_size": 4, "collate_fn": collate, "worker_init_fn": lambda worker: lock.locked()}
-    batches = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    with dataset.file:
-        assert list(DataLoader(dataset, **options, **forked(2))) == batches
-        kept = DataLoader(dataset, persistent_workers=True, **options, **forked(1))
-        assert [list(kept), list(kept)] == [batches, batches]
-        with pytest.raises(ArgumentTypeError, match="`dataset.file` is an _io.BufferedReader"):
-            list(DataLoader(dataset, num_workers=1))
-
-
-def interrupt_the_consumer() -> None:
+def interrupt(consumer: int) -> None:
     """The consumer, once it sleeps until this row arrives, is interrupted as by Ctrl-C."""
-    stat = Path(f"/proc/{os.getppid()}/stat")
+    stat = Path(f"/proc/{consumer}/stat")
     while stat.read_text().rpartition(") ")[2][0] != "S":
         pass
-    os.kill(os.getppid(), signal.SIGINT)
+    os.kill(consumer, signal.SIGINT)
     hang()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("persistent", [False, True])
 def test_an_interrupt_within_a_batch(tmp_path: Path, persistent: bool) -> None:
-    dataset = Once(tmp_path, interrupt_the_consumer)
+    dataset = Once(tmp_path, partial(interrupt, os.getpid()))
     loader = DataLoader(dataset, batch_size=2, persistent_workers=persistent, **forked(1))
     batches = iter(loader)
     with pytest.raises(KeyboardInterrupt):

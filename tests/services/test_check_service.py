@@ -24,7 +24,6 @@ class Broken:
 
     change: Callable[[Items], Items]
     workers: int = 0
-    ordered: bool = True
     global_generators: bool = True
 
     def start(self) -> BrokenExecutor:

@@ -8,7 +8,6 @@ import os
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import LoaderError, PlanError
 
 from ..support.testing import PARTS, check_part
 
@@ -17,10 +16,8 @@ SERVICES = {  # with others in which states go on; tests/clients checks `Ray`
     "one worker": (fp.MultiProcess(1), []),
     "five workers": (fp.MultiProcess(5), []),
     "other numbers of workers": (fp.MultiProcess(2), [fp.MultiProcess(3, prefetch=1)]),
-    "workers without order": (fp.MultiProcess(3, ordered=False), []),
     "one thread": (fp.Threads(1), []),
     "threads and processes": (fp.Threads(3), [fp.MultiProcess(2)]),
-    "threads without order": (fp.Threads(3, ordered=False), []),
 }
 
 
@@ -60,44 +57,3 @@ def test_a_state_taken_while_elements_wait_does_not_count_them(tmp_path, streame
                 other.load_state_dict(state)
                 assert list(other) == list(range(3, 40))
     os.close(produced)
-
-
-class TestWithoutOrder:
-    def test_a_slow_element_holds_back_no_other(self, tmp_path):
-        fifo = tmp_path / "go"
-        os.mkfifo(fifo)
-
-        def slow(row: int) -> int:
-            if row == 0:
-                fifo.read_bytes()
-            return row
-
-        with fp.Loader(fp.from_sequence(range(20)).map(slow), fp.MultiProcess(2, ordered=False)) as loader:
-            iterator = iter(loader)
-            assert [next(iterator) for _ in range(10)] == list(range(1, 20, 2))
-            fifo.write_bytes(b"go")
-            assert list(iterator) == list(range(0, 20, 2))
-
-    def test_there_is_no_state(self):
-        with fp.Loader(fp.from_sequence(range(20)), fp.MultiProcess(2, ordered=False)) as loader:
-            with pytest.raises(
-                LoaderError,
-                match="`ordered=False` gives elements as they come.*leave out `ordered=False` to save states",
-            ):
-                loader.state_dict()
-            _, info = next(loader.with_info())
-            with pytest.raises(LoaderError, match="`ordered=False`"):
-                info.state_dict()
-            assert (loader.epoch, loader.step) == (0, 1)
-
-    def test_steps_need_a_position_to_continue_from(self):
-        service = fp.MultiProcess(2, ordered=False)
-        streamed = fp.from_sequence(range(20)).filter(lambda row: True)
-        for pipe in (fp.from_sequence(range(20)), streamed):
-            with (
-                fp.Loader(pipe, service, steps=3) as loader,
-                pytest.raises(PlanError, match="`steps`.*`ordered=False`"),
-            ):
-                list(loader)
-        with fp.Loader(streamed, service, steps=5, shards=2) as loader:
-            assert sorted(row for _ in range(4) for row in loader) == list(range(20))

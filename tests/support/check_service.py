@@ -10,23 +10,18 @@ import tempfile
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
-import numpy as np
-
 from feedpipe.core.ending import ends_are_due
-from feedpipe.engine.stage import resolve
 from feedpipe.errors import LoaderError, PlanWarning, UnknownLengthError
 from feedpipe.loader import Loader
 from feedpipe.loading.state import State
-from feedpipe.plan.plan import Plan, Position
-from feedpipe.services.base import ReadingService, Step
-from feedpipe.services.inprocess import InProcess
+from feedpipe.services.base import ReadingService
 from feedpipe.services.processes.start import kept_server
 from feedpipe.sources.from_sequence import from_sequence
 
@@ -76,10 +71,12 @@ def check_part(part: Part, service: ReadingService, others: Sequence[ReadingServ
 
 
 def _check_sample(service: ReadingService, sample: Sample, others: Sequence[ReadingService]) -> None:
-    if service.ordered:
-        _check_ranks(service, sample, lambda case: _check_runs(case, others))
-    else:
-        _check_ranks(service, sample, check_unordered)
+    """Checks each case of a sample, and that several ranks together have the rows of a single one."""
+    rows_by_ranks: dict[int, Counter[str]] = {}
+    for case in cases(service, sample):
+        rows_by_ranks.setdefault(case.ranks, Counter()).update(rows(_check_runs(case, others)))
+    for ranks, union in rows_by_ranks.items():
+        assert union == rows_by_ranks[1], f"{ranks} ranks together do not have the rows of {sample.name}"
 
 
 def _check_failures(service: ReadingService, bad: Sequence[Sample]) -> None:
@@ -88,17 +85,8 @@ def _check_failures(service: ReadingService, bad: Sequence[Sample]) -> None:
 
 
 def _check_uneven(service: ReadingService, others: Sequence[ReadingService]) -> None:
-    for case in _uneven(service) if service.ordered else ():
+    for case in _uneven(service):
         _check_runs(case, others)
-
-
-def _check_ranks(service: ReadingService, sample: Sample, check: Callable[[Case], list[Taken]]) -> None:
-    """Checks each case of a sample, and that several ranks together have the rows of a single one."""
-    rows_by_ranks: dict[int, Counter[str]] = {}
-    for case in cases(service, sample):
-        rows_by_ranks.setdefault(case.ranks, Counter()).update(rows(check(case)))
-    for ranks, union in rows_by_ranks.items():
-        assert union == rows_by_ranks[1], f"{ranks} ranks together do not have the rows of {sample.name}"
 
 
 def _uneven(service: ReadingService) -> Iterator[Case]:
@@ -182,8 +170,6 @@ def _check_failure(case: Case) -> None:
             expected, expected_error = failed(here)
             elements, error = failed(loader)
             agree_errors(f"{case}: epoch {epoch}", error, expected_error)
-            if not case.service.ordered:
-                continue
             agree(f"{case}: epoch {epoch}", elements, expected)
             if epoch:
                 continue
@@ -220,14 +206,10 @@ def check_epochs(service: ReadingService) -> None:
     with cases[0].loader() as a, cases[1].loader() as b:
         pairs = list(zip(a, b, strict=True))
         for case, got, epochs in zip(cases, zip(*pairs, strict=True), expected, strict=True):
-            equal = (
-                list(got) == epochs[0] if service.ordered else Counter(map(str, got)) == Counter(map(str, epochs[0]))
-            )
-            assert equal, f"{case}: beside another loader, it gives {got} and not {epochs[0]}"
+            assert list(got) == epochs[0], f"{case}: beside another loader, it gives {got} and not {epochs[0]}"
         for case, loader, epochs in zip(cases, (a, b), expected, strict=True):
-            if service.ordered:
-                _check_iteration(str(case), loader, epochs)
-                _check_loaded(str(case), loader, epochs)
+            _check_iteration(str(case), loader, epochs)
+            _check_loaded(str(case), loader, epochs)
 
 
 def _check_iteration(name: str, loader: Loader[object], epochs: list[list[object]]) -> None:
@@ -335,77 +317,12 @@ def _begun(case: Case, seen: set[Process]) -> tuple[Loader[object], Iterator[obj
 
 def _close(case: Case, seen: set[Process]) -> None:
     loader, iterator = _begun(case, seen)
-    state = saved(loader) if case.service.ordered else None
+    state = saved(loader)
     loader.close()
     loader.close()
-    assert state is None or saved(loader) == state, f"{case}: a closed loader keeps its state"
+    assert saved(loader) == state, f"{case}: a closed loader keeps its state"
     for use in (lambda: next(iterator), lambda: iter(loader), loader.peek):
         check_raises(use, LoaderError, "closed", f"{case}: a closed loader refuses to be used")
-
-
-# Services without an order of elements
-
-
-def check_unordered(case: Case) -> list[Taken]:
-    """Checks for the elements of this process, those of each worker in their order, and for no state."""
-    with case.here() as here, case.loader() as loader:
-        expected, run = taken(here.with_info()), taken(loader.with_info())
-        _check_elements(f"{case}: the first epoch", [x.element for x in run], [x.element for x in expected])
-        assert [x[1:3] for x in run] == [x[1:3] for x in expected], f"{case}: epoch and step count the elements"
-        owners = _owners(case)
-        for owner in set(owners.values()):
-            order, expected_order = (
-                [text for x in elements if owners[text := plain(x.element)] == owner] for elements in (run, expected)
-            )
-            assert order == expected_order, (
-                f"{case}: part {owner} has the order {order} and should have {expected_order}"
-            )
-        _check_elements(f"{case}: the second epoch", list(loader), list(here))
-        for _, info in loader.with_info():
-            for state_dict in (loader.state_dict, info.state_dict):
-                check_raises(state_dict, LoaderError, "ordered=False", f"{case}: without an order there is no state")
-            break
-        if expected:
-            here.set_epoch(0)
-            iterator = iter(here)
-            next(iterator)
-            loader.load_state_dict(saved(here))
-            _check_elements(f"{case}: after a state was loaded", list(loader), list(iterator))
-        return expected
-
-
-def _check_elements(what: str, elements: list[object], expected: list[object]) -> None:
-    actual, due = Counter(map(plain, elements)), Counter(map(plain, expected))
-    assert actual == due, f"{what} lacks {list(due - actual)} and has {list(actual - due)} in excess"
-
-
-def _owners(case: Case) -> dict[str, int]:
-    """The worker or shard of each element of the first epoch; none if workers make spans of one shard."""
-    plan = Plan(
-        resolve(case.sample.pipe),
-        seed=0,
-        rank=case.rank,
-        world_size=case.ranks,
-        shards=case.sample.shards,
-    )
-    if not plan.indexed and plan.most_workers is None:
-        return {}
-    session = InProcess().start().open(plan, Position(), 0)
-    steps = [item for item in session if isinstance(item, Step)]
-    session.close()
-    workers = max(1, case.service.workers)
-    return {plain(step.element): k % workers if plan.indexed else step.shard for k, step in enumerate(steps)}
-
-
-def plain(element: object) -> str:
-    """An element as text, with all of its values."""
-    if isinstance(element, Mapping):
-        return str({key: plain(value) for key, value in element.items()})
-    if hasattr(element, "__array__"):
-        return str(np.asarray(element).tolist())
-    if isinstance(element, Sequence) and not isinstance(element, (str, bytes)):
-        return str([plain(row) for row in element])
-    return repr(element)
 
 
 # Threads, files and processes

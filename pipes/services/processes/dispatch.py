@@ -2,7 +2,7 @@
 
 worker to dispatcher              dispatcher to worker
     ("open", number, run, request)
-    ("next", number)                  ("block", number, at, end, tables, sizes)  some rows
+    ("next", number)                  ("block", number, tables, sizes)           some rows
                                       ("end", number)                            no more rows
                                       ("failed", number, sizes)                  no more rows, because of an error
                                       ("log", records)                           what functions have logged
@@ -25,10 +25,7 @@ from typing import Literal, NoReturn, Protocol, TypeAlias, cast
 
 from ...core.block import Block, close
 from ...core.context import Context, RowsRequest
-from ...core.cursor import Cursor, Json
 from ...core.graph import Node
-from ...core.origins import Origins
-from ...core.rows import BlockRows
 from ...core.times import DISPATCHER, Clock, RunTimes, Table, add_tables, times_of_run, waiting
 from ...plan.plan import Plan
 from ...plan.shards import requested_rows, share_of
@@ -38,8 +35,8 @@ from ..transport.packing import Packer
 from .logs import LogRecords, handle_records
 from .protocol import DispatchRequest, Sizes, unpack_error, unpack_message
 
-BlockHead: TypeAlias = tuple[Literal["block"], int, list[Json], list[Json], list[Table], Sizes]
-"""Rows: kind, number of the request, cursor before them, cursor after them, what was counted (mostly none), sizes."""
+BlockHead: TypeAlias = tuple[Literal["block"], int, list[Table], Sizes]
+"""A block: kind, number of the request, what was counted (mostly none), sizes."""
 
 
 def dispatch(control: int, graph_file: int) -> None:
@@ -175,10 +172,9 @@ class Dispatcher:
             if block is None:
                 self._post(client, ("end", number))
             else:
-                packed = self._packer.pack((block.rows, block.origins))
+                packed = self._packer.pack(block)
                 tables = [] if self._times is None else self._times.due()
-                answer = ("block", number, block.at.plain, block.end.plain, tables, packed.sizes)
-                self._post(client, answer, packed.body())
+                self._post(client, ("block", number, tables, packed.sizes), packed.body())
         except Exception as error:
             packed = pack_error(error, f"the dispatcher, {self._place}", self._packer)
             self._post(client, ("failed", number, packed.sizes), packed.body())
@@ -216,11 +212,10 @@ class DispatchClient:
             self._send(("open", number, run, request))
         try:
             while (message := self._answer(number)).head[0] == "block":
-                _, _, at, end, tables, _ = cast("BlockHead", message.head)
+                _, _, tables, _ = cast("BlockHead", message.head)
                 add_tables(tables)
-                rows, origins = cast("tuple[BlockRows, Origins | None]", unpack_message(message))
-                blocks = [Block(rows, Cursor.of(at), Cursor.of(end), origins)]
-                del rows, message  # the receiver of the block holds the only reference
+                blocks = [cast("Block", unpack_message(message))]
+                del message  # the receiver of the block holds the only reference
                 with self._lock:
                     self._send(("next", number))
                 yield blocks.pop()

@@ -23,11 +23,10 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from typing import Literal, NamedTuple, NoReturn, TypeAlias, cast
 
-from ..transport import nesting
+from ..transport import importable
 from ..transport.graph_file import imports_of
-from ..transport.importable import is_of_user
 from .dispatch import dispatch
-from .surroundings import enter, read
+from .surroundings import SURROUNDINGS, enter, read
 from .worker import serve
 
 Role: TypeAlias = Literal["worker", "dispatcher"]
@@ -48,11 +47,9 @@ _MALLOC_VARIABLES = {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_
 
 
 class Death(NamedTuple):
-    """How a process ended.
+    """How a process ended: its exit status, or the negative number of its signal; None if it is not known.
 
-    Attributes:
-        code: its exit status, or the negative number of the signal that killed it; None if it is not known.
-        peak: the most bytes of memory that it had in use; 0 if that is not known.
+    `peak` are the most bytes of memory that it had in use; 0 if that is not known.
     """
 
     code: int | None
@@ -67,39 +64,6 @@ class Death(NamedTuple):
             if self.code == -signal.SIGKILL:
                 how += " (by the system, if it was out of memory)"
         return how + (f" and had used up to {self.peak / 2**20:.0f} MiB of memory" if self.peak else "")
-
-
-def kill_and_wait(pid: int) -> tuple[int | None, int]:
-    """End a child.
-
-    Returns:
-        Its exit status, negative for a signal, and the most bytes of memory it had in use. The status is None if the
-        program has taken it by waiting for any child or by ignoring SIGCHLD.
-    """
-    try:
-        os.kill(pid, signal.SIGKILL)  # has no effect on a child that has ended already
-        _, status, usage = os.wait4(pid, 0)
-    except (ProcessLookupError, ChildProcessError):
-        return None, 0
-    return os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
-
-
-def wait_or_kill(pids: set[int]) -> None:
-    """Wait for children that have been told to end, and kill those that take too long."""
-    deadline = time.monotonic() + GRACE_SECONDS
-    while pids and time.monotonic() < deadline:
-        pids = {pid for pid in pids if not _has_ended(pid)}
-        if pids:
-            time.sleep(0.002)
-    for pid in pids:
-        kill_and_wait(pid)
-
-
-def _has_ended(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] != 0
-    except ChildProcessError:
-        return True
 
 
 def leave_signals_to_owner() -> None:
@@ -131,12 +95,12 @@ def owners_signals_blocked() -> Generator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def run(role: Role, fds: Sequence[int], surroundings: Sequence[int] = ()) -> NoReturn:
-    """Run a process from its descriptors to its end; if surroundings have changed, it enters them first."""
+def run(role: Role, fds: Sequence[int]) -> NoReturn:
+    """Run a process from its descriptors to its end; the first ones are those of its surroundings."""
     code = 1
     try:
-        if surroundings:
-            enter(*surroundings)
+        enter(*fds[:SURROUNDINGS])
+        fds = fds[SURROUNDINGS:]
         keep_freed_memory()
         for fd in fds:
             os.set_inheritable(fd, False)  # a process that a user's function starts must not keep them open
@@ -147,7 +111,7 @@ def run(role: Role, fds: Sequence[int], surroundings: Sequence[int] = ()) -> NoR
         traceback.print_exc()
     finally:
         flush()
-        os._exit(code)  # skips the exit handlers of the program that was forked
+        os._exit(code)  # an interpreter takes long to end
 
 
 def keep_freed_memory() -> None:
@@ -169,9 +133,7 @@ def flush() -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the system kill this process when its parent dies; 0 is a parent that the process may outlive."""
-    if not parent:
-        return
+    """Have the system kill this process when its parent dies."""
     with contextlib.suppress(OSError, AttributeError):  # macOS has no `prctl`
         set_death_signal = 1
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
@@ -200,12 +162,9 @@ def exit_with_owner(control: int) -> None:
 
 
 class Imports(NamedTuple):
-    """Modules for the server to import.
+    """Modules for the server to import, each with the file that the program has imported, "" for another.
 
-    Attributes:
-        names: of the modules, with the file of each that the program has imported; "" for another.
-        path: the `sys.path` of the program, with which it has imported them.
-        excluded: packages that start threads when they are imported, so that each worker has to import them itself.
+    `excluded` are packages that start threads when they are imported: each worker has to import them itself.
     """
 
     names: dict[str, str]
@@ -213,9 +172,9 @@ class Imports(NamedTuple):
     excluded: list[str]
 
 
-Order: TypeAlias = tuple[Role, Imports, int] | int | Imports
-"""The role of a process to start, the modules to import before, and how many descriptors are those of its surroundings;
-or the number of a process to end; or modules to import early, which has no answer."""
+Order: TypeAlias = tuple[Role, Imports] | int | Imports
+"""The role of a process to start, and the modules to import before; or the number of a process to end; or modules to
+import early, which has no answer."""
 Request: TypeAlias = tuple[int, Order]
 """The number of the request, and the order."""
 Answer: TypeAlias = tuple[int, int | OSError | list[str] | tuple[int | None, int]]
@@ -231,7 +190,7 @@ def main(fd: int) -> None:
     leave_signals_to_owner()
     # If the program ignores SIGCHLD, this process has inherited that, and could not learn how a child has ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    nesting.begin_worker(0)  # a module whose top level starts workers must not do so here
+    importable.begin_worker(0)  # a module whose top level starts workers must not do so here
     _freeze()
     with socket.socket(fileno=fd) as root:
         _Server(root).run()
@@ -240,12 +199,9 @@ def main(fd: int) -> None:
 
 
 class _Connection:
-    """The connection of a pool, and the processes that were started for it.
+    """The connection of a pool, and its processes that have not been waited for.
 
-    Attributes:
-        pids: processes that have not been waited for.
-        ending: those of them that the pool ends, each with the number of the request.
-        deadline: when the processes are killed, once the pool is gone.
+    Those that end have the number of the request. They are killed at the deadline, once the pool is gone.
     """
 
     def __init__(self, control: socket.socket) -> None:
@@ -344,15 +300,14 @@ class _Server:
         if isinstance(order, Imports):
             self._modules.load(order)
             return
-        role, imports, changes = order
+        role, imports = order
         try:
-            surroundings, own = fds[:changes], fds[changes:]
-            imports = imports._replace(names=imports.names | imports_of(graph_file=own[1]))
+            imports = imports._replace(names=imports.names | imports_of(graph_file=fds[SURROUNDINGS + 1]))
             self._modules.load(imports)
             if not connection.pids and (self._modules.threaded or self._modules.differ_from(imports)):
                 connection.answer((number, self._modules.threaded))
             else:
-                pid = self._fork(role, own, surroundings)
+                pid = self._fork(role, fds)
                 connection.pids.add(pid)
                 connection.answer((number, pid))
         except OSError as error:
@@ -360,7 +315,7 @@ class _Server:
         for fd in fds:
             os.close(fd)
 
-    def _fork(self, role: Role, fds: Sequence[int], surroundings: Sequence[int]) -> int:
+    def _fork(self, role: Role, fds: Sequence[int]) -> int:
         server = os.getpid()
         with owners_signals_blocked():
             pid = os.fork()
@@ -373,7 +328,7 @@ class _Server:
             for connection in self._connections.values():
                 connection.control.close()
             die_with_parent(server)
-            run(role, fds, surroundings)
+            run(role, fds)
         finally:  # the copy never returns into the server
             os._exit(1)
 
@@ -381,8 +336,7 @@ class _Server:
 class _Modules:
     """What the server has imported for its workers.
 
-    Attributes:
-        threaded: packages whose import has started threads: a copy of this process has what these guard, but not them.
+    A copy of this process has what the threads of `threaded` packages guard, but not these threads.
     """
 
     def __init__(self) -> None:
@@ -406,7 +360,7 @@ class _Modules:
         sys.path = path
         for name in sys.modules.keys() - before:
             with contextlib.suppress(AttributeError):  # a library may put anything there
-                if is_of_user(module := sys.modules[name]):
+                if importable.is_of_user(module := sys.modules[name]):
                     self._versions[str(module.__file__)] = _version(str(module.__file__))
         flush()  # else each copy would write what a module has printed
         _freeze()

@@ -9,9 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Protocol
 
-from ..transport.channel import GoneError, Head
+from ..transport.channel import Channel, GoneError, Head
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _FORMATTER = logging.Formatter()
@@ -20,11 +19,7 @@ _FORMATTER = logging.Formatter()
 class LogRecords(logging.Handler):
     """Gathers the records of this process that no handler here takes: a user's function may have its own.
 
-    Args:
-        notify: called after each record.
-
-    Attributes:
-        waiting: pickled records that are still to be sent, in order.
+    `notify` is called after each record; those in `waiting` are pickled, and still to be sent.
     """
 
     def __init__(self, notify: Callable[[], object] | None = None) -> None:
@@ -69,10 +64,6 @@ def handle_records(records: object) -> None:
             logger.handle(record)
 
 
-class _Sends(Protocol):
-    def send(self, head: Head, body: Sequence[bytes | memoryview] = ()) -> None: ...
-
-
 class WorkerLine:
     """Sends the messages of a worker, and records of all its threads between them.
 
@@ -80,7 +71,7 @@ class WorkerLine:
     of that message.
     """
 
-    def __init__(self, channel: _Sends) -> None:
+    def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._lock = Lock()
         self._records = LogRecords(self._send_records)

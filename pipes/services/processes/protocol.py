@@ -6,8 +6,8 @@
     FetchRequest(...)            each run        as for a RunRequest, but an error does not end the run
     ("fetch", run, number, key)  an element      ("note", text)     what a careful run makes next
     ("took", count, offsets)     go on           ("log", records)   what functions have logged
-    ("stop",)                    end the run         ("start", run, span, numbers, sizes)   where a span begins
-    ("start", run, span, numbers, rows)              the same, for the worker that makes the span
+    ("stop",)                    end the run         ("start", run, span, sizes)    where a span begins
+    ("start", run, span, body)   the same, for the worker that makes the span
 
 If the pipe has a `remote`, the owner opens streams of rows, and allows each to make a block more. An item is then a
 block with its origins, the end of a stream or an error that ends it. It has the number of its stream for a shard, and
@@ -18,11 +18,10 @@ block with its origins, the end of a stream or an error that ends it. It has the
     ("close", stream)
 
 An item is an element ("step"), the end of a span ("span") or of a shard ("ended"), or an error ("failed"), which ends
-the run. A burst has
-one or several, and a packed value for most: their parts lie one after the other in the body, or at a `place` of the
-arena. The first part of an element is its stream. The others are its regions, which the owner copies, so that a small
-element that is kept keeps no others; or the regions lie at `places` of their own in the arena. Heads stay plain
-tuples: pickling a named tuple takes several times as long.
+the run. A burst has one or several, and a packed value for most: their parts lie one after the other in the body, or at
+a `place` of the arena. The first part of an element is its stream. The others are its regions, which the owner copies,
+so that a small element that is kept keeps no others; or the regions lie at `places` of their own in the arena. Heads
+stay plain tuples: pickling a named tuple takes several times as long.
 """
 
 from __future__ import annotations
@@ -31,17 +30,14 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from ...core.block import Block
-from ...core.cursor import Cursor, Json
+from ...core.cursor import Json
 from ...core.graph import Node
-from ...core.origins import Origins
-from ...core.rows import BlockRows
 from ...core.times import Table
 from ...plan.plan import Plan
-from ...plan.spans import SpanStart
+from ..base import ShardEnd, SpanEnd, Step
 from ..transport.channel import Message, RemoteFailure
 from ..transport.packing import unpack, unpack_body
-from ..turns import Assignment
+from ..turns import Assignment, Item
 
 ArenaPlace: TypeAlias = tuple[int, int]
 """A region of the arena: offset and bytes."""
@@ -57,8 +53,8 @@ BurstMessage: TypeAlias = tuple[Literal["items"], int, ArenaPlace | None, list[I
 """
 TakenHead: TypeAlias = tuple[Literal["took"], int, list[int]]
 """What the consumer has taken: kind, number of elements, offsets of regions that are free again."""
-StartHead: TypeAlias = tuple[Literal["start"], int, int, Json, PackedBody]
-"""Where a span begins: kind, run, span, numbers and cursors, and its rows."""
+StartHead: TypeAlias = tuple[Literal["start"], int, int, PackedBody]
+"""Where a span begins: kind, run, span, and its packed `SpanStart`."""
 FetchHead: TypeAlias = tuple[Literal["fetch"], int, int, object]
 """A request for an element: kind, run, number of the element, its key."""
 
@@ -67,14 +63,9 @@ MAX_COPIED_BYTES = 1 << 14
 
 
 class ReceivedItem(NamedTuple):
-    """An item that has arrived.
+    """An item that has arrived, with its places in the arena, and the parts that came with it.
 
-    Attributes:
-        kind: what it is.
-        shard: its shard; of an element that has a key, its worker; of the end of a span, the span.
-        cursor: after it, or the leftover's.
-        places: the regions that it has in the arena.
-        parts: the parts that came with it; none if it brings no value.
+    The shard is, for an element that has a key, its worker; for the end of a span, the span.
     """
 
     kind: ItemKind
@@ -87,6 +78,12 @@ class ReceivedItem(NamedTuple):
         """What it brings, if its regions came with it."""
         stream, *regions = self.parts
         return unpack(stream, map(bytearray, regions))
+
+    def item(self, element: object = None) -> Item:
+        """The item of the run, which is no error."""
+        if self.kind == "step":
+            return Step(element, self.shard, self.cursor)
+        return SpanEnd(self.shard) if self.kind == "span" else ShardEnd(self.shard, self.cursor)
 
     def error(self) -> BaseException:
         """The error that it brings."""
@@ -113,13 +110,10 @@ class WorkerSettings(NamedTuple):
     """What a worker needs to know before its first run.
 
     Attributes:
-        number: of the worker.
         prefetch: how many finished elements may wait for the consumer; None to adapt it.
         arena_bytes: the size of the arena; 0 if there is none.
         leased: regions that the consumer still has from an earlier process.
-        spins: whether it may spin while it waits.
         most_bytes: the bytes that finished elements may hold.
-        dispatched: whether another process runs the operators before `dispatch`.
     """
 
     number: int
@@ -129,23 +123,6 @@ class WorkerSettings(NamedTuple):
     spins: bool
     most_bytes: float
     dispatched: bool = False
-
-
-def span_numbers(start: SpanStart) -> Json:
-    """The numbers and cursors of where a span begins; its rows travel beside them."""
-    cursors = [[block.at.plain, block.end.plain] for block in start.waiting]
-    return [start.row, start.element, start.skip, cursors]
-
-
-def span_start(numbers: Json, rows: PackedBody) -> SpanStart:
-    """Where a span begins, from what has travelled."""
-    row, element, skip, cursors = cast("tuple[int, int, int, list[list[Json]]]", numbers)
-    waiting = cast("list[tuple[BlockRows, Origins | None]]", unpack_body(*rows)) if cursors else []
-    blocks = [
-        Block(values, Cursor.of(at), Cursor.of(end), origins)
-        for (values, origins), (at, end) in zip(waiting, cursors, strict=True)
-    ]
-    return SpanStart(row, element, blocks, skip)
 
 
 class PlanArguments(NamedTuple):
@@ -182,10 +159,6 @@ class RunRequest(NamedTuple):
     """What a worker runs.
 
     Attributes:
-        run: its number, which each answer repeats.
-        arguments: of the plan.
-        epoch: the pass over the data.
-        assignment: what of the plan to run, and where to start.
         waiting: elements that an earlier process has sent and the consumer has not taken.
         leftovers: for the tail, the packed rows of shards that had theirs at hand.
         careful: whether to note each row before it runs, to learn which one ends the process.
@@ -198,6 +171,22 @@ class RunRequest(NamedTuple):
     waiting: int
     leftovers: dict[int, PackedBody]
     careful: bool
+
+
+class StreamRequest(NamedTuple):
+    """Asks for the rows of the `place`-th `remote` in the graph of shard `part`, from a cursor on.
+
+    Seed, epoch, rounds and shard are those of the run, for its draws; `origins` asks for single rows with theirs.
+    """
+
+    part: int
+    place: int
+    seed: int
+    epoch: int
+    rounds: tuple[int, ...]
+    shard: int | None
+    at: Json
+    origins: bool
 
 
 def unpack_message(message: Message) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from time import perf_counter
@@ -19,63 +20,95 @@ from ...core.rows import BlockRows
 from ...core.times import consumer_clock, here, waiting, worker_name
 from ...errors import LoaderError
 from ...plan.plan import Plan, Position, ShardRun, remote_stages
-from ..base import PlanService, ServiceRun, ShardEnd, SpanEnd, Step
+from ..base import PlanService, ServiceRun, ShardEnd, Step
 from ..fetching import FetchRequest
 from ..turns import DEFAULT, Assignment, Item, Merge, run_rank
-from .handles import WorkerHandle
-from .pool import Pool, PoolSettings
-from .protocol import DispatchRequest, PackedBody, PlanArguments, ReceivedItem, RunRequest, StartHead
-from .remote import StreamRequest
+from .pool import Pool, PoolSettings, WorkerHandle
+from .protocol import DispatchRequest, PackedBody, PlanArguments, ReceivedItem, RunRequest, StartHead, StreamRequest
 
 
-def plan_service(settings: PoolSettings, *, ordered: bool = True) -> PlanService:
+def plan_service(settings: PoolSettings) -> PlanService:
     """Runs plans in the workers of a new pool."""
     pool, numbers = Pool(settings), count(1)
 
     def make_run(plan: Plan, position: Position, epoch: int) -> ServiceRun:
         if plan.has_remote:
             return RemoteRun(pool, plan, position, epoch, next(numbers))
-        return ProcessRun(pool, plan, position, epoch, next(numbers), ordered=ordered)
+        return ProcessRun(pool, plan, position, epoch, next(numbers))
 
     return PlanService(make_run, pool)
 
 
-class ProcessRun:
-    """Runs a plan from `position` on; `Merge` puts the elements in order.
+class _PlanRun:
+    """What runs of plans have in common."""
 
-    When a worker dies, the elements that it has sent stay in its inbox, and the next process continues after them.
-    """
-
-    def __init__(self, pool: Pool, plan: Plan, position: Position, epoch: int, number: int, *, ordered: bool) -> None:
+    def __init__(self, pool: Pool, plan: Plan, epoch: int, number: int) -> None:
         self._workers = pool.ready(plan.root)
         self._pool = pool
         self._plan = plan
         self._epoch = epoch
         self._number = number
-        self._ordered = ordered
         self._arguments = PlanArguments.of(plan)
-        self._merge = Merge(plan, position, len(self._workers))
         self._leftovers: dict[int, PackedBody] = {}
         self._in_tail = False
-        self._starts: dict[int, StartHead] = {}  # where spans begin that have not ended
-        self._relayed = 0.0
-        self._rotation = deque(range(len(self._workers)))
         self._clock, self._times = consumer_clock(), here.run
 
-    def items(self) -> Generator[Step | ShardEnd]:
-        """The elements; in the order of the plan, or as they arrive."""
+    def close(self) -> None:
+        for handle in self._workers:
+            handle.cancel()
+
+    def _begin(self) -> None:
+        self._pool.begin(DispatchRequest(self._number, self._arguments, self._epoch))
+        for handle in self._workers:
+            handle.begin(self._number, self._times)
+
+    @contextmanager
+    def _interruptible(self) -> Generator[None]:
+        """An interrupt may come amid a message, so the next run needs other processes."""
         try:
-            self._start()
-            yield from self._merge.run(self, ordered=self._ordered)
+            yield
         except (Exception, GeneratorExit):
             raise
         except BaseException:
             self._pool.distrust()
             raise
 
-    def close(self) -> None:
-        for handle in self._workers:
-            handle.cancel()
+    def _send_request(self, handle: WorkerHandle, assignment: Assignment) -> None:
+        request = RunRequest(
+            run=self._number,
+            arguments=self._arguments,
+            epoch=self._epoch,
+            assignment=assignment,
+            waiting=handle.waiting,
+            leftovers=self._leftovers if self._in_tail else {},
+            careful=handle.deaths > 1,
+        )
+        handle.request(request)
+
+    def _keep_leftover(self, shard: int, item: ReceivedItem) -> None:
+        """Keep packed rows that end a shard for worker 0, which runs the tail."""
+        self._leftovers[shard] = b"".join(item.parts), tuple(map(len, item.parts))
+
+
+class ProcessRun(_PlanRun):
+    """Runs a plan from `position` on; `Merge` puts the elements in order.
+
+    When a worker dies, the elements that it has sent stay in its inbox, and the next process continues after them.
+    """
+
+    def __init__(self, pool: Pool, plan: Plan, position: Position, epoch: int, number: int) -> None:
+        super().__init__(pool, plan, epoch, number)
+        self._merge = Merge(plan, position, len(self._workers))
+        self._starts: dict[int, StartHead] = {}  # where spans begin that have not ended
+        self._relayed = 0.0
+
+    def items(self) -> Generator[Step | ShardEnd]:
+        """The elements, in the order of the plan."""
+        with self._interruptible():
+            self._begin()
+            for handle in self._workers:
+                self._request(handle)
+            yield from self._merge.run(self)
 
     def receive(self, worker: int) -> Item:
         """The next item of a worker. It waits, and replaces workers that die."""
@@ -93,27 +126,10 @@ class ProcessRun:
         with self._clock.waiting("receive"):
             return self._unpack(handle, received)
 
-    def wait_for_any(self) -> int:
-        """The worker of the next item; workers that have items take turns."""
-        with self._clock.waiting("worker", "workers"):
-            while not any(handle.inbox for handle in self._workers):
-                self._listen(self._workers)
-        while not self._workers[self._rotation[0]].inbox:
-            self._rotation.rotate(-1)
-        worker = self._rotation[0]
-        self._rotation.rotate(-1)
-        return worker
-
     def start_tail(self) -> None:
         """Worker 0 runs the tail."""
         self._in_tail = True
         self._request(self._workers[0])
-
-    def _start(self) -> None:
-        self._pool.begin(DispatchRequest(self._number, self._arguments, self._epoch))
-        for handle in self._workers:
-            handle.begin(self._number, self._times)
-            self._request(handle)
 
     def _listen(self, handles: list[WorkerHandle]) -> None:
         self._replace(self._pool.listen(handles, self._making))
@@ -135,25 +151,17 @@ class ProcessRun:
                 span = start[2]
                 if span not in self._starts:  # a worker that replaces one finds it again
                     self._starts[span] = start
-                    self._workers[span % len(self._workers)].post(start)
+                    self._workers[span % len(self._workers)].channel.post(start)
 
     def _request(self, handle: WorkerHandle) -> None:
         """Ask a worker for all that is left for it to do, after what has arrived from it."""
-        request = RunRequest(
-            run=self._number,
-            arguments=self._arguments,
-            epoch=self._epoch,
-            assignment=self._assignment(handle),
-            waiting=handle.waiting,
-            leftovers=self._leftovers if self._in_tail else {},
-            careful=handle.deaths > 1,
-        )
-        handle.request(request)
-        if request.assignment.span is not None:
-            first, _ = request.assignment.span
+        assignment = self._assignment(handle)
+        self._send_request(handle, assignment)
+        if assignment.span is not None:
+            first, _ = assignment.span
             for span in range(first, max(self._starts, default=-1) + 1, len(self._workers)):
                 if span in self._starts:
-                    handle.post(self._starts[span])
+                    handle.channel.post(self._starts[span])
 
     def _making(self, handle: WorkerHandle) -> str:
         return self._assignment(handle).next_element(self._plan)
@@ -165,14 +173,13 @@ class ProcessRun:
         """What an item brings."""
         if item.kind == "failed":
             raise item.error()
+        if item.kind == "step":
+            return item.item(self._pool.element(handle, item))
         if item.kind == "span":
             self._starts.pop(item.shard, None)
-            return SpanEnd(item.shard)
-        if item.kind == "step":
-            return Step(self._pool.element(handle, item), item.shard, item.cursor)
-        if item.parts:  # rows that only worker 0 unpacks
-            self._leftovers[item.shard] = b"".join(item.parts), tuple(map(len, item.parts))
-        return ShardEnd(item.shard, item.cursor)
+        elif item.parts:
+            self._keep_leftover(item.shard, item)
+        return item.item()
 
 
 RELAY_SECONDS = 0.001
@@ -187,11 +194,7 @@ MAX_REQUESTS = 100
 class RowStream:
     """Rows that a worker makes for one reader.
 
-    Attributes:
-        number: its number in the run.
-        worker: the worker that has the shard.
-        request: what to run; its cursor moves on with the blocks that have arrived.
-        arrived: items that the reader has not taken, or calls for them.
+    The cursor of the request moves on with the blocks that have arrived, also those that the reader has not taken.
     """
 
     number: int
@@ -200,7 +203,7 @@ class RowStream:
     arrived: deque[Any] = field(default_factory=deque)
 
 
-class RemoteRun:
+class RemoteRun(_PlanRun):
     """Runs the shards in this process, in turn; their rows before `remote` come from workers, by streams.
 
     A worker keeps some blocks ready in each stream. When it dies, the next one opens its streams again, after the
@@ -209,19 +212,10 @@ class RemoteRun:
     """
 
     def __init__(self, pool: Pool, plan: Plan, position: Position, epoch: int, number: int) -> None:
-        self._workers = pool.ready(plan.root)
-        self._worker_count = len(self._workers)
-        self._pool = pool
-        self._number = number
-        self._arguments = PlanArguments.of(plan)
-        self._leftovers: dict[int, PackedBody] = {}
-        self._plan = plan
+        super().__init__(pool, plan, epoch, number)
         self._position = position
-        self._epoch = epoch
         self._ahead = pool.settings.prefetch or BLOCKS_AHEAD
         self._lock = pool.lock  # held by the thread that speaks with the workers
-        self._clock, self._times = consumer_clock(), here.run
-        self._in_tail = False
         self._ended = False
         self._resources = ProcessResources()
         self._streams: dict[int, RowStream] = {}
@@ -234,20 +228,14 @@ class RemoteRun:
         self._early: dict[StreamRequest, RowStream] = {}  # opened before their readers ask
         self._requested: dict[StreamRequest, None] = {}  # the last requests from a start, in order
         with pool.lock:
-            pool.begin(DispatchRequest(number, self._arguments, epoch))
-            for handle in self._workers:
-                handle.begin(number, self._times)
+            self._begin()
 
     def items(self) -> Generator[Step | ShardEnd]:
         """The elements, in the order of the plan."""
         mode = DEFAULT._replace(remote=self._rows, times=self._clock.times)
         try:
-            yield from run_rank(self._plan, self._position, self._epoch, mode, self._resources, self._begin_parts)
-        except (Exception, GeneratorExit):
-            raise
-        except BaseException:
-            self._pool.distrust()
-            raise
+            with self._interruptible():
+                yield from run_rank(self._plan, self._position, self._epoch, mode, self._resources, self._begin_parts)
         finally:
             self._ended = True
             self._resources.close()
@@ -255,10 +243,9 @@ class RemoteRun:
     def close(self) -> None:
         self._resources.join()
         with self._lock:
-            for handle in self._workers:
-                handle.cancel()
+            super().close()
 
-    def _begin_parts(self, position: Position, parts: list[ShardRun], *, in_tail: bool) -> None:
+    def _begin_parts(self, position: Position, parts: list[ShardRun], in_tail: bool) -> None:
         """Before this process runs `parts`, the workers learn of them."""
         self._position = position
         self._in_tail = in_tail
@@ -270,22 +257,23 @@ class RemoteRun:
         if in_tail:
             self._owners = {self._plan.tail_shard: 0}
         else:
-            count = self._worker_count
+            count = len(self._workers)
             running = {worker: self._plan.running(position, worker, count) for worker in range(count)}
             self._owners = {shard: worker for worker, shards in running.items() for shard in shards}
         with self._lock:
             self._streams.clear()
             self._early.clear()
             for worker in set(self._owners.values()):
-                self._serve(worker, self._assignment(worker))
+                self._serve(worker)
 
-    def _assignment(self, worker: int) -> Assignment:
-        return Assignment(self._position, worker, self._worker_count, in_tail=self._in_tail)
+    def _serve(self, worker: int) -> None:
+        assignment = Assignment(self._position, worker, len(self._workers), in_tail=self._in_tail)
+        self._send_request(self._workers[worker], assignment)
 
     def _reopen(self, worker: int) -> None:
         """Continue with the worker that has replaced one."""
         if worker in self._owners.values():
-            self._serve(worker, self._assignment(worker))
+            self._serve(worker)
             for stream in self._streams.values():
                 if stream.worker == worker:
                     self._send_open(stream)
@@ -357,25 +345,11 @@ class RemoteRun:
                 return f"row {row} of shard {request.part} before `remote`"
         return "nothing"
 
-    def _serve(self, worker: int, assignment: Assignment) -> None:
-        handle = self._workers[worker]
-        handle.request(
-            RunRequest(
-                run=self._number,
-                arguments=self._arguments,
-                epoch=self._epoch,
-                assignment=assignment,
-                waiting=0,
-                leftovers=self._leftovers if assignment.in_tail else {},
-                careful=handle.deaths > 1,
-            )
-        )
-
     def _send_open(self, stream: RowStream) -> None:
         handle = self._workers[stream.worker]
-        handle.post(("open", stream.number, stream.request))
+        handle.channel.post(("open", stream.number, stream.request))
         for _ in range(self._ahead - len(stream.arrived)):
-            handle.post(("allow", stream.number))
+            handle.channel.post(("allow", stream.number))
 
     def _receive(self, stream: RowStream) -> Step | ShardEnd:
         while not stream.arrived:
@@ -386,7 +360,7 @@ class RemoteRun:
         with self._lock:
             item = stream.arrived.popleft()
             if self._streams.get(stream.number) is stream:
-                self._workers[stream.worker].post(("allow", stream.number))
+                self._workers[stream.worker].channel.post(("allow", stream.number))
             self._close_streams()
         if isinstance(item, BaseException):
             raise item
@@ -397,7 +371,7 @@ class RemoteRun:
             stream = self._closed.popleft()
             if self._streams.get(stream.number) is stream:
                 del self._streams[stream.number]
-                self._workers[stream.worker].post(("close", stream.number))
+                self._workers[stream.worker].channel.post(("close", stream.number))
 
     def _listen(self) -> None:
         """Wait for messages, put them into their streams, and replace workers that have died."""
@@ -433,8 +407,8 @@ class RemoteRun:
         if not item.parts:
             return ShardEnd(item.shard, item.cursor)
         stream = self._streams.get(item.shard)
-        if stream is not None:  # the tail needs them
-            self._leftovers[stream.request.part] = b"".join(item.parts), tuple(map(len, item.parts))
+        if stream is not None:
+            self._keep_leftover(stream.request.part, item)
         return ShardEnd(item.shard, item.cursor, cast("BlockRows", item.value()))
 
 
@@ -453,13 +427,7 @@ class SentKey(NamedTuple):
 
 @dataclass(eq=False)
 class Lane:
-    """The part of one worker in a run.
-
-    Attributes:
-        handle: the worker.
-        position: of the worker, after the last element that the consumer took.
-        keys: those that it has, in order.
-    """
+    """The part of one worker in a run: its keys, and its position after the last element that the consumer took."""
 
     handle: WorkerHandle
     position: Json
@@ -469,20 +437,14 @@ class Lane:
 class FetchRun:
     """The elements of keys, which workers make: an iterator.
 
-    The workers get keys in turn. After an error of the user's code, the run continues with the next key. When a worker
-    dies, the next one in its place gets the keys without an answer.
+    The workers get keys in turn, each up to `ahead`. After an error of the user's code, the run continues with the next
+    key. When a worker dies, the next one in its place gets the keys without an answer.
 
     Args:
-        pool: the workers.
-        root: the graph, a `FetchSource`.
-        keys: read as far ahead as `ahead` says.
         turns: the workers that have not ended, in the order in which they get keys.
         positions: that of each worker; None for one that begins.
         number: of the run, unique for the pool.
         first: the number of the first element.
-        seed: for the fetchers.
-        ahead: keys that each worker has at most.
-        ordered: whether elements come in the order of the keys.
     """
 
     def __init__(
@@ -578,7 +540,7 @@ class FetchRun:
             self._askable.rotate(-1)
 
     def _send(self, lane: Lane, sent: SentKey) -> None:
-        lane.handle.queue(("fetch", self._number, *sent))  # the next notice takes it along, or the next wait
+        lane.handle.channel.queue(("fetch", self._number, *sent))  # the next notice takes it along, or the next wait
 
     def _end_lane(self, lane: Lane) -> None:
         """A worker has no further elements, so it gets no further keys, and no turns."""

@@ -1,7 +1,4 @@
-"""The ways to start a worker process: by the fork server, or as a fork of this process.
-
-Neither imports the user's `__main__`.
-"""
+"""`ForkServer`: has the workers of a pool forked by the server of this process, which never imports its `__main__`."""
 
 from __future__ import annotations
 
@@ -14,14 +11,13 @@ import subprocess
 import sys
 import threading
 import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, cast
 
 from ...core.ending import Ending
 from ...errors import WorkerError
-from ..transport import nesting
+from ..transport import importable
 from ..transport.graph_file import early_imports
 from .fork_server import (
     GRACE_SECONDS,
@@ -30,15 +26,9 @@ from .fork_server import (
     Imports,
     Order,
     Role,
-    die_with_parent,
-    flush,
-    kill_and_wait,
-    leave_signals_to_owner,
     owners_signals_blocked,
-    run,
-    wait_or_kill,
 )
-from .surroundings import FRESH_RECURSION_LIMIT, Kind, Surroundings, close, import_path, thread_variables, written
+from .surroundings import Kind, close, import_path, keep, thread_variables, written
 
 if TYPE_CHECKING:
     from .protocol import DispatchRequest
@@ -68,65 +58,19 @@ class Launcher(Protocol):
     shares_memory: ClassVar[bool]
     noun: ClassVar[str]
 
-    def prepare(self, workers: Sequence[int], graph_file: int, dispatcher: DispatcherLink | None) -> None:
-        """Begin to start these workers, without waiting for each by itself."""
+    def workers(
+        self, fds: Mapping[int, Sequence[int]], graph_file: int, dispatcher: DispatcherLink | None
+    ) -> Iterable[Started]:
+        """Start workers, given the number and the descriptors of each."""
         ...
 
-    def worker(
-        self, number: int, graph_file: int, fds: Sequence[int], dispatcher: DispatcherLink | None
-    ) -> Started: ...
     def dispatcher(self, graph_file: int) -> DispatcherLink: ...
     def end(self, process: int, /) -> Death | str:
         """End a process; return how it had ended, in words."""
         ...
 
-    def stacks(self, process: int, /) -> str | None:
-        """The stacks of a process; None if it writes them to the pipe of its worker."""
-        ...
-
     def close(self) -> None: ...
     def disown(self) -> None: ...
-
-
-class LocalLauncher(ABC):
-    """Launches processes of this machine; descriptors are their connections."""
-
-    shares_memory: ClassVar[bool] = True
-    noun: ClassVar[str] = "process"
-
-    @abstractmethod
-    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        """Start a process, which gets copies of `fds` and must not keep `own` open."""
-
-    @abstractmethod
-    def end(self, pid: int, /) -> Death: ...
-
-    @abstractmethod
-    def close(self) -> None:
-        """Wait until all processes have ended. Their connections are closed."""
-
-    @abstractmethod
-    def disown(self) -> None:
-        """Forget all processes, in a forked copy of this process that is not their parent."""
-
-    def prepare(self, workers: Sequence[int], graph_file: int, dispatcher: DispatcherLink | None) -> None:
-        return None
-
-    def worker(self, number: int, graph_file: int, fds: Sequence[int], dispatcher: DispatcherLink | None) -> Started:
-        with open_connection() as (ours, theirs), contextlib.ExitStack() as ends:
-            fds = [theirs.fileno(), graph_file, *fds]
-            if dispatcher is not None:
-                fds.append(ends.enter_context(cast("LocalDispatcher", dispatcher).connect()).fileno())
-            process = self.start("worker", fds, ours.fileno())
-        return Started(ours, process, f"process {process}")
-
-    def dispatcher(self, graph_file: int) -> LocalDispatcher:
-        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
-            process = self.start("dispatcher", [theirs.fileno(), graph_file], ours.fileno())
-        return LocalDispatcher(ours, process)
-
-    def stacks(self, process: int, /) -> None:
-        return None
 
 
 class LocalDispatcher:
@@ -164,13 +108,15 @@ _PRELOADED = {
 """What workers need if this process has imported a module for its pipes."""
 
 
-class ForkServer(LocalLauncher):
+class ForkServer:
     """Has workers forked by the server of this process, which has no threads and has imported what they need.
 
-    Args:
-        threads: threads of numeric libraries in each worker.
-        io_threads: threads of Arrow's readers in each worker.
+    It limits the threads of numeric libraries and of Arrow's readers in each worker. Descriptors are the connections of
+    a process.
     """
+
+    shares_memory: ClassVar[bool] = True
+    noun: ClassVar[str] = "process"
 
     def __init__(self, threads: int, io_threads: int) -> None:
         self._threads = threads, io_threads
@@ -182,12 +128,30 @@ class ForkServer(LocalLauncher):
     def _connect(self) -> None:
         self._server: ServerHandle | None = shared_server(*self._threads)
         self._control = self._server.connect()
-        self._changes = self._server.changes()
+        self._surroundings = keep(*self._threads)
 
-    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
+    def workers(
+        self, fds: Mapping[int, Sequence[int]], graph_file: int, dispatcher: DispatcherLink | None
+    ) -> Iterable[Started]:
+        return (self._worker(graph_file, own, dispatcher) for own in fds.values())  # each has an owner at once
+
+    def _worker(self, graph_file: int, own: Sequence[int], dispatcher: DispatcherLink | None) -> Started:
+        with open_connection() as (ours, theirs), contextlib.ExitStack() as ends:
+            fds = [theirs.fileno(), graph_file, *own]
+            if dispatcher is not None:
+                fds.append(ends.enter_context(cast("LocalDispatcher", dispatcher).connect()).fileno())
+            process = self.start("worker", fds)
+        return Started(ours, process, f"process {process}")
+
+    def dispatcher(self, graph_file: int) -> LocalDispatcher:
+        with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
+            process = self.start("dispatcher", [theirs.fileno(), graph_file])
+        return LocalDispatcher(ours, process)
+
+    def start(self, role: Role, fds: Sequence[int]) -> int:
+        """Start a process, which gets copies of `fds`."""
         while True:
-            order = role, _needed_imports(), len(self._changes)
-            answer = self._send(order, [*self._changes, *fds])
+            answer = self._send((role, _needed_imports()), [*self._surroundings, *fds])
             if not isinstance(answer, list):
                 return cast("int", answer)
             assert self._server is not None
@@ -196,22 +160,24 @@ class ForkServer(LocalLauncher):
             self.close()
             self._connect()
 
-    def end(self, pid: int) -> Death:
+    def end(self, pid: int, /) -> Death:
         return Death(*cast("tuple[int | None, int]", self._send(pid, ())))
 
     def close(self) -> None:
+        """Wait until all processes have ended. Their connections are closed."""
         try:
             hang_up(self._control)  # the server kills processes that do not end
         finally:
             self._forget()
 
     def disown(self) -> None:
+        """Forget all processes, in a forked copy of this process that is not their parent."""
         self._forget()
         self._control.close()
 
     def _forget(self) -> None:
-        close(self._changes)
-        self._changes.clear()
+        close(self._surroundings)
+        self._surroundings.clear()
         self._server = None
 
     def _send(self, order: Order, fds: Sequence[int]) -> object:
@@ -232,13 +198,11 @@ class ForkServer(LocalLauncher):
 
 
 def begin_server(threads: int, io_threads: int, values: Iterable[object]) -> None:
-    """Start the server, and let it import while the program goes on: then the first batch waits for neither.
+    """Start the server, and let it import what `values` need, functions and objects that workers will get.
 
-    Args:
-        threads, io_threads: as those of `ForkServer`.
-        values: the functions and objects that workers will get.
+    The program goes on meanwhile, so its first batch waits for neither.
     """
-    if nesting.depth:
+    if importable.depth:
         return  # a module that makes a loader when a worker imports it
     with shared_server(threads, io_threads).connect() as control, contextlib.suppress(ConnectionError):
         needed = _needed_imports()
@@ -253,44 +217,6 @@ def _post(control: socket.socket, number: int, order: Order, fds: Sequence[int] 
         os.close(request)
 
 
-class Fork(LocalLauncher):
-    """Copies this process for each worker: fast, and safe only while this process has no other threads."""
-
-    def __init__(self, threads: int, io_threads: int) -> None:
-        self._threads = threads, io_threads
-        self._pids: set[int] = set()
-
-    def start(self, role: Role, fds: Sequence[int], own: int) -> int:
-        parent = _parent_to_die_with()
-        flush()  # else the copy would write buffered output as well
-        with owners_signals_blocked():
-            pid = os.fork()
-            if not pid:
-                try:
-                    os.close(own)
-                    leave_signals_to_owner()
-                    die_with_parent(parent)
-                    _limit_threads(*self._threads)
-                    run(role, fds)
-                finally:  # the copy never returns into the program
-                    os._exit(1)
-            self._pids.add(pid)
-        return pid
-
-    def end(self, pid: int) -> Death:
-        self._pids.discard(pid)
-        return Death(*kill_and_wait(pid))
-
-    def close(self) -> None:
-        wait_or_kill(self._pids)
-
-    def disown(self) -> None:
-        self._pids.clear()
-
-
-LAUNCHERS: dict[str, Callable[[int, int], LocalLauncher]] = {"forkserver": ForkServer, "fork": Fork}
-
-
 def _needed_imports() -> Imports:
     """What a server imports once for all its workers."""
     names = [name for loaded, names in _PRELOADED.items() if loaded in sys.modules for name in names]
@@ -302,21 +228,6 @@ _threaded: set[str] = set()
 """Packages whose import has started threads in a server."""
 
 
-def _parent_to_die_with() -> int:
-    """The parent for `die_with_parent`; 0 outside the main thread, whose end the system would take for the parent's."""
-    return os.getpid() if threading.current_thread() is threading.main_thread() else 0
-
-
-def _limit_threads(threads: int, io_threads: int) -> None:
-    """Limit the threads of a copy of this process, which has loaded its libraries already."""
-    os.environ.update(thread_variables(threads, io_threads))
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(threads)
-    if arrow := sys.modules.get("pyarrow"):
-        arrow.set_cpu_count(threads)
-        arrow.set_io_thread_count(io_threads)
-
-
 # The fork server, as its owner sees it.
 
 
@@ -326,11 +237,9 @@ class ServerHandle:
     def __init__(self, kind: Kind, threads: int, io_threads: int) -> None:
         self._kind = kind
         self.is_retired = False  # it starts no more workers
-        self._threads = threads, io_threads
-        # All but the limit is passed on to a process that starts.
-        self._surroundings = Surroundings.now(threads, io_threads)._replace(recursion_limit=FRESH_RECURSION_LIMIT)
         with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
-            command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
+            command = f"sys.setrecursionlimit({kind.recursion_limit}); "
+            command += f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
             self._process = start_interpreter(command, [theirs.fileno()], threads, io_threads)
         self._root = ours
         Ending(self, partial(_end, ours, self._process, os.getpid()))
@@ -345,11 +254,6 @@ class ServerHandle:
     def suits(self, kind: Kind) -> bool:
         """Whether the server runs, and can start workers of this kind."""
         return not self.is_retired and self._process.poll() is None and self._kind == kind
-
-    def changes(self) -> list[int]:
-        """Descriptors of the surroundings of now, for `enter`; none if they are those of the server."""
-        now = Surroundings.now(*self._threads)
-        return [] if now == self._surroundings else now.keep()
 
     def connect(self) -> socket.socket:
         """A connection for a pool."""

@@ -18,8 +18,6 @@ _READ_AT_START = (
     *("TORCH_", "PYTORCH_", "CUDA_"),
 )
 """Variables with these prefixes are read when an interpreter or a library starts, so a running server has read them."""
-FRESH_RECURSION_LIMIT = 1000
-"""The recursion limit with which Python starts."""
 _LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 
 
@@ -35,17 +33,16 @@ def import_path() -> list[str]:
 
 
 class Kind(NamedTuple):
-    """What cannot change in a fork server, so that a program with another kind needs another server.
+    """What cannot change in a fork server, or seldom does, so that a program with another kind has another server.
 
-    Attributes:
-        variables: the environment variables that are read at the start.
-        user: the effective user and group.
-        hard_limits: the bounds of the resource limits.
+    The variables are those that are read at the start.
     """
 
     variables: dict[str, str]
     user: tuple[int, int]
-    hard_limits: list[int]
+    cores: set[int]
+    limits: list[tuple[int, int]]
+    recursion_limit: int
 
     @staticmethod
     def now(threads: int, io_threads: int) -> Kind:
@@ -53,73 +50,43 @@ class Kind(NamedTuple):
         return Kind(
             variables={name: value for name, value in environment.items() if name.startswith(_READ_AT_START)},
             user=(os.geteuid(), os.getegid()),
-            hard_limits=[resource.getrlimit(limit)[1] for limit in _LIMITS],
-        )
-
-
-class Surroundings(NamedTuple):
-    """What a worker can enter after its server has forked it.
-
-    Attributes:
-        environment: the environment variables.
-        path: `sys.path`.
-        cores: the CPU cores that the process may use.
-        limits: the resource limits.
-        files: the identities of the working folder, the standard output and the standard error.
-        recursion_limit: that of Python.
-    """
-
-    environment: dict[str, str]
-    path: list[str]
-    cores: set[int]
-    limits: list[tuple[int, int]]
-    files: list[tuple[int, int] | None]
-    recursion_limit: int
-
-    @staticmethod
-    def now(threads: int, io_threads: int) -> Surroundings:
-        return Surroundings(
-            environment=os.environ | thread_variables(threads, io_threads),
-            path=import_path(),
             cores=os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(),
             limits=[resource.getrlimit(limit) for limit in _LIMITS],
-            files=[_identity(file) for file in (".", 1, 2)],
             recursion_limit=sys.getrecursionlimit(),
         )
 
-    def keep(self) -> list[int]:
-        """Descriptors with which a process of this machine can `enter` them later. The caller closes them."""
-        fds = [written(self)]
-        try:
-            fds.append(os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC))
-            fds += [_output(number) for number in (1, 2)]
-        except BaseException:
-            close(fds)
-            raise
-        return fds
+
+SURROUNDINGS = 4
+"""The descriptors of what `enter` takes over."""
+
+
+def keep(threads: int, io_threads: int) -> list[int]:
+    """Descriptors with which a process of this machine can `enter` what is here now. The caller closes them."""
+    fds = [written((os.environ | thread_variables(threads, io_threads), import_path()))]
+    try:
+        fds.append(os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC))
+        fds += [_output(number) for number in (1, 2)]
+    except BaseException:
+        close(fds)
+        raise
+    return fds
 
 
 def enter(content: int, folder: int, *outputs: int) -> None:
-    """Take over what `Surroundings.keep` has kept, in a process that has just been forked."""
-    there = cast("Surroundings", read(content))
-    for name in os.environ.keys() - there.environment.keys():
+    """Take over environment, `sys.path`, working folder and outputs in a process that has just been forked."""
+    environment, path = cast("tuple[dict[str, str], list[str]]", read(content))
+    for name in os.environ.keys() - environment.keys():
         del os.environ[name]
-    os.environ.update(there.environment)
+    os.environ.update(environment)
     time.tzset()
-    sys.path[:] = there.path
-    if _identity(folder) != _identity("."):
+    sys.path[:] = path
+    if not os.path.samestat(os.stat(folder), os.stat(".")):
         os.fchdir(folder)
         sys.path_importer_cache.clear()  # it may have the folders of relative paths
     for number, output in enumerate(outputs, 1):
         os.dup2(output, number)
     if sys.stdout is not None:
         cast("io.TextIOWrapper", sys.stdout).reconfigure(line_buffering=sys.stdout.isatty())
-    if there.cores:
-        os.sched_setaffinity(0, there.cores)
-    for limit, values in zip(_LIMITS, there.limits, strict=True):
-        if resource.getrlimit(limit) != values:
-            resource.setrlimit(limit, values)
-    sys.setrecursionlimit(there.recursion_limit)
     close([content, folder, *outputs])
 
 
@@ -140,15 +107,6 @@ def read(fd: int) -> object:
 def close(fds: Sequence[int]) -> None:
     for fd in fds:
         os.close(fd)
-
-
-def _identity(file: str | int) -> tuple[int, int] | None:
-    """Device and number of a file; None if there is none."""
-    try:
-        status = os.stat(file)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _output(number: int) -> int:

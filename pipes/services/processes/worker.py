@@ -9,30 +9,41 @@ import signal
 import socket
 import stat
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import cast
+from typing import TypeAlias, cast
 
-from ...core.block import OneRow
+from ...core.block import Block, OneRow, close
 from ...core.code import value_code
-from ...core.cursor import Json
+from ...core.context import Context, Pacing
+from ...core.cursor import Cursor, Json
 from ...core.ending import ProcessResources
 from ...core.graph import Node, sent
 from ...core.rows import BlockRows
 from ...core.times import Clock, RunTimes, thread_of_worker, times_of_run
 from ...engine.seeds import seed_process
-from ...errors import LimitError
-from ...plan.plan import Plan, ShardRun
+from ...errors import CallSite, LimitError, Origin
+from ...plan.plan import Plan, ShardRun, remote_stages
 from ...plan.spans import SpanStart
-from ..base import SpanEnd, Step
+from ..base import ShardEnd, SpanEnd, Step
 from ..fetching import Fetcher, FetchRequest, FetchSource, fetched
 from ..transport.channel import Channel, GoneError, pack_error
 from ..transport.graph_file import begin_worker
 from ..transport.memory import PAGE_BYTES, Arena
 from ..transport.packing import PackedElement, Packer, unpack_body
-from ..turns import DEFAULT, Item, NextSpan, PrefetchLimit, run_shards, run_spans, step_count
-from .deaths import CrashNote
+from ..turns import (
+    DEFAULT,
+    Item,
+    Mode,
+    NextSpan,
+    PrefetchLimit,
+    run_shards,
+    run_spans,
+    shard_context,
+    step_count,
+)
 from .dispatch import DispatchClient
 from .logs import WorkerLine
 from .protocol import (
@@ -44,12 +55,10 @@ from .protocol import (
     PlanArguments,
     RunRequest,
     StartHead,
+    StreamRequest,
     TakenHead,
     WorkerSettings,
-    span_numbers,
-    span_start,
 )
-from .remote import RowServer
 
 Init = Callable[[int], object]
 
@@ -59,13 +68,10 @@ class _StopError(Exception):
 
 
 def serve(control: int, graph_file: int, stacks: int, *others: int) -> None:
-    """Run requests that come through `control` until its other end is gone.
+    """Run requests that come through the socket `control` until its other end is gone.
 
-    Args:
-        control: a socket.
-        graph_file: the graph.
-        stacks: a pipe for the stacks of this process, on request and at a fatal signal.
-        others: the arena and a socket of the dispatcher, each only if the settings say so.
+    `stacks` is a pipe for the stacks of this process, on request and at a fatal signal. `others` are the arena and a
+    socket of the dispatcher, each only if the settings say so.
     """
     faulthandler.enable(stacks)
     faulthandler.register(signal.SIGUSR1, stacks)
@@ -184,26 +190,24 @@ class Worker:
             self._outbox.flush()
             with self._clock.waiting("consumer"):
                 self._listen(wait=True)
-        *_, numbers, rows = self._starts.pop(span)
-        return span_start(numbers, rows)
+        *_, body = self._starts.pop(span)
+        return cast("SpanStart", unpack_body(*body))
 
     def _send_start(self, run: int, item: NextSpan) -> None:
-        waiting = item.start.waiting
-        packed = self._packer.pack([(block.rows, block.origins) for block in waiting]) if waiting else None
-        head = ("start", run, item.span, span_numbers(item.start), () if packed is None else packed.sizes)
-        self._line.send(head, [] if packed is None else packed.body())
+        packed = self._packer.pack(item.start)
+        self._line.send(("start", run, item.span, packed.sizes), packed.body())
 
     def _serve(self, run: int, server: RowServer) -> None:
         """Make rows for the training process, which runs the rest of the graph."""
         self._server, self._outbox.steps_left = server, None
         try:
             while True:
-                while not server.has_work:
+                while not server.allowed:
                     with self._clock.waiting("consumer"):
                         self._listen(wait=True)
                 while self._listen(wait=False):
                     pass
-                number = server.next_number()
+                number = server.allowed.popleft()
                 try:
                     self._add(run, server.next(number))
                     self._outbox.flush()
@@ -334,6 +338,131 @@ def _is_socket(descriptor: int) -> bool:
         return False
 
 
+# Rows of what comes before `remote`, for the training process.
+
+
+_Running: TypeAlias = tuple[Iterator[Block], Context]
+
+
+class RowServer:
+    """Runs streams of rows, one block of one of them at a time.
+
+    Its items are those of a run: an element is a block's rows and origins, the shard is the number of the stream, and
+    the cursor is a list of the cursors before and after the block.
+
+    Attributes:
+        allowed: the stream of each block that may be made, in turn.
+    """
+
+    def __init__(self, plan: Plan, parts: Sequence[ShardRun], epoch: int, mode: Mode) -> None:
+        self.allowed: deque[int] = deque()
+        self._tail_name = plan.tail_name
+        self._times = mode.times
+        self._resources = ProcessResources()
+        # Those before `remote`, which itself runs in the training process.
+        self._stages = {part.shard: [stage.input for stage in remote_stages(part.stage)] for part in parts}
+        shards = tuple(self._stages)
+        self._contexts = {part.shard: shard_context(plan, part, shards, epoch, mode, self._resources) for part in parts}
+        self._streams: dict[int, StreamRequest | _Running] = {}
+
+    def receive(self, head: tuple[object, ...]) -> None:
+        """Take a message: ("open", number, request), ("allow", number) or ("close", number)."""
+        kind, number, *arguments = cast("tuple[str, int, StreamRequest]", head)
+        if kind == "open":
+            (self._streams[number],) = arguments  # it makes nothing before it is allowed to
+        elif kind == "close":
+            self._close_stream(number)
+        elif number in self._streams:
+            self.allowed.append(number)
+
+    def next(self, number: int) -> Step | ShardEnd:
+        """The next block of a stream, or its end. After an end or an error the stream is closed.
+
+        Raises:
+            Exception: an operator of the stream has failed.
+        """
+        try:
+            stream = self._streams[number]
+            if isinstance(stream, StreamRequest):
+                stream = self._streams[number] = self._run(stream)
+            blocks, context = stream
+            block = context.pacing.clock.next(blocks)
+        except BaseException:
+            self._close_stream(number)
+            raise
+        if block is not None:
+            return Step((block.rows, block.origins), number, [block.at.plain, block.end.plain])
+        self._close_stream(number)
+        leftover = context.leftovers.get(self._tail_name or "")
+        return ShardEnd(number) if leftover is None else ShardEnd(number, leftover.at.plain, leftover.rows)
+
+    def close(self) -> None:
+        """End all streams, and wait for their threads."""
+        for number in list(self._streams):
+            self._close_stream(number)
+        self._resources.close()
+        self._resources.join()
+
+    def _close_stream(self, number: int) -> None:
+        stream = self._streams.pop(number, None)
+        if stream is not None and not isinstance(stream, StreamRequest):
+            close(stream[0])
+        self.allowed = deque(other for other in self.allowed if other != number)
+
+    def _run(self, request: StreamRequest) -> _Running:
+        base = self._contexts[request.part]
+        context = replace(
+            base,
+            seed=request.seed,
+            epoch=request.epoch,
+            rounds=request.rounds,
+            shard=request.shard,
+            leftovers={},
+            pacing=Pacing(OneRow if request.origins else base.pacing.block_sizes, Clock(self._times)),
+            tracing=base.tracing._replace(origins=base.tracing.origins or request.origins),
+        )
+        return self._stages[request.part][request.place].blocks(Cursor.of(request.at), context), context
+
+
+# What a careful run makes.
+
+
+class CrashNote:
+    """Notes the operator that runs, and its row, by `write`.
+
+    `after_row` is called when an operator has made a row, while the note still names that operator.
+    """
+
+    def __init__(self, write: Callable[[str], None], after_row: Callable[[], None] | None = None) -> None:
+        self._write_note = write
+        self._after_row = after_row
+        self._running: list[tuple[str, CallSite | None, Origin | None]] = []
+
+    def enter(self, operator: str, call_site: CallSite | None, origin: Origin | None = None) -> None:
+        """An operator, shown as its call, starts to make a row."""
+        self._running.append((operator, call_site, origin))
+        self._write()
+
+    def leave(self, origin: Origin | None) -> None:
+        """The operator has made a row from `origin`, and the operator that asked for it continues."""
+        if self._after_row is not None:
+            self._after_row()
+        self._running.pop()
+        if self._running:
+            operator, call_site, before = self._running.pop()
+            self._running.append((operator, call_site, origin or before))
+        self._write()
+
+    def _write(self) -> None:
+        text = ""
+        if self._running:
+            operator, call_site, origin = self._running[-1]
+            text = f"`{operator}`"
+            text += f"\n  on {origin}" if origin else ""
+            text += f"\n  at {call_site.file}:{call_site.line}" if call_site else ""
+        self._write_note(text)
+
+
 # Bursts.
 
 
@@ -349,15 +478,8 @@ class Outbox:
     The caller of `add` calls `flush` before anything that may take long, so that no finished element waits for it. An
     item is copied at once, so the next one may use the same memory.
 
-    Args:
-        line: to the owner.
-        arena: memory that is shared with the owner, if there is any.
-        limit: counts the elements.
-        wait: waits for memory that the owner frees; it returns False if that may never come.
-
-    Attributes:
-        times: those of the run, which go with some bursts, and with the last ones.
-        steps_left: the steps that are still to come; None if only the run can tell.
+    `wait` waits for memory that the owner frees, and returns False if that may never come. `steps_left` counts the
+    steps to come, if that is known: the last ones take along what was measured.
     """
 
     def __init__(self, line: WorkerLine, arena: Arena | None, limit: PrefetchLimit, wait: Callable[[], bool]) -> None:
@@ -433,10 +555,6 @@ class Outbox:
 
     def _write_regions(self, packed: PackedElement, sizes: Sequence[int]) -> list[ArenaPlace]:
         """Write the regions of an element to the arena; return their places, or none if they go with the burst.
-
-        Args:
-            packed: the element.
-            sizes: the bytes of its regions.
 
         Raises:
             LimitError: the element is larger than the arena.

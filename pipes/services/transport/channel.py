@@ -44,11 +44,7 @@ _GONE = (ConnectionError, TimeoutError)
 
 
 class Channel:
-    """One end of a connection.
-
-    Attributes:
-        spin_wait: how `receive` waits.
-    """
+    """One end of a connection; `spin_wait` says how `receive` waits."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
@@ -92,11 +88,10 @@ class Channel:
         self._unsent += b"".join((*_prefix(head, body), *body))
 
     def flush(self) -> bool:
-        """Send what `post` has left over.
+        """Send what `post` has left over; return whether everything is sent.
 
-        Returns:
-            Whether everything is sent. If the receiver is gone, it is discarded, and `receive` reports that. It is also
-            discarded if this side has closed the channel: a pool may end before a run of it that was dropped.
+        If the receiver is gone, it is discarded, and `receive` reports that. So it is if this side has closed the
+        channel: a pool may end before a run of it that was dropped.
         """
         while self._unsent:
             try:
@@ -181,11 +176,7 @@ def enough_cores(processes: int) -> bool:
 
 
 class SpinWait:
-    """Waits for answers. While they come fast, it checks again and again before it sleeps.
-
-    Attributes:
-        allowed: whether it may check again and again; else it sleeps at once.
-    """
+    """Waits for answers. While they come fast, and if it is allowed, it checks again and again before it sleeps."""
 
     def __init__(self) -> None:
         self.allowed = True

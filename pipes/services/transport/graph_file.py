@@ -16,7 +16,6 @@ import pickle
 import socket
 import struct
 import sys
-import weakref
 from array import array
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -32,9 +31,8 @@ from ...core.operator import Operator
 from ...core.rows import Array
 from ...core.system import create_shared_file
 from ...errors import ArgumentTypeError, CallSite
-from . import nesting
+from . import importable
 from .culprit import PickleError, find_culprit, named_type, path_of
-from .importable import Importable
 from .packing import adopt, number_of, reduce_interval
 
 _ALIGNMENT_BYTES = 64
@@ -42,13 +40,9 @@ _HEAD = struct.Struct("<7Q")
 
 
 class _Head(NamedTuple):
-    """The beginning of the file.
+    """The beginning of the file: places of the pickle, the table of buffers and the names of libraries.
 
-    Attributes:
-        start, stop: the place of the pickle.
-        table_start, table_stop: that of the table of buffers.
-        names_start, names_stop: that of the names of libraries.
-        depth: of the writer, among workers of workers.
+    `depth` is that of the writer, among workers of workers.
     """
 
     start: int
@@ -65,11 +59,9 @@ class _Head(NamedTuple):
 
 
 def write_graph_file(content: object, root: Node) -> int:
-    """The descriptor of a new file that holds `content`. The caller closes it.
+    """The descriptor of a new file that holds `content`: the graph of `root`, and what else a worker needs.
 
-    Args:
-        content: the graph, and what else a worker needs.
-        root: the graph, for error messages.
+    The caller closes it.
 
     Raises:
         ArgumentTypeError: something in `content` cannot be pickled.
@@ -96,10 +88,7 @@ def read_graph_file(fd: int) -> tuple[object, dict[type, int]]:
 
     The file is mapped, and arrays are views of it: a page takes memory of this process once the process writes to it.
     """
-    mapping = _Mapping(fd, os.fstat(fd).st_size, access=mmap.ACCESS_COPY)
-    mapping.fd = os.dup(fd)
-    weakref.finalize(mapping, os.close, mapping.fd).atexit = False
-    view = memoryview(mapping)
+    view = memoryview(mmap.mmap(fd, os.fstat(fd).st_size, access=mmap.ACCESS_COPY))
     head = _Head.of(fd)
     places = view[head.table_start : head.table_stop].cast("Q").tolist()
     buffers = [view[begin:end] for begin, end in zip(places[::2], places[1::2], strict=True)]
@@ -108,31 +97,27 @@ def read_graph_file(fd: int) -> tuple[object, dict[type, int]]:
 
 def begin_worker(fd: int) -> tuple[object, dict[type, int]]:
     """`read_graph_file` in a process that was started to run the graph; its elements may have the same classes."""
-    nesting.begin_worker(_Head.of(fd).depth)
+    importable.begin_worker(_Head.of(fd).depth)
     content, classes = read_graph_file(fd)
     adopt(classes)
     return content, classes
 
 
 def imports_of(graph_file: int) -> dict[str, str]:
-    """The modules that reading a file from `write_graph_file` imports, and those that its operators import later.
-
-    Returns:
-        The names, and the file of each that this process has imported; "" for another.
-    """
+    """The modules that reading a file imports, or its operators later, as `with_files` returns them."""
     head = _Head.of(graph_file)
     names = json.loads(os.pread(graph_file, head.names_stop - head.names_start, head.names_start))
     return cast("dict[str, str]", names)
 
 
 def with_files(names: Iterable[str]) -> dict[str, str]:
-    """The names of modules, with the file of each that is imported."""
+    """The names of modules, with the file of each that is imported, "" for another."""
     return {name: str(getattr(sys.modules.get(name), "__file__", None) or "") for name in sorted(names)}
 
 
 def early_imports(values: Iterable[object]) -> dict[str, str]:
     """The modules that a graph with these functions and objects needs, as far as it takes no pickling to know them."""
-    importable = Importable()
+    can_import = importable.Importable()
     names: set[object] = set()
     later: set[str] = set()
     for value in values:
@@ -140,9 +125,9 @@ def early_imports(values: Iterable[object]) -> dict[str, str]:
             later.update(getattr(value, "worker_imports", ()))
         name = _module_of(value)
         names.add(name)
-        if isinstance(name, str) and not importable(name):
+        if isinstance(name, str) and not can_import(name):
             names.update(map(_module_of, _globals_used(value)))
-    known = {name for name in names if isinstance(name, str) and importable(name) and not _is_being_imported(name)}
+    known = {name for name in names if isinstance(name, str) and can_import(name) and not _is_being_imported(name)}
     return with_files(known | later)
 
 
@@ -164,15 +149,6 @@ def _is_being_imported(name: str) -> bool:
     package = name.rpartition(".")[0]
     is_running = getattr(getattr(sys.modules[name], "__spec__", None), "_initializing", False)
     return bool(is_running) or (package in sys.modules and _is_being_imported(package))
-
-
-class _Mapping(mmap.mmap):
-    """The mapped file, whose pages are shared until they are written to, and a descriptor to read it with."""
-
-    fd: int
-
-    def fileno(self) -> int:
-        return self.fd
 
 
 class _File:
@@ -218,7 +194,7 @@ def _dump(content: object, file: _File) -> None:
         place = file.write(data)
     table = file.write(memoryview(file.places).cast("B"))
     names = file.write(memoryview(json.dumps(with_files(pickler.imports)).encode()))
-    file.close(_Head(*place, *table, *names, nesting.depth))
+    file.close(_Head(*place, *table, *names, importable.depth))
 
 
 def _pickle_error(value: object) -> Exception | None:
@@ -246,16 +222,14 @@ def sending_error(root: Node) -> ArgumentTypeError | None:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles by value what a fresh interpreter could not import.
 
-    Attributes:
-        classes: the classes that were pickled by value, with their numbers.
-        imports: the modules that a reader imports.
+    It gathers the classes that were pickled by value, with their numbers, and the modules that a reader imports.
     """
 
     def __init__(self, stream: object, keep: Callable[[pickle.PickleBuffer], object]) -> None:
         super().__init__(stream, protocol=5, buffer_callback=keep)
         self.classes: dict[type, int] = {}
         self.imports: set[str] = set()
-        self._importable = Importable()
+        self._importable = importable.Importable()
         self._registered: list[ModuleType] = []
         self._tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
         self._interval: Any = getattr(sys.modules.get("pyarrow"), "MonthDayNano", None)
@@ -373,14 +347,7 @@ def _array_arguments(array: Array) -> tuple[object, ...]:
 
 
 def unpicklable_error(content: object, root: Node, error: Exception, pickle_error: PickleError) -> ArgumentTypeError:
-    """The error for `content`, which could not be pickled.
-
-    Args:
-        content: the graph, and what should travel with it.
-        root: the graph.
-        error: the error of pickling all of it.
-        pickle_error: called for the parts, to find the culprit.
-    """
+    """The error for `content`, the graph of `root` and what travels with it, whose pickling has failed with `error`."""
     for node in walk(root):
         node_error = pickle_error(node.op)
         if node_error is not None:

@@ -36,10 +36,7 @@ def rounded_bytes(size: int) -> int:
 class Arena:
     """The worker's side. It reserves the lowest free memory, so that the same pages are used again.
 
-    Args:
-        fd: the shared memory.
-        size: its bytes.
-        leased: regions that the consumer still has from an earlier worker: offset and bytes.
+    `leased` has offset and bytes of regions that the consumer still has from an earlier worker.
     """
 
     def __init__(self, fd: int, size: int, leased: Iterable[tuple[int, int]]) -> None:
@@ -150,13 +147,6 @@ class Region:
     """One piece of memory, and the parts that will be written to it.
 
     A region can be pickled: its place in the stream becomes a memoryview of what was written.
-
-    Args:
-        parts: the first parts.
-        nbytes: their bytes.
-
-    Attributes:
-        nbytes: the bytes that `write` fills.
     """
 
     __slots__ = ("_joinable", "_parts", "nbytes")
@@ -167,15 +157,9 @@ class Region:
         self._joinable = True
 
     def add(self, part: RegionPart, size: int, joinable: bool = True) -> int:
-        """Append a part.
+        """Append a part, which must not change before `write` copies it; return its offset in the region.
 
-        Args:
-            part: copied by `write`; it must not change before.
-            size: its bytes.
-            joinable: whether its bytes are contiguous, in the order that the region will have.
-
-        Returns:
-            The offset of the part in the region.
+        Its bytes are joinable if they are contiguous, in the order that the region will have.
         """
         start = self.nbytes
         self._parts.append(part)

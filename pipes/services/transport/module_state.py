@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import decimal
 import enum
 import importlib
 import locale
 import logging
-import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import PurePath
 from types import FunctionType, ModuleType
@@ -37,13 +34,7 @@ Place: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 class _Read(NamedTuple):
-    """A function reads a global.
-
-    Attributes:
-        path: the name of the global, and the attributes that lead from there to the value.
-        namespace: the globals of the module.
-        captured: a digest of the value that travelled.
-    """
+    """A function reads a global, or an attribute that the path leads to; `captured` is a digest of what travelled."""
 
     function: str
     path: str
@@ -143,11 +134,7 @@ def _attribute(value: object, name: str) -> object:
 def _place(namespace: dict[str, object], path: str, home: str | None, importable: Importable) -> Place | None:
     """Where workers find the value of a path by name; None if it travels with the function.
 
-    Args:
-        namespace: the globals of a function.
-        path: what the function reads.
-        home: the module of the function, if workers import it.
-        importable: says which modules they import.
+    `home` is the module of the function, if workers import it.
     """
     name, *names = path.split(".")
     value = namespace.get(name, _MISSING)
@@ -199,23 +186,21 @@ class ModuleState(NamedTuple):
     """Values of modules that workers import, and settings of libraries. Workers take them over by unpickling it."""
 
     values: list[tuple[Place, object]]
-    settings: list[tuple[str, object]]
+    settings: list[tuple[_Setting, object]]
 
     def __reduce__(self) -> tuple[object, ...]:
         return _take_over, (self.values, self.settings)
 
 
-def _take_over(values: list[tuple[Place, object]], settings: list[tuple[str, object]]) -> None:
+def _take_over(values: list[tuple[Place, object]], settings: list[tuple[_Setting, object]]) -> None:
     for (module, names), value in values:
         try:
             _set(importlib.import_module(module), names, value)
         except Exception as error:  # a module that cannot be imported says so where a function needs it
             log.warning("`%s` has another value in workers: %s", ".".join((module, *names)), error)
-    for name, value in settings:
-        setting = _SETTINGS[name]
-        library = importlib.import_module(setting.module)
-        if setting.read(library) != value:
-            setting.write(library, value)
+    for setting, value in settings:
+        if setting.get() != value:
+            setting.set(value)
 
 
 def _set(holder: object, names: tuple[str, ...], value: object) -> None:
@@ -238,86 +223,76 @@ class _Setting(NamedTuple):
 
     Attributes:
         module: its module. What a program has not imported, it has not set.
+        read: the variable, or the function that returns the value.
+        write: the function that sets it; "" for a variable.
         default: in a new process; `_MISSING` if `read` costs no import there.
     """
 
     module: str
-    read: Callable[[Any], object]
-    write: Callable[[Any, Any], object]
+    read: str
+    write: str = ""
     default: object = _MISSING
 
+    def get(self) -> object:
+        value = getattr(importlib.import_module(self.module), self.read)
+        return value() if self.write else value
 
-def _variable(module: str, name: str, default: object) -> _Setting:
-    return _Setting(
-        module, lambda library: getattr(library, name), lambda library, value: setattr(library, name, value), default
-    )
+    def set(self, value: object) -> None:
+        library = importlib.import_module(self.module)
+        if self.write:
+            getattr(library, self.write)(value)
+        else:
+            setattr(library, self.read, value)
 
 
-def _log_levels(_: object) -> dict[str, int]:
+_SETTINGS = [
+    _Setting("torch", "get_default_dtype", "set_default_dtype", "torch.float32"),
+    _Setting("torch", "are_deterministic_algorithms_enabled", "use_deterministic_algorithms", False),
+    _Setting("torch", "get_float32_matmul_precision", "set_float32_matmul_precision", "highest"),
+    _Setting("PIL.ImageFile", "LOAD_TRUNCATED_IMAGES", default=False),
+    _Setting("PIL.Image", "MAX_IMAGE_PIXELS", default=2**30 // 4 // 3),
+    _Setting("csv", "field_size_limit", "field_size_limit"),
+    _Setting("socket", "getdefaulttimeout", "setdefaulttimeout"),
+    _Setting("decimal", "getcontext", "setcontext"),
+    _Setting(__name__, "_numpy_errors", "_set_numpy_errors"),
+    _Setting(__name__, "_locale", "_set_locale"),
+    _Setting(__name__, "_log_levels", "_set_log_levels"),
+]
+
+
+def _numpy_errors() -> Mapping[str, str]:
+    return cast("Mapping[str, str]", np.geterr())
+
+
+def _set_numpy_errors(errors: Mapping[str, Any]) -> None:
+    np.seterr(**errors)
+
+
+def _locale() -> str:
+    return locale.setlocale(locale.LC_ALL)
+
+
+def _set_locale(name: str) -> None:
+    locale.setlocale(locale.LC_ALL, name)
+
+
+def _log_levels() -> dict[str, int]:
     """The levels of all loggers that have one, and under "" the level that `logging.disable` has set."""
     loggers = {"root": logging.root, **logging.root.manager.loggerDict}
     levels = {name: each.level for name, each in loggers.items() if isinstance(each, logging.Logger) and each.level}
     return levels | {"": logging.root.manager.disable}
 
 
-def _set_log_levels(_: object, levels: dict[str, int]) -> None:
+def _set_log_levels(levels: dict[str, int]) -> None:
     logging.disable(levels.pop(""))
     for name, level in levels.items():
         (logging.root if name == "root" else logging.getLogger(name)).setLevel(level)
 
 
-def _set_decimal(_: object, values: list[object]) -> None:
-    for name, value in zip(_DECIMAL, values, strict=True):
-        setattr(decimal.getcontext(), name, value)
-
-
-_ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
-_DECIMAL = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
-_SETTINGS = {
-    "torch.set_default_dtype": _Setting(
-        "torch",
-        lambda torch: str(torch.get_default_dtype())[6:],
-        lambda torch, name: torch.set_default_dtype(getattr(torch, name)),
-        "float32",
-    ),
-    "torch.use_deterministic_algorithms": _Setting(
-        "torch",
-        lambda torch: torch.are_deterministic_algorithms_enabled(),
-        lambda torch, value: torch.use_deterministic_algorithms(value),
-        False,
-    ),
-    "torch.set_float32_matmul_precision": _Setting(
-        "torch",
-        lambda torch: torch.get_float32_matmul_precision(),
-        lambda torch, value: torch.set_float32_matmul_precision(value),
-        "highest",
-    ),
-    "numpy.seterr": _Setting("numpy", lambda _: np.geterr(), lambda _, value: np.seterr(**value), _ERRSTATE),
-    "PIL.ImageFile.LOAD_TRUNCATED_IMAGES": _variable("PIL.ImageFile", "LOAD_TRUNCATED_IMAGES", False),
-    "PIL.Image.MAX_IMAGE_PIXELS": _variable("PIL.Image", "MAX_IMAGE_PIXELS", 2**30 // 4 // 3),
-    "decimal.setcontext": _Setting(
-        "decimal",
-        lambda _: [getattr(decimal.getcontext(), name) for name in _DECIMAL],
-        _set_decimal,
-    ),
-    "locale.setlocale": _Setting(
-        "locale", lambda _: locale.setlocale(locale.LC_ALL), lambda _, value: locale.setlocale(locale.LC_ALL, value)
-    ),
-    "csv.field_size_limit": _Setting(
-        "csv", lambda _: csv.field_size_limit(), lambda _, value: csv.field_size_limit(value)
-    ),
-    "socket.setdefaulttimeout": _Setting(
-        "socket", lambda _: socket.getdefaulttimeout(), lambda _, value: socket.setdefaulttimeout(value)
-    ),
-    "logging": _Setting("logging", _log_levels, _set_log_levels),
-}
-
-
-def _library_settings() -> list[tuple[str, object]]:
+def _library_settings() -> list[tuple[_Setting, object]]:
     """The settings that the program has changed."""
-    loaded = [(name, setting) for name, setting in _SETTINGS.items() if setting.module in sys.modules]
-    values = [(name, setting.read(sys.modules[setting.module])) for name, setting in loaded]
-    return [(name, value) for name, value in values if value != _SETTINGS[name].default]
+    values = [(setting, setting.get()) for setting in _SETTINGS if setting.module in sys.modules]
+    return [(setting, value) for setting, value in values if str(value) != str(setting.default)]
 
 
 def _warn_of_device() -> None:

@@ -54,12 +54,7 @@ _PROTOCOL = 5
 
 
 class PackedElement(NamedTuple):
-    """An element that is ready to travel.
-
-    Attributes:
-        stream: a short pickle stream, which `unpack` reads.
-        regions: the memory that the stream refers to, in the order in which it does.
-    """
+    """An element that is ready to travel: a short pickle stream, and the regions that it refers to, in that order."""
 
     stream: bytes
     regions: list[Region]
@@ -75,12 +70,7 @@ class PackedElement(NamedTuple):
 
 
 def unpack(stream: bytes | bytearray | memoryview, memories: Iterable[WriteableBuffer]) -> object:
-    """The element.
-
-    Args:
-        stream: of its `PackedElement`.
-        memories: the written regions. Arrays and tensors are views of these objects, and keep them alive.
-    """
+    """The element. Its arrays and tensors are views of `memories`, the written regions, and keep them alive."""
     if stream[0] == MARK[0]:
         (memory,) = memories
         return unpack_layout(bytes(stream), memory)
@@ -102,10 +92,8 @@ class Packer:
     """Packs the elements of one worker.
 
     An object that an element holds twice arrives as one object. Two arrays over the same memory arrive as two.
-
-    Args:
-        classes: classes that the consumer has sent here by value, each with the consumer's number for it.
-        call_site: the line of the user's code that elements come from, for errors.
+    `classes` are those that the consumer has sent here by value, each with the consumer's number for it; errors name
+    the call site.
     """
 
     def __init__(self, classes: Mapping[type, int] = MappingProxyType({}), call_site: CallSite | None = None) -> None:
@@ -445,13 +433,9 @@ _ONE = object  # the container of an element that is itself an array
 
 
 class Layout(NamedTuple):
-    """What elements have in common, to make one of its bytes.
+    """What elements have in common, to make one of its bytes: shape, dtype and place in the region of each value.
 
-    Attributes:
-        container: dict, list or tuple; `object` if the element is itself an array.
-        keys: of a dict.
-        tensors: for each value, whether it is a tensor or an array.
-        shapes, letters, offsets: of each value: shape, dtype, place in the region.
+    The container is `object` if the element is itself an array.
     """
 
     container: type

@@ -11,8 +11,6 @@ import pytest
 
 import feedpipe as fp
 
-START_METHODS = ["forkserver", "fork"]
-
 BEGIN = """
 import os, re, signal, sys
 import feedpipe as fp
@@ -33,8 +31,8 @@ def work(row):
         row += 1
     return row
 
-def loader(function, start_method):
-    return fp.Loader(fp.from_sequence(range(10**6)).map(function), fp.MultiProcess(2, start_method=start_method))
+def loader(function):
+    return fp.Loader(fp.from_sequence(range(10**6)).map(function), workers=2)
 """
 
 
@@ -63,28 +61,19 @@ def killed(process, others, ended):
     ended(others)
 
 
-@pytest.mark.parametrize("start_method", START_METHODS)
 @pytest.mark.parametrize("function", ["nap", "hold"])
-def test_the_program_is_killed_while_workers_are_stuck(function, start_method, program, processes):
-    process, others = program(f"list(loader({function}, '{start_method}'))", "inside", "inside")
+def test_the_program_is_killed_while_workers_are_stuck(function, program, processes):
+    process, others = program(f"list(loader({function}))", "inside", "inside")
     assert len(others) >= 2
     killed(process, others, processes.ended)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("start_method", "end"),
-    [
-        ("forkserver", ""),
-        ("fork", ""),
-        ("forkserver", "sys.exit(0)"),
-        ("fork", "next(x); sys.exit(0)"),
-        ("forkserver", "list(zip(x, range(9))); loader.close()"),
-        ("forkserver", "x = list(zip(x, range(9)))"),
-    ],
+    "end", ["", "next(x); sys.exit(0)", "list(zip(x, range(9))); loader.close()", "x = list(zip(x, range(9)))"]
 )
-def test_the_program_ends_without_closing(start_method, end, script):
-    assert script.run(BEGIN + f"loader = loader(work, '{start_method}')\nx = iter(loader)\n{end}\n") == ""
+def test_the_program_ends_without_closing(end, script):
+    assert script.run(BEGIN + f"loader = loader(work)\nx = iter(loader)\n{end}\n") == ""
 
 
 @pytest.mark.slow
@@ -92,54 +81,43 @@ def test_workers_that_were_started_from_a_thread_outlive_it(script):
     source = """
 import threading, warnings
 warnings.simplefilter("error")
-for method in ("forkserver", "fork"):
-    x = iter(loader(work, method))
-    thread = threading.Thread(target=next, args=[x])
-    thread.start()
-    thread.join()
-    print(next(x), sum(1 for _ in zip(x, range(200))))
+x = iter(loader(work))
+thread = threading.Thread(target=next, args=[x])
+thread.start()
+thread.join()
+print(next(x), sum(1 for _ in zip(x, range(200))))
 """
-    assert script.run(BEGIN + source) == "1001 200\n" * 2
+    assert script.run(BEGIN + source) == "1001 200\n"
 
 
 LOOP = """
-for row in loader(work, '{start_method}'):
-    if row % 1000 == {rows} % 1000 and row >= {rows}:
+for row in loader(work):
+    if row % 1000 == 0:
         say('on')
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("start_method", "rows"), [("forkserver", 1000), ("fork", 1000)])
-def test_interrupted_in_the_middle(start_method, rows, program, processes):
-    process, others = program(LOOP.format(start_method=start_method, rows=rows), "on")
+def test_interrupted_in_the_middle(program, processes):
+    process, others = program(LOOP, "on")
     interrupted(process, others, processes.ended)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("start_method", "moment"),
-    [
-        ("forkserver", 0),
-        ("forkserver", 1),
-        ("forkserver", 2),
-        ("forkserver", 3),
-        ("fork", 2),
-    ],
-)
-def test_interrupted_at_the_start(start_method, moment, program, processes):
+@pytest.mark.parametrize("moment", range(4))
+def test_interrupted_at_the_start(moment, program, processes):
     source = f"""
-from feedpipe.services.processes.start import LAUNCHERS
-starter, moment = LAUNCHERS["{start_method}"], {moment}
-once = starter.start
+from feedpipe.services.processes.start import ForkServer
+moment = {moment}
+once = ForkServer.start
 def start(*arguments):
     global moment
     moment -= 1
     if not moment: say('now')
     return once(*arguments)
-starter.start = start
+ForkServer.start = start
 say('begin')
-x = loader(work, '{start_method}')
+x = loader(work)
 if not moment: say('now')
 for row in x:
     if moment > 0: say('now')

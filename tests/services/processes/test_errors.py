@@ -166,21 +166,3 @@ def test_of_several_errors_the_first_in_order_is_raised():
 
     got, error = failed(numbers().map(fail))
     assert got == list(range(11)) and error.__cause__.args == (11,)
-
-
-def test_without_order_an_error_waits_for_no_other_worker(tmp_path):
-    failing = tmp_path / "failing"
-
-    def function(row):
-        while row == 0 and not failing.exists():
-            threading.Event().wait(0.01)
-        if row == BAD:
-            failing.touch()
-        return raising(ValueError)(row)
-
-    with fp.Loader(numbers().map(function), fp.MultiProcess(2, ordered=False, timeout=300)) as loader:
-        got = []
-        with pytest.raises(RowError):
-            got.extend(loader)
-    assert len(set(got)) == len(got) and BAD not in got
-    assert set(range(1, BAD, 2)) <= set(got)  # of the worker that failed

@@ -130,31 +130,23 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_workers_have_the_surroundings_of_their_loader_from_the_same_server(change, processes, monkeypatch, tmp_path):
+OF_A_SERVER = {"cores", "limit", "recursion limit"}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_workers_have_the_surroundings_of_their_loader(name, processes, monkeypatch, tmp_path):
     monkeypatch.setenv("CHANGED", "1")
     monkeypatch.setenv("DELETED", "1")
     server, before = server_of(), surroundings()
     loaders, iterators, rows = started(function=surroundings)
     assert rows == [before]
     with contextlib.ExitStack() as stack:
-        change(stack, monkeypatch, tmp_path)
+        CHANGES[name](stack, monkeypatch, tmp_path)
         more, _, rows = started(function=surroundings)
-        assert rows == [surroundings()] != [before] and processes.server_pid() == server
+        assert rows == [surroundings()] != [before]
+        assert (processes.server_pid() == server) == (name not in OF_A_SERVER)
     assert list(iterators[0])[-1] == before  # the first loader goes on
     close([*loaders, *more])
-
-
-def test_the_first_workers_of_a_server_have_the_recursion_limit(script):
-    source = """
-        import sys
-        import feedpipe as fp
-
-        sys.setrecursionlimit(1500)
-        with fp.Loader(fp.from_sequence([1]).map(lambda row: sys.getrecursionlimit()), workers=1) as loader:
-            print(list(loader))
-    """
-    assert script.run(source) == "[1500]\n"
 
 
 def test_a_relative_path_leads_to_modules_of_the_folder_of_the_loader(monkeypatch, tmp_path):

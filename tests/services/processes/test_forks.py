@@ -7,14 +7,12 @@ import signal
 
 import pytest
 
-START_METHODS = ["forkserver", "fork"]
-
 FORKED = """
 import os, sys
 import feedpipe as fp
 from feedpipe.errors import LoaderError
 
-loader = fp.Loader(fp.from_sequence(range(60)), fp.MultiProcess(2, start_method="{start_method}"))
+loader = fp.Loader(fp.from_sequence(range(60)), workers=2)
 x = iter(loader)
 got = [next(x), next(x)]
 
@@ -41,7 +39,7 @@ def goes_on_with_it():
 def makes_its_own():
     with fp.Loader(fp.from_sequence(range(9)), workers=2) as own: assert list(own) == list(range(9))
 
-for child in ({children}):
+for child in (ends, closes_it, drops_it, iterates_it, goes_on_with_it, makes_its_own):
     pid = os.fork()
     if not pid:
         child()
@@ -51,30 +49,22 @@ assert [*got, *x] == list(range(60))
 assert list(loader) == list(range(60))
 """
 
-CHILDREN = {
-    "forkserver": ["ends", "closes_it", "drops_it", "iterates_it", "goes_on_with_it", "makes_its_own"],
-    "fork": ["goes_on_with_it"],
-}
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start_method", CHILDREN)
-def test_children_of_a_program(start_method, script):
+def test_children_of_a_program(script):
     # With warnings, which an object may issue when it is dropped.
-    source = FORKED.format(start_method=start_method, children="".join(f"{name}, " for name in CHILDREN[start_method]))
-    assert script.said(script.command("-X", "dev", "-c", source)) == ""
+    assert script.said(script.command("-X", "dev", "-c", FORKED)) == ""
 
 
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_a_child_that_outlives_its_parent_keeps_no_worker(start_method, script, processes):
-    source = f"""
+def test_a_child_that_outlives_its_parent_keeps_no_worker(script, processes):
+    source = """
 import os, signal
 import feedpipe as fp
 
-x = iter(fp.Loader(fp.from_sequence(range(60)), fp.MultiProcess(2, start_method="{start_method}")))
+x = iter(fp.Loader(fp.from_sequence(range(60)), workers=2))
 next(x)
 if not os.fork():
-    os.write(1, f"{{os.getpid()}}\\n".encode())
+    os.write(1, f"{os.getpid()}\\n".encode())
     signal.pause()
 os.wait()
 """
@@ -123,9 +113,8 @@ with fp.Loader(fp.from_sequence(range(60)).map(leave), workers=2) as loader:
         process.communicate()
 
 
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_a_program_that_ignores_the_end_of_its_children(start_method, script):
-    source = f"""
+def test_a_program_that_ignores_the_end_of_its_children(script):
+    source = """
 import os, re, signal, warnings
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 import feedpipe as fp
@@ -136,7 +125,7 @@ def die(row):
         os.kill(os.getpid(), 9)
     return row
 
-with fp.Loader(fp.from_sequence(range(60)).map(die), fp.MultiProcess(2, start_method="{start_method}")) as loader:
+with fp.Loader(fp.from_sequence(range(60)).map(die), workers=2) as loader:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert list(loader) == list(range(60))
@@ -144,4 +133,4 @@ with fp.Loader(fp.from_sequence(range(60)).map(die), fp.MultiProcess(2, start_me
     print(re.search(r"SIGKILL|has ended", str(warning.message))[0])
 """
     # The fork server can wait for its children in spite of that.
-    assert script.run(source) == ("SIGKILL\n" if start_method == "forkserver" else "has ended\n")
+    assert script.run(source) == "SIGKILL\n"

@@ -199,16 +199,6 @@ def test_killed_in_the_tail(tmp_path, deaths):
     assert flag.exists()
 
 
-def test_killed_without_order(processes, deaths):
-    with deaths(), fp.Loader(streamed(200).batch(3), fp.MultiProcess(2, ordered=False)) as loader:
-        got = []
-        for place, element in enumerate(loader):
-            got += element
-            if place == 20:
-                kill_some(processes, random.Random(0))
-    assert sorted(got) == list(streamed(200))
-
-
 def test_a_state_taken_after_a_death_is_exact(processes, deaths):
     pipe = streamed(100).shuffle(window=10).batch(3)
     expected = undisturbed(pipe, None, 1)[0]

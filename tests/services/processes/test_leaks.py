@@ -11,8 +11,6 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import LoaderError
 
-START_METHODS = ["forkserver", "fork"]
-
 
 def arrays(count=60):
     return fp.from_sequence(range(count)).map(lambda row: np.full(3000, row))  # in shared memory
@@ -32,9 +30,8 @@ def same_number_of_files(processes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_closed(start_method, processes):
-    loader = fp.Loader(arrays(), fp.MultiProcess(2, start_method=start_method))
+def test_closed(processes):
+    loader = fp.Loader(arrays(), workers=2)
     assert len(list(loader)) == 60
     loader.close()
     assert not processes.below(zombies=True)
@@ -43,9 +40,8 @@ def test_closed(start_method, processes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_closed_halfway(start_method, processes):
-    loader = fp.Loader(arrays(), fp.MultiProcess(2, start_method=start_method))
+def test_closed_halfway(processes):
+    loader = fp.Loader(arrays(), workers=2)
     iterator = iter(loader)
     next(iterator)
     loader.close()
@@ -57,11 +53,10 @@ def test_closed_halfway(start_method, processes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_dropped_halfway(start_method, processes):
+def test_dropped_halfway(processes):
     gc.disable()
     try:
-        loader = fp.Loader(arrays(), fp.MultiProcess(2, start_method=start_method))
+        loader = fp.Loader(arrays(), workers=2)
         iterator = iter(loader)
         next(iterator)
         del loader

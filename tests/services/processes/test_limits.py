@@ -15,8 +15,6 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, LimitEr
 
 from ...support.core import system
 
-START_METHODS = ["forkserver", "fork"]
-
 
 def numbers(count=40):
     return fp.from_sequence(range(count))
@@ -48,8 +46,6 @@ class TestArguments:
             ("prefetch", 0),
             ("threads", 0),
             ("io_threads", -1),
-            ("start_method", "thread"),
-            ("start_method", "spawn"),
             ("memory", -5),
             ("memory", "much"),
             ("timeout", 0),
@@ -61,9 +57,7 @@ class TestArguments:
         with pytest.raises(ArgumentError, match=f"`{name}"):
             fp.MultiProcess(2, **{name: value})
 
-    @pytest.mark.parametrize(
-        ("name", "value"), [("timeout", "5"), ("init", 5), ("prefetch", "2"), ("memory", []), ("ordered", 3)]
-    )
+    @pytest.mark.parametrize(("name", "value"), [("timeout", "5"), ("init", 5), ("prefetch", "2"), ("memory", [])])
     def test_of_a_service_of_the_wrong_type(self, name, value):
         with pytest.raises(ArgumentTypeError, match=f"`{name}`"):
             fp.MultiProcess(2, **{name: value})
@@ -81,15 +75,14 @@ def finishes(loader, rows):
 
 class TestStuck:
     @pytest.mark.slow
-    @pytest.mark.parametrize("start_method", START_METHODS)
-    def test_the_error_shows_where(self, start_method):
+    def test_the_error_shows_where(self):
         def wait_for_ever(row):
             if row == 5:
                 threading.Event().wait()
             return row
 
         # On a busy machine, the worker may not have started yet in the first epochs.
-        service, said = fp.MultiProcess(2, start_method=start_method, timeout=0.4), ""
+        service, said = fp.MultiProcess(2, timeout=0.4), ""
         with fp.Loader(numbers().map(wait_for_ever), service) as loader:
             while "in wait_for_ever" not in said:
                 got = []
@@ -128,24 +121,22 @@ class TestStuck:
 
 
 class TestInit:
-    @pytest.mark.parametrize("start_method", START_METHODS)
-    def test_once_in_each_worker_with_its_number(self, start_method, tmp_path):
+    def test_once_in_each_worker_with_its_number(self, tmp_path):
         def init(number):
             (tmp_path / f"{number} {os.getpid()}").touch()
 
-        service = fp.MultiProcess(3, start_method=start_method, init=init)
+        service = fp.MultiProcess(3, init=init)
         with fp.Loader(numbers().map(lambda row: os.getpid()), service) as loader:
             pids = list(loader)
             list(loader)
         assert sorted(os.listdir(tmp_path)) == sorted(f"{number} {pids[number]}" for number in range(3))
 
-    @pytest.mark.parametrize("start_method", START_METHODS)
-    def test_that_fails(self, start_method):
+    def test_that_fails(self):
         def connect(number):
             if number == 1:
                 raise ConnectionError("no route")
 
-        with fp.Loader(numbers(), fp.MultiProcess(2, start_method=start_method, init=connect)) as loader:
+        with fp.Loader(numbers(), fp.MultiProcess(2, init=connect)) as loader:
             for _ in range(2):
                 with pytest.raises(
                     WorkerError, match="worker 1 cannot begin, `init=.*connect` failed with ConnectionError: no route"

@@ -68,12 +68,11 @@ SET = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["forkserver", "fork"])
-def test_rows_with_workers_are_those_without(method, script, tmp_path, monkeypatch):
+def test_rows_with_workers_are_those_without(script, tmp_path, monkeypatch):
     for name, source in MODULES.items():
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(source))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    program = f"""
+    program = """
 import csv, decimal, warnings
 import numpy as np
 import torch
@@ -82,19 +81,14 @@ import feedpipe as fp
 from feedpipe.compat import DataLoader
 import my_config, my_rows
 warnings.simplefilter("error")
-{{}}
 def rows(function, workers):
-    service = fp.MultiProcess(1, start_method={method!r}) if workers else fp.InProcess()
-    with fp.Loader(fp.from_sequence([0]).map(function), service) as loader:
+    with fp.Loader(fp.from_sequence([0]).map(function), workers=workers) as loader:
         return list(loader)
 """
-    cases = ""
     for name, (change, function) in SET.items():
-        cases += f"\n{change}\nfunction = {function}\n"
-        cases += f"assert rows(function, 1) == rows(function, 0), ({name!r}, rows(function, 1), rows(function, 0))\n"
-    program = program.format("") + cases
-    if method == "forkserver":
-        program += "my_rows.connect(0)\nassert rows(my_rows.connect, 1) == [False], 'a state of the run'\n"
+        program += f"\n{change}\nfunction = {function}\n"
+        program += f"assert rows(function, 1) == rows(function, 0), ({name!r}, rows(function, 1), rows(function, 0))\n"
+    program += "my_rows.connect(0)\nassert rows(my_rows.connect, 1) == [False], 'a state of the run'\n"
     program += "assert list(DataLoader(my_rows.Data(), None, num_workers=1)) == [list(my_rows.Data()[0])]\n"
     assert script.run(program) == ""
 

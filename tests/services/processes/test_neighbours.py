@@ -12,8 +12,6 @@ import pytest
 
 import feedpipe as fp
 
-START_METHODS = ["forkserver", "fork"]
-
 
 def seen(look, workers=1, count=2, **options):
     with fp.Loader(fp.from_sequence(range(count)).map(look), fp.MultiProcess(workers, **options)) as loader:
@@ -21,21 +19,19 @@ def seen(look, workers=1, count=2, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start_method", START_METHODS)
-def test_one_thread_computes_and_four_read(start_method):
+def test_one_thread_computes_and_four_read():
     def look(row):
         import pyarrow as pa
 
         names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
         return [os.environ[name] for name in names], pa.cpu_count(), pa.io_thread_count()
 
-    assert seen(look, start_method=start_method)[0] == (["1"] * 3, 1, 4)
-    assert seen(look, start_method=start_method, threads=3, io_threads=2)[0] == (["3"] * 3, 3, 2)
+    assert seen(look)[0] == (["1"] * 3, 1, 4)
+    assert seen(look, threads=3, io_threads=2)[0] == (["3"] * 3, 3, 2)
 
 
-@pytest.mark.parametrize("start_method", START_METHODS)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2"])
-def test_a_worker_outlives_what_means_its_program_but_a_process_that_it_starts_does_not(name, start_method):
+def test_a_worker_outlives_what_means_its_program_but_a_process_that_it_starts_does_not(name):
     def look(row):
         os.kill(os.getpid(), getattr(signal, name))
         process = subprocess.Popen(["sleep", "1000"])
@@ -48,7 +44,7 @@ def test_a_worker_outlives_what_means_its_program_but_a_process_that_it_starts_d
         return process.wait(), fork, signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
     number = getattr(signal, name)
-    assert seen(look, start_method=start_method) == [(-number, -number, set())] * 2
+    assert seen(look) == [(-number, -number, set())] * 2
 
 
 def draws(row):

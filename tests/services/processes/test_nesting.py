@@ -27,7 +27,7 @@ def inc(row):
     return Box(row + 1)
 
 pipe = fp.from_sequence(range(3)).map(inc)
-with fp.Loader(pipe, fp.MultiProcess(2, start_method={method!r})) as loader:
+with fp.Loader(pipe, workers=2) as loader:
     print([type(box) is Box and box.row for box in loader])
 """
 )
@@ -48,9 +48,8 @@ def _modules(script):
     return write
 
 
-@pytest.mark.parametrize("method", ["forkserver", "fork"])
-def test_a_module_whose_top_level_runs_a_loader(method, script, modules):
-    imports = modules({"mod.py": MODULE.format(method=method)})
+def test_a_module_whose_top_level_runs_a_loader(script, modules):
+    imports = modules({"mod.py": MODULE})
     assert script.said(script.command("-c", "import mod")) == ROWS
     assert imports() == 1
 
@@ -74,7 +73,7 @@ def test_a_circle_of_modules_is_an_error_that_names_the_line(script, modules):
 
 
 def test_a_function_that_imports_such_a_module_is_an_error_that_names_the_line(script, modules):
-    imports = modules({"mod.py": MODULE.format(method="forkserver")})
+    imports = modules({"mod.py": MODULE})
     source = """
 import feedpipe as fp
 

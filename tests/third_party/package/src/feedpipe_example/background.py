@@ -30,10 +30,6 @@ class Background:
         return 0
 
     @property
-    def ordered(self) -> bool:
-        return True
-
-    @property
     def global_generators(self) -> bool:
         return False
 
