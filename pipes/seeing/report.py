@@ -18,7 +18,7 @@ from .verdict import Bottleneck, KnownOperator, OperatorWork, RankTimes, RankVie
 if TYPE_CHECKING:
     from ..core.times import Event, State
 
-VERSION = 2
+VERSION = 3
 """Of the file of a report."""
 
 
@@ -145,13 +145,8 @@ class Report:
         return sum(view.steps for view in self._views)
 
     @property
-    def lengths(self) -> list[int]:
-        """How many steps took so long, by powers of two; see `StepTimes`."""
-        return [sum(counts) for counts in zip(*(rank.steps.lengths for rank in self.ranks), strict=True)]
-
-    @property
     def waits(self) -> list[int]:
-        """How many steps waited so long, by powers of two."""
+        """How many steps waited so long, by powers of two; see `StepTimes`."""
         return [sum(counts) for counts in zip(*(rank.steps.waits for rank in self.ranks), strict=True)]
 
     @property
@@ -409,7 +404,7 @@ def _rank_of(plain: Mapping[str, Any]) -> RankTimes:
         for name, code, where, concurrency, inputs in plain["operators"]
     ]
     steps = StepTimes(**plain["steps"])
-    steps = steps._replace(lengths=tuple(steps.lengths), waits=tuple(steps.waits))
+    steps = steps._replace(waits=tuple(steps.waits))
     tables = [_table_of(table) for table in plain["tables"]]
     values: dict[str, Any] = {**plain, "operators": operators, "steps": steps, "tables": tables}
     return RankTimes(**values)

@@ -332,26 +332,20 @@ class RankView:
     @cached_property
     def delayed(self) -> float:
         """The part of their work for which threads waited for a CPU."""
-        observed = self._observed
-        busy = sum(table.system.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
-        return min(1.0, sum(table.system.delayed_ns for table in observed) / busy) if busy else 0.0
+        return self._part_of_work(sum(table.system.delayed_ns for table in self._observed))
 
     @cached_property
     def on_cpu(self) -> float:
         """The part of their work for which threads had a CPU."""
-        observed = self._observed
-        busy = sum(table.system.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
-        return min(1.0, sum(table.system.cpu_ns for table in observed) / busy) if busy else 0.0
+        return self._part_of_work(sum(table.system.cpu_ns for table in self._observed))
 
-    @cached_property
-    def throttled(self) -> float:
-        """The part of its periods in which the control group had used up its share of the CPUs."""
-        tables = [table for table in self.seen.tables if table.system.periods]
-        return sum(table.system.throttled for table in tables) / max(1, sum(table.system.periods for table in tables))
+    def _part_of_work(self, ns: int) -> float:
+        busy = sum(table.system.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in self._observed)
+        return min(1.0, ns / busy) if busy else 0.0
 
     @property
     def lacks_cpus(self) -> bool:
-        return self.throttled > 0.3 or (self.delayed > 0.3 and self.on_cpu + self.delayed > 0.6)
+        return self.delayed > 0.3 and self.on_cpu + self.delayed > 0.6
 
     # Forecasts
 
@@ -486,16 +480,12 @@ def _verdict_of_rank(view: RankView, who: str = "the training loop") -> Verdict:
         return Verdict(f"{head}; nothing is known of what makes them, because {reason}")
     cause = _cause(view, *top)
     if view.lacks_cpus:
-        lack = f"The machine has too few free CPUs: its threads wait {view.delayed:.0%} of their work for one"
-        repair = "run fewer processes on this machine, or take a larger one"
-        if view.throttled > 0.3:
-            lack = (
-                "The control group may not use more CPUs: it is stopped for the rest of a period in "
-                f"{view.throttled:.0%} of all"
-            )
-            repair = "raise its limit of CPUs (`docker run --cpus`, `resources.limits.cpu`)"
+        lack = f"The loader has too few free CPUs: its threads wait {view.delayed:.0%} of their work for one"
         text = f"{head}. {lack}. Otherwise: {cause.text}"
-        repair = f"{repair}; {cause.repair}"
+        repair = (
+            "run fewer processes on this machine, take a larger one, or raise the limit of the container "
+            f"(`docker run --cpus`, `resources.limits.cpu`); {cause.repair}"
+        )
         return Verdict(text, cause.bottleneck._replace(kind="cpus", repair=repair))
     return Verdict(f"{head}. {cause.text}", cause.bottleneck)
 
@@ -581,37 +571,23 @@ def _transport(view: RankView, operator: KnownOperator, own: OperatorWork, share
 
 
 def _gil(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
-    if own.calls > own.own:
-        return _gil_of_calls(view, operator, own, share)
     workers = view.workers
-    if not view.seen.in_threads or len(workers) < 2 or min(map(activity, workers.values())) < 0.6:
+    if own.calls > own.own:  # of each pool of threads, one table
+        names = [each.name for each in view.alike(operator)]
+        pools = [[table] for table in view.threads_of_calls(*names) if table.system.observed_ns]
+        number = max((pool[0].threads for pool in pools), default=0)
+        who, repair = (
+            f"its {number} calls at a time",
+            f"use `fp.MultiProcess({max(2, view.seen.workers)})`, and fewer calls at a time",
+        )
+    else:
+        pools = [list(workers.values())] if view.seen.in_threads else []
+        number = len(workers)
+        who, repair = f"{number} threads", f"use `fp.MultiProcess({number})`"
+    work = (busy_ns(table) >= 0.6 * table.wall_ns for pool in pools for table in pool)
+    if number < 2 or not pools or not all(work) or not all(map(take_turns, pools)):
         return None
-    if not take_turns(workers.values()):
-        return None
-    return _Cause(
-        "gil",
-        f"{operator} holds the GIL, so {len(workers)} threads work like one",
-        f"use `fp.MultiProcess({len(workers)})`",
-        operator,
-        share,
-    )
-
-
-def _gil_of_calls(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
-    names = [each.name for each in view.alike(operator)]
-    pools = [table for table in view.threads_of_calls(*names) if table.system.observed_ns]
-    for table in pools:
-        if table.threads < 2 or busy_ns(table) < 0.6 * table.wall_ns or not take_turns([table]):
-            return None
-    if not pools:
-        return None
-    return _Cause(
-        "gil",
-        f"{operator} holds the GIL, so its {max(table.threads for table in pools)} calls at a time work like one",
-        f"use `fp.MultiProcess({max(2, view.seen.workers)})`, and fewer calls at a time",
-        operator,
-        share,
-    )
+    return _Cause("gil", f"{operator} holds the GIL, so {who} work like one", repair, operator, share)
 
 
 def _storage(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:

@@ -126,7 +126,7 @@ def test_a_report_is_a_page(tmp_path: Path) -> None:
         "map(augment)",
         "worker 0",
         "consumer",
-        "50% take less than",
+        "50% wait less than",
         "share of the work",
         "31 steps",
     ):
