@@ -355,8 +355,8 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         """Find what a loader of this pipe would cost that you may not expect, with the code that repairs it.
 
         Each finding has a rule, a severity, the line of your program, and a repair that runs. An "error" is a loader
-        that fails; a "warning" is other rows than are meant, or a cost far higher than it need be; a "hint" is speed.
-        The rules look at the plan and at the arguments; no row is read, and no function of yours is called.
+        that fails; a "warning" is other rows than are meant, or a cost far higher than it need be. The rules look at
+        the plan and at the arguments; no row is read, and no function of yours is called.
 
         Args:
             world_size, workers, shards: as for `Loader`; the ranks and workers need not exist.

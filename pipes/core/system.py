@@ -148,16 +148,6 @@ def stored_bytes(status: os.stat_result) -> int:
     return status.st_blocks * 512 if hasattr(status, "st_blocks") else status.st_size
 
 
-def open_file_limit() -> tuple[int, int] | None:
-    """The number of files that this process may open, and to which it may raise that; None if the system has none."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return limit, sys.maxsize if most == resource.RLIM_INFINITY else most
-
-
 # Memory for processes
 
 
