@@ -525,8 +525,9 @@ def _uneven_worker(view: RankView) -> _Cause | None:
         return None
     waits = {name: consumer.slots.get(("worker", name), SlotTimes()).ns for name in workers}
     slow = max(waits, key=lambda name: waits[name])
-    idlest = min(workers.values(), key=activity)
-    if waits[slow] <= 0.75 * sum(waits.values()) or activity(workers[slow]) <= 0.6 or activity(idlest) >= 0.6:
+    worked = {name: activity(table) * table.wall_ns for name, table in workers.items()}  # one may have ended early
+    least = min(worked.values()) / max(1, worked[slow])
+    if waits[slow] <= 0.75 * sum(waits.values()) or activity(workers[slow]) <= 0.6 or least >= 0.6:
         return None
     own = view.work_of([workers[slow], *(t for name, t in view.tables.items() if name.startswith(f"{slow}, "))])
     most = view.most(own)
@@ -535,8 +536,7 @@ def _uneven_worker(view: RankView) -> _Cause | None:
     operator, _, share = most
     return _Cause(
         "shard",
-        f"{slow} holds the others back, the most idle of which waits {1 - activity(idlest):.0%} of its time; its work "
-        f"is mostly {operator}",
+        f"{slow} holds the others back, one of which has worked {least:.0%} as long; its work is mostly {operator}",
         "divide the data evenly: more and smaller files, `shards=`, or a shuffle before the slow operator",
         operator,
         share,
