@@ -83,7 +83,6 @@ def parser() -> argparse.ArgumentParser:
         "--step", type=float, metavar="SECONDS", help="of a training step (default: as fast as possible)"
     )
     tuned.add_argument("--cpus", type=float, metavar="N", help="CPUs to use (default: those of this process)")
-    tuned.add_argument("--memory", metavar="BYTES", help="for elements, such as 4GiB (default: a quarter of all)")
     tuned.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for all trials (default: 60)")
     tuned.set_defaults(run=_tune)
 
@@ -111,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _tune(options: argparse.Namespace) -> Iterator[str]:
     pipe = load_pipe(options.pipe)
-    yield str(tune(pipe, step_seconds=options.step, cpus=options.cpus, memory=options.memory, timeout=options.timeout))
+    yield str(tune(pipe, step_seconds=options.step, cpus=options.cpus, timeout=options.timeout))
 
 
 def _ops(options: argparse.Namespace) -> Iterator[str]:

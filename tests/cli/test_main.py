@@ -77,7 +77,7 @@ def test_verify(run: Run) -> None:
 
 
 def test_tune(run: Run) -> None:
-    code, printed, errors = run("tune", "train:pipe", "--step", "0.01", "--timeout", "0.1", "--memory", "1GiB")
+    code, printed, errors = run("tune", "train:pipe", "--step", "0.01", "--timeout", "0.1")
     assert (code, errors) == (0, "")
     assert printed.startswith("a step of the loop takes 10 ms, and its data ")
     assert printed.endswith("fp.Loader(pipe, fp.InProcess())\n")
