@@ -16,11 +16,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import add, attrgetter, sub
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from .block import Block, close, nbytes
+from .block import Block, close
 
 T = TypeVar("T")
 clock = time.perf_counter_ns
 _cpu_clock = time.thread_time_ns
+_count: Callable[[Any], int] = len
 
 SEEING = os.environ.get("FEEDPIPE_SEEING") != "0"
 """Whether anything is counted; False serves to learn what that costs."""
@@ -43,8 +44,6 @@ MAX_LOOKS = 8
 """The tries to read a thread that goes on; the last one may count a moment twice, or miss it."""
 STAMP_NS = 2_000_000
 """Stamps of steps are at least so far apart, if steps take less."""
-WEIGHED = 16
-"""Of the measured blocks of an operator, one in so many is weighed."""
 
 State: TypeAlias = Literal[
     "operator", "engine", "storage", "calls", "input", "worker", "consumer", "memory", "send", "receive", "ranks",
@@ -80,17 +79,13 @@ class SlotTimes(NamedTuple):
     Attributes:
         ns: its time after the start of the thread.
         cpu_ns, measured_ns: in measured blocks, its time on a CPU, and all of its time.
-        rows, blocks: of measured blocks, what has left the operator.
-        weighed_rows, nbytes: of the blocks that were weighed.
+        rows: of measured blocks, those that have left the operator.
     """
 
     ns: int = 0
     cpu_ns: int = 0
     measured_ns: int = 0
     rows: int = 0
-    blocks: int = 0
-    weighed_rows: int = 0
-    nbytes: int = 0
 
 
 _NO_TIMES = SlotTimes()
@@ -202,21 +197,7 @@ class Slot:
     def __init__(self, state: State, of: str) -> None:
         self.state: State = state
         self.of = of
-        self.ns = self.cpu_ns = self.measured_ns = 0
-        self.rows = self.blocks = self.weighed_rows = self.nbytes = 0
-
-    def count(self, made: Any) -> None:
-        """Note rows, or a block of them, that an operator has made."""
-        number = len(made)
-        self.rows += number
-        if not self.blocks % WEIGHED:
-            self.weighed_rows += number
-            self.nbytes += nbytes(getattr(made, "rows", made))
-        self.blocks += 1
-
-    def times(self, ns: int) -> SlotTimes:
-        """What it has counted, with its time so far."""
-        return SlotTimes(ns, *(getattr(self, name) for name in SlotTimes._fields[1:]))
+        self.ns = self.cpu_ns = self.measured_ns = self.rows = 0
 
 
 class Here(threading.local):
@@ -385,7 +366,7 @@ class Times:
         finally:
             self.switch(before)
         if made is not None:
-            slot.count(made)
+            slot.rows += _count(made)
         return made
 
     def call(self, operator: str, make: Callable[[], object]) -> None:
@@ -466,7 +447,11 @@ class Times:
             self.measured_blocks,
             self.measured_rows,
             SystemTimes(*map(sub, self._last_look, self._first_look)),
-            {(slot.state, slot.of): slot.times(max(0, ns)) for slot, ns in running.items() if ns > 0 or slot.blocks},
+            {
+                (slot.state, slot.of): SlotTimes(max(0, ns), slot.cpu_ns, slot.measured_ns, slot.rows)
+                for slot, ns in running.items()
+                if ns > 0 or slot.rows
+            },
             dict(self.events),
             spans,
         )
