@@ -381,22 +381,14 @@ def _plain_rank(rank: Any) -> Any:
 
 def _rank_of(plain: Any) -> RankTimes:
     *counts, operators, skipped, steps, tables = plain
-    known = [
-        KnownOperator(name, code, where and CallSite(*where), concurrency, tuple(inputs))
-        for name, code, where, concurrency, inputs in operators
-    ]
+    known = [KnownOperator(name, code, where and CallSite(*where), calls) for name, code, where, calls in operators]
     *sums, waits = steps
-    return RankTimes(
-        *counts, known, dict(skipped), StepTimes(*sums, tuple(waits)), [_table_of(*table) for table in tables]
-    )
+    tables = [_table_of(table) for table in tables]
+    return RankTimes._make([*counts, known, skipped, StepTimes._make([*sums, tuple(waits)]), tables])
 
 
-def _table_of(*plain: Any) -> Table:
+def _table_of(plain: Any) -> Table:
     *counts, system, slots, events, spans = plain
-    return Table(
-        *counts,
-        SystemTimes(*system),
-        {(state, of): SlotTimes(*numbers) for (state, of), numbers in slots},
-        {(event, of): number for (event, of), number in events},
-        [TimeSpan(*span) for span in spans],
-    )
+    read_slots = {(state, of): SlotTimes(*numbers) for (state, of), numbers in slots}
+    read_events = {(event, of): number for (event, of), number in events}
+    return Table._make([*counts, SystemTimes(*system), read_slots, read_events, [TimeSpan(*span) for span in spans]])

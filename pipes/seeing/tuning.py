@@ -22,7 +22,7 @@ from ..services.base import ReadingService
 from ..services.inprocess import InProcess, Threads
 from ..services.multiprocess import MultiProcess
 from .report import Report
-from .verdict import MAX_ADVISED, MIN_STEPS, MIN_WAITING, UNEVEN, KnownOperator, OperatorWork, RankView
+from .verdict import MAX_ADVISED, MIN_STEPS, MIN_WAITING, UNEVEN, RankView, Top
 
 LONGEST_TRIAL, SHORTEST_TRIAL = 5.0, 0.5
 """Seconds from the first element on."""
@@ -185,13 +185,13 @@ class _Search:
     def _calls(self, view: RankView) -> dict[str, int]:
         """The calls at a time of the operator with most of the work, and of those alike, if it mostly waits."""
         top = view.top
-        if top is None or top[0].concurrency is None or _needs_cpu(view):
+        if top is None or top.operator.concurrency is None or _needs_cpu(view):
             return {}
-        alike = view.alike(top[0])
-        work = top[1].total / max(1, view.steps) / 1e9 / len(alike)
+        alike = view.alike(top.operator)
+        work = top.work.total / max(1, view.steps) / 1e9 / len(alike)
         needed = math.ceil(work / (UNEVEN * self._step)) if self._step else MAX_ADVISED
         calls = min(MAX_ADVISED, 2 ** math.ceil(math.log2(max(2, needed))))
-        return {operator.name: calls for operator in alike} if calls > top[0].concurrency else {}
+        return {operator.name: calls for operator in alike} if calls > top.operator.concurrency else {}
 
     def _most_workers(self, view: RankView) -> int:
         """The most workers that CPUs and shards allow."""
@@ -271,11 +271,11 @@ class _Search:
 
 def _needs_cpu(view: RankView) -> bool:
     """Whether most of the work needs a CPU, also if it had to wait for one."""
-    return view.top is None or view.lacks_cpus or view.top[1].cpu_share >= 0.5
+    return view.top is None or view.lacks_cpus or view.top.work.cpu_share >= 0.5
 
 
-def _faster(top: tuple[KnownOperator, OperatorWork, float] | None) -> str:
-    return "a faster source" if top is None else f"a faster {top[0]}, which is {top[2]:.0%} of the work"
+def _faster(top: Top | None) -> str:
+    return "a faster source" if top is None else f"a faster {top.operator}, which is {top.share:.0%} of the work"
 
 
 def _ms(seconds: float) -> str:
