@@ -270,9 +270,9 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
             [[0, 1], [2, 3], [4, 5]]
         """
         check_torch("`as_iterable_dataset` makes a dataset")
-        from .compat.datasets import iterable_dataset
+        from .compat.datasets import PipeIterableDataset
 
-        return iterable_dataset(
+        return PipeIterableDataset(
             self, seed=seed, rank=rank, world_size=world_size, group=group, shards=shards, even=even
         )
 
