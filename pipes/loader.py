@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     import torch
 
     from .core.times import Times
-    from .seeing.drawing import Drawing
     from .seeing.report import Report
     from .seeing.verdict import RankTimes
     from .torch.device import Backend, Move
@@ -331,41 +329,8 @@ class Loader(Generic[T_co]):
 
         return Report([self._rank_times])
 
-    def draw(self, path: str | os.PathLike[str] | None = None) -> Drawing:
-        """Draw the pipe with what was measured so far: the share of each operator in the work, its time and its rows.
-
-        Args:
-            path: a page to write; it ends in .html.
-
-        Raises:
-            ArgumentError: `path` has another ending, or its folder does not exist.
-
-        Example:
-            >>> import feedpipe as fp
-            >>> loader = fp.Loader(fp.from_sequence(range(6)).map(abs).batch(2))
-            >>> for batch in loader:
-            ...     pass
-            >>> loader.draw("run.html")
-            Drawing(3 operators; .save("pipe.html") writes a page)
-        """
-        from .seeing.drawing import drawn
-
-        rank, workers = self._epochs.last_rank, self._epochs.service.workers
-        drawing = drawn(
-            self._pipe,
-            world_size=rank.world_size,
-            workers=workers,
-            shards=self._epochs.shards,
-            report=self.report(),
-        )
-        if path is not None:
-            drawing.save(path)
-        return drawing
-
     def _repr_html_(self) -> str:
-        from .seeing.drawing import outlined
-
-        return outlined(self._pipe, self.report())
+        return self._pipe._repr_html_()
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `iter(loader)` begin epoch `epoch`; if the loader is in the middle of it, it goes on there.

@@ -270,9 +270,9 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
             [[0, 1], [2, 3], [4, 5]]
         """
         check_torch("`as_iterable_dataset` makes a dataset")
-        from .compat.datasets import iterable_dataset
+        from .compat.datasets import PipeIterableDataset
 
-        return iterable_dataset(
+        return PipeIterableDataset(
             self, seed=seed, rank=rank, world_size=world_size, group=group, shards=shards, even=even
         )
 
@@ -355,8 +355,8 @@ class Pipe(OperatorMethods, Node, Generic[T_co]):
         """Find what a loader of this pipe would cost that you may not expect, with the code that repairs it.
 
         Each finding has a rule, a severity, the line of your program, and a repair that runs. An "error" is a loader
-        that fails; a "warning" is other rows than are meant, or a cost far higher than it need be; a "hint" is speed.
-        The rules look at the plan and at the arguments; no row is read, and no function of yours is called.
+        that fails; a "warning" is other rows than are meant, or a cost far higher than it need be. The rules look at
+        the plan and at the arguments; no row is read, and no function of yours is called.
 
         Args:
             world_size, workers, shards: as for `Loader`; the ranks and workers need not exist.

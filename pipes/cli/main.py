@@ -7,21 +7,16 @@ import difflib
 import inspect
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from types import TracebackType
 from typing import Any, NamedTuple
 
-from ..core.short import short_repr
 from ..engine.stage import resolve
 from ..errors import FeedpipeError, RowError, call_site, with_call_site
-from ..loader import Loader
 from ..ops._methods import advice_on_name
 from ..pipe import InstalledFunction, Pipe, installed_functions
 from ..plan.explain import explained
-from ..seeing.progress import progress
 from ..seeing.tuning import tune
 from ..sources.index import Footers
 from ..storage.index import Index, remove_versions, versions
@@ -46,12 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except FeedpipeError as error:
         if isinstance(error, RowError) and error.__cause__ is not None:
-            _print_traceback(error.__cause__)
+            traceback.print_exception(error.__cause__)
         # Errors name the user's line. If no line of the user called anything, that is the start of this program.
         _print_error(str(error).replace(with_call_site("", call_site()), ""))
         return 1
     except Exception as error:
-        _print_traceback(error)
+        traceback.print_exception(error)
         return 1
     return 0
 
@@ -75,25 +70,11 @@ def parser() -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", parents=[target, job], help="print the plan of a pipe")
     explain.set_defaults(run=_explain)
 
-    draw = commands.add_parser("draw", parents=[target, job], help="write a page with the boxes of a pipe")
-    draw.add_argument("path", nargs="?", default="pipe.html", metavar="FILE", help="(default: pipe.html)")
-    draw.set_defaults(run=_draw)
-
     check = commands.add_parser(
         "check", parents=[target, job], help="find what a pipe would cost that its author may not expect"
     )
     check.add_argument("--strict", action="store_true", help="exits with 1 on a warning too, and not only on an error")
     check.set_defaults(run=_check)
-
-    head = commands.add_parser("head", parents=[target], help="print the first elements of a pipe")
-    head.add_argument("-n", "--count", type=int, default=5, metavar="N", help="how many (default: 5)")
-    head.set_defaults(run=_head)
-
-    bench = commands.add_parser("bench", parents=[target], help="run a pipe, and print who holds it back")
-    bench.add_argument("--step", type=float, default=0.0, metavar="SECONDS", help="of a training step (default: 0)")
-    bench.add_argument("--workers", type=int, default=0, metavar="N", help="worker processes (default: 0)")
-    bench.add_argument("--seconds", type=float, default=30.0, metavar="SECONDS", help="to run (default: 30)")
-    bench.set_defaults(run=_bench)
 
     tuned = commands.add_parser(
         "tune", parents=[target], help="find the workers with which a loop does not wait for data"
@@ -102,7 +83,6 @@ def parser() -> argparse.ArgumentParser:
         "--step", type=float, metavar="SECONDS", help="of a training step (default: as fast as possible)"
     )
     tuned.add_argument("--cpus", type=float, metavar="N", help="CPUs to use (default: those of this process)")
-    tuned.add_argument("--memory", metavar="BYTES", help="for elements, such as 4GiB (default: a quarter of all)")
     tuned.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for all trials (default: 60)")
     tuned.set_defaults(run=_tune)
 
@@ -128,27 +108,9 @@ def parser() -> argparse.ArgumentParser:
     return program
 
 
-def _bench(options: argparse.Namespace) -> Iterator[str]:
-    for name in ("step", "seconds"):
-        if not 0 <= getattr(options, name) < float("inf"):
-            raise CommandError(f"`--{name}` must be a number of seconds but got: {getattr(options, name)}")
-    with Loader(load_pipe(options.pipe), workers=options.workers) as loader:
-        end = time.monotonic() + options.seconds
-        while time.monotonic() < end:
-            steps = 0
-            for _ in progress(loader):
-                steps += 1
-                time.sleep(options.step)
-                if time.monotonic() >= end:
-                    break
-            if not steps:
-                raise CommandError(f"`{options.pipe}` has no elements", exit_code=1)
-        yield str(loader.report())
-
-
 def _tune(options: argparse.Namespace) -> Iterator[str]:
     pipe = load_pipe(options.pipe)
-    yield str(tune(pipe, step_seconds=options.step, cpus=options.cpus, memory=options.memory, timeout=options.timeout))
+    yield str(tune(pipe, step_seconds=options.step, cpus=options.cpus, timeout=options.timeout))
 
 
 def _ops(options: argparse.Namespace) -> Iterator[str]:
@@ -160,12 +122,6 @@ def _explain(options: argparse.Namespace) -> Iterator[str]:
     yield explained(resolve(pipe), world_size=options.world_size, workers=options.workers, shards=options.shards)
 
 
-def _draw(options: argparse.Namespace) -> Iterator[str]:
-    pipe = load_pipe(options.pipe)
-    pipe.draw(options.path, world_size=options.world_size, workers=options.workers, shards=options.shards)
-    yield options.path
-
-
 def _check(options: argparse.Namespace) -> Iterator[str]:
     findings = load_pipe(options.pipe).check(
         world_size=options.world_size, workers=options.workers, shards=options.shards
@@ -174,10 +130,6 @@ def _check(options: argparse.Namespace) -> Iterator[str]:
     failing = ("error", "warning") if options.strict else ("error",)
     if count := sum(finding.severity in failing for finding in findings):
         raise CommandError(f"{count} of {len(findings)} findings must be repaired", exit_code=1)
-
-
-def _head(options: argparse.Namespace) -> Iterator[str]:
-    return map(short_repr, load_pipe(options.pipe).take(options.count))
 
 
 def _verify(options: argparse.Namespace) -> Iterator[str]:
@@ -235,24 +187,6 @@ def _print_error(message: str) -> None:
     print("feedpipe:", " ".join(line.strip() for line in message.splitlines()), file=sys.stderr)
 
 
-def _print_traceback(error: BaseException) -> None:
-    """Prints the traceback from the first line of the user's code on."""
-    frames = _users_frames(error.__traceback__)
-    if frames is None and not isinstance(error, SyntaxError):  # the failure is ours
-        frames = error.__traceback__
-    traceback.print_exception(type(error), error, frames)
-
-
-def _users_frames(frames: TracebackType | None) -> TracebackType | None:
-    package = __name__.partition(".")[0]
-    while frames is not None:
-        module = str(frames.tb_frame.f_globals.get("__name__", ""))
-        if module.partition(".")[0] not in (package, "importlib"):
-            return frames
-        frames = frames.tb_next
-    return None
-
-
 class CommandError(Exception):
     """A command that cannot be done; the message is one line, without a traceback.
 
@@ -304,8 +238,8 @@ def list_functions() -> Iterator[str]:
 
 
 def describe_function(name: str) -> Iterator[str]:
-    """Yield the documentation of each operator, source or other public name."""
-    entries = [*(entry for _, family in families() for entry in family), *_other_names()]
+    """Yield the documentation of each operator or source of this name."""
+    entries = [entry for _, family in families() for entry in family]
     short_name = name.removeprefix("pipe.").removeprefix("ext.").removeprefix("fp.").removesuffix("()")
     matches = [entry for entry in entries if entry.name == short_name]
     if not matches:
@@ -340,22 +274,8 @@ def _is_source(value: Any) -> bool:
     return ".sources." in value.__module__ and str(value.__annotations__.get("return", "")).startswith("Pipe")
 
 
-def _other_names() -> Iterator[_ListedFunction]:
-    """The public names that are no operators and no sources, such as `Loader` and `fit`."""
-    methods = {name: value for name, value in vars(Pipe).items() if not name.startswith("_")}
-    yield from (_ListedFunction(name, f"pipe.{name}", value) for name, value in methods.items() if callable(value))
-    package = import_module("..", __package__)
-    public = {name: getattr(package, name) for name in package.__all__}
-    others = {name: value for name, value in public.items() if not _is_source(value)}
-    yield from (_ListedFunction(name, f"fp.{name}", value) for name, value in others.items())
-    for place in ("media", "stats"):
-        module = getattr(package, place)
-        for name in module.__all__:
-            yield _ListedFunction(f"{place}.{name}", f"fp.{place}.{name}", getattr(module, name))
-
-
 class _ListedFunction(NamedTuple):
-    """An operator, a source, or another public function or class.
+    """An operator or a source.
 
     Attributes:
         name: what a user asks for.

@@ -126,7 +126,6 @@ class DataLoader(TorchDataLoader[T_co]):
         if prefetch_factor == 0:
             raise ArgumentError("`prefetch_factor` must be >= 1 but got: 0")
         self.in_order = in_order  # torch before 2.6 has no such argument
-        self._announced_length: int | None = None
         self._parts: SharedParts | None = None  # of workers that are kept
         self._epoch: DataLoaderEpoch | None = None  # the one that began last
         self._saved: Mapping[str, Any] | None = None
@@ -143,11 +142,6 @@ class DataLoader(TorchDataLoader[T_co]):
             self._parts = parts if self.persistent_workers else None
         self._epoch = DataLoaderEpoch(parts, saved)
         return DataLoaderIterator(self._epoch)
-
-    def __len__(self) -> int:
-        if isinstance(self.dataset, IterableDataset):
-            self._announced_length = len(self.dataset)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-        return super().__len__()
 
     def state_dict(self) -> State:
         """Return the position of the consumer: after the last batch that it took, in the iteration that began last.
@@ -241,7 +235,6 @@ class DataLoader(TorchDataLoader[T_co]):
             collate=self.collate_fn,
             worker_init=self.worker_init_fn,
         )
-        prefetch = self.prefetch_factor or 2
         return SharedParts(
             source=source,
             node=Pipe.source(source),
@@ -249,23 +242,23 @@ class DataLoader(TorchDataLoader[T_co]):
             sampling=self._sampling(),
             generator=self.generator,
             workers=self.num_workers,
-            prefetch=prefetch,
-            pools=self._workers(prefetch),
+            prefetch=self.prefetch_factor or 2,
+            settings=self._settings(),
+            keeps_workers=self.persistent_workers,
+            ordered=self.in_order or self._ray is not None,
             pin=_pin(self.pin_memory),
-            announced_length=self._announced_length,
         )
 
-    def _workers(self, prefetch: int) -> WorkerPools:
+    def _settings(self) -> PoolSettings:
         if self._ray is not None:
-            return WorkerPools(pool_settings(self._ray), keep=self.persistent_workers, ordered=True)
-        settings = PoolSettings(
+            return pool_settings(self._ray)
+        return PoolSettings(
             workers=self.num_workers,
             memory=memory_budget(),
             launcher=partial(ForkServer, *_THREADS),
-            prefetch=prefetch,
+            prefetch=self.prefetch_factor or 2,
             timeout=self.timeout or None,
         )
-        return WorkerPools(settings, keep=self.persistent_workers, ordered=self.in_order)
 
 
 def _ray_service(distribute: object, workers: int, timeout: float) -> tuple[Ray | None, int]:
@@ -307,11 +300,15 @@ class SharedParts:
         sampling: what gives the keys.
         generator: the `generator` of the loader.
         workers, prefetch: as the loader has them.
-        pools: the workers, if there are any.
+        settings: of the workers, processes or actors.
+        keeps_workers: whether they live as long as the loader. Else each epoch starts new ones, which see the dataset
+            as it is then.
+        ordered: whether elements come in the order of their keys.
         pin: pins an element, if elements are pinned.
         seed: of the last epoch.
-        announced_length: the length of the iterable dataset, if the loader was asked for its own.
         positions: where the workers that are kept begin the next epoch, if the last one has ended.
+        kept: the workers that are kept.
+        runs: the epochs that workers have begun.
     """
 
     source: DatasetSource
@@ -321,16 +318,30 @@ class SharedParts:
     generator: torch.Generator | None
     workers: int
     prefetch: int
-    pools: WorkerPools
+    settings: PoolSettings
+    keeps_workers: bool
+    ordered: bool
     pin: Callable[[object], object] | None
     seed: int | None = None
-    announced_length: int | None = None
     positions: list[Json] | None = None
+    kept: Pool | None = None
+    runs: int = 0
 
     @property
     def keeps_dataset(self) -> bool:
         """Whether all epochs iterate the same copies of an iterable dataset, which may have a state."""
-        return self.source.iterable and (self.pools.keep or not self.workers)
+        return self.source.iterable and (self.keeps_workers or not self.workers)
+
+    def acquire(self) -> Pool:
+        """The workers of an epoch."""
+        pool = self.kept or Pool(self.settings)
+        self.kept = pool if self.keeps_workers else None
+        return pool
+
+    def release(self, pool: Pool) -> None:
+        """Ends the workers of an epoch, unless they are kept."""
+        if not self.keeps_workers:
+            pool.close()
 
     def draw_seed(self) -> int:
         """Draws a seed as torch does."""
@@ -424,9 +435,6 @@ class DataLoaderEpoch:
             raise
         self._step += 1
         self._resumed = False
-        length = self._parts.announced_length
-        if length is not None and self._step > length:
-            _warn_of_length(self._step, length)
         pin = self._parts.pin
         return element if pin is None else pin(element)
 
@@ -444,7 +452,7 @@ class DataLoaderEpoch:
         self._stop = stop
         self._run.close()
         if self._pool is not None:
-            self._parts.pools.release(self._pool)
+            self._parts.release(self._pool)
 
     def _next(self) -> object:
         try:
@@ -466,7 +474,7 @@ class DataLoaderEpoch:
         self._process: dict[str, Json] = process_states()
         keys = iter(parts.keys)
         # Workers that are kept have their seed; each further epoch of theirs has the next number.
-        self._draws_seed = parts.seed is None or not parts.pools.keep
+        self._draws_seed = parts.seed is None or not parts.keeps_workers
         self._seed: int = parts.draw_seed() if self._draws_seed else cast("int", parts.seed) + 1
         self._run = self._start(keys, positions, None)
 
@@ -497,26 +505,20 @@ class DataLoaderEpoch:
         if not parts.workers:
             return LocalRun(parts.source, keys, positions[0] if positions else None)
         if self._pool is None:
-            self._pool = parts.pools.acquire()
-        return parts.pools.begin(
+            self._pool = parts.acquire()
+        parts.runs += 1
+        return FetchRun(
             self._pool,
             parts.node,
             keys,
             range(parts.workers) if turns is None else turns,
             positions or [None] * parts.workers,
+            number=parts.runs,
             first=self._step,
             seed=self._seed,
             ahead=parts.prefetch,
+            ordered=parts.ordered,
         )
-
-
-def _warn_of_length(step: int, length: int) -> None:
-    warnings.warn(
-        f"the iterable dataset says that it has {length} items, and the loader has given {step} elements; each worker "
-        "iterates the whole dataset unless its `__iter__` looks at `get_worker_info()`",
-        UserWarning,
-        stacklevel=3,
-    )
 
 
 class LocalRun:
@@ -544,46 +546,6 @@ class LocalRun:
 
     def close(self) -> None:
         pass
-
-
-# Workers, processes or actors
-
-
-class WorkerPools:
-    """Has the pool of an epoch, and begins runs on it.
-
-    Args:
-        settings: of a pool.
-        keep: whether the workers live as long as the loader. Else each epoch starts new ones, which see the dataset as
-            it is then.
-        ordered: whether elements come in the order of their keys.
-    """
-
-    def __init__(self, settings: PoolSettings, *, keep: bool, ordered: bool) -> None:
-        self._settings = settings
-        self.keep = keep
-        self._ordered = ordered
-        self._kept: Pool | None = None
-        self._runs = 0
-
-    def acquire(self) -> Pool:
-        pool = self._kept or Pool(self._settings)
-        if self.keep:
-            self._kept = pool
-        return pool
-
-    def release(self, pool: Pool) -> None:
-        """Ends the workers of a pool, unless they are kept."""
-        if pool is not self._kept:
-            pool.close()
-
-    def begin(self, pool: Pool, *arguments: Any, **options: Any) -> FetchRun:
-        """Begins a run; `FetchRun` explains the arguments."""
-        self._runs += 1
-        return FetchRun(pool, *arguments, number=self._runs, ordered=self._ordered, **options)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_kept": None}  # workers belong to the process that started them
 
 
 # States of generators and samplers

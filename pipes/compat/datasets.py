@@ -33,23 +33,6 @@ SHARDS_OF_RANK = 8
 """The shards of a rank, or a multiple, if a streamed pipe shuffles: 1, 2, 4 and 8 workers then give one order."""
 
 
-def iterable_dataset(
-    pipe: Pipe[T_co],
-    *,
-    seed: int,
-    rank: int | None,
-    world_size: int | None,
-    group: Group | None,
-    shards: int | None,
-    even: Literal["drop"] | None,
-) -> PipeIterableDataset[T_co]:
-    """The dataset of `Pipe.as_iterable_dataset`."""
-    check_choice("even", even, ("drop", None))
-    if shards is not None and pipe.indexed:
-        raise ArgumentError("`shards` must be left out if the pipe is indexed, because it has none")
-    return PipeIterableDataset(pipe, seed, RankSource(rank, world_size, group), shards, even)
-
-
 class PipeIterableDataset(IterableDataset[T_co]):
     """The elements of a pipe in order; each worker of each rank gives its own part.
 
@@ -62,19 +45,30 @@ class PipeIterableDataset(IterableDataset[T_co]):
     """
 
     def __init__(
-        self, pipe: Pipe[T_co], seed: int, ranks: RankSource, shards: int | None, even: Literal["drop"] | None
+        self,
+        pipe: Pipe[T_co],
+        *,
+        seed: int,
+        rank: int | None,
+        world_size: int | None,
+        group: Group | None,
+        shards: int | None,
+        even: Literal["drop"] | None,
     ) -> None:
         super().__init__()
+        check_choice("even", even, ("drop", None))
+        if shards is not None and pipe.indexed:
+            raise ArgumentError("`shards` must be left out if the pipe is indexed, because it has none")
         self._pipe = pipe
         self._seed = check_int("seed", seed, least=0)
-        self._ranks = ranks
+        self._ranks = RankSource(rank, world_size, group)
         self._shards = None if shards is None else check_int("shards", shards, least=1)
         self._even: Literal["drop"] | None = even
         self._epoch = _SharedEpoch()
         self._loader: Loader[T_co] | None = None  # of the process that iterates
         self._part: Rank | None = None  # the rank for which it was made
         self._resumes = False  # whether a state from within an epoch was loaded
-        ranks.certain()
+        self._ranks.certain()
 
     def __iter__(self) -> Iterator[T_co]:
         loader = self._own_loader()
@@ -127,9 +121,12 @@ class PipeIterableDataset(IterableDataset[T_co]):
                     "`even=None` if your training loop accepts ranks of different length"
                 )
             asks = agrees and not self._ranks.is_explicit
+            pipe = self._pipe
+            if pipe.indexed and rank.world_size > 1:
+                pipe = pipe.take(len(pipe) // rank.world_size * rank.world_size)
             self._part = part
             self._loader = Loader(
-                with_part_of_windows(_even(self._pipe, rank.world_size), workers),
+                with_part_of_windows(pipe, workers),
                 seed=self._seed,
                 rank=None if asks else part.number,
                 world_size=None if asks else part.world_size,
@@ -171,13 +168,6 @@ def _loader_of_accelerate(dataset: object, least_processes: int = 1) -> Any:
             if holder is dataset:
                 return loader
     return None
-
-
-def _even(pipe: Pipe[T_co], world_size: int) -> Pipe[T_co]:
-    """The elements of an indexed pipe that ranks can share evenly."""
-    if world_size == 1 or not pipe.indexed:
-        return pipe
-    return pipe.take(len(pipe) // world_size * world_size)
 
 
 class PipeMapDataset(Dataset[T_co]):

@@ -248,18 +248,19 @@ def _accepts(method: Any, *arguments: object) -> bool:
 
 def collate_in_worker(rows: Sequence[object]) -> object:
     """As `default_collate`, but arrays are stacked right in the memory that the consumer shares."""
-    try:
-        return tensor_data(rows)
-    except Exception:
-        return default_collate(rows)  # type: ignore[arg-type]  # torch's own error, or what only torch can collate
+    return _collated(tensor_data, rows)
 
 
 def collate_here(rows: Sequence[object]) -> object:
     """As `default_collate`, but faster for arrays and numbers."""
+    return _collated(tensors, rows)
+
+
+def _collated(collate: CollateFunction, rows: Sequence[object]) -> object:
     try:
-        return tensors(rows)
+        return collate(rows)
     except Exception:
-        return default_collate(rows)  # type: ignore[arg-type]
+        return default_collate(rows)  # type: ignore[arg-type]  # torch's own error, or what only torch can collate
 
 
 def seed_worker(request: FetchRequest) -> None:

@@ -8,12 +8,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ..errors import CallSite, PlanWarning, call_site, shown
 
-Severity: TypeAlias = Literal["error", "warning", "hint"]
+Severity: TypeAlias = Literal["error", "warning"]
 """What happens if nothing is repaired:
 
     error    the pipe, or a loader with these arguments, fails
     warning  other rows come than are meant, or the cost is far higher than it need be
-    hint     it would be faster
 """
 
 
@@ -22,7 +21,7 @@ class Finding(NamedTuple):
 
     Attributes:
         rule: the name of the rule, such as `unkeyed-draws`.
-        severity: "error", "warning" or "hint".
+        severity: "error" or "warning".
         where: the line of the user's code that it is about; None if it is about the whole pipe.
         text: what it is, what it costs, and what to do.
         repair: that as code. If it begins with a dot, it replaces the call at `where`, or follows it if that begins

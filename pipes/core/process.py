@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -19,7 +18,6 @@ from .checks import check_bytes
 _LIMITS = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
-_CPU_PERIODS = "/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"
 
 
 def local_world_size() -> int:
@@ -54,30 +52,6 @@ def available_cpus() -> float:
     except (OSError, ValueError):  # there is no such control group, or it has no limit ("max")
         pass
     return cpus / local_world_size()
-
-
-def cpu_periods() -> tuple[int, int]:
-    """The periods of the control group of this process, and those in which it was stopped; zeros without a limit."""
-    path = _limited_group(_CPU_PERIODS)
-    return (0, 0) if path is None else _periods(path)
-
-
-@cache  # to find that there is none costs 0.1 ms amid other work
-def _limited_group(paths: tuple[str, ...]) -> str | None:
-    """The first of these files that counts the periods of a control group; None if there is no limit."""
-    for path in paths:
-        try:
-            if _periods(path)[0]:
-                return path
-        except (OSError, ValueError, KeyError):
-            continue
-    return None
-
-
-def _periods(path: str) -> tuple[int, int]:
-    with open(path, "rb") as file:
-        numbers = dict(line.split() for line in file)
-    return int(numbers[b"nr_periods"]), int(numbers[b"nr_throttled"])
 
 
 def element_memory(memory: int | str | None) -> int:

@@ -10,18 +10,18 @@ import os
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from operator import add, sub
+from operator import add, attrgetter, sub
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-from .block import Block, close, nbytes
-from .process import cpu_periods
+from .block import Block, close
 
 T = TypeVar("T")
 clock = time.perf_counter_ns
 _cpu_clock = time.thread_time_ns
+_count: Callable[[Any], int] = len
 
 SEEING = os.environ.get("FEEDPIPE_SEEING") != "0"
 """Whether anything is counted; False serves to learn what that costs."""
@@ -44,8 +44,6 @@ MAX_LOOKS = 8
 """The tries to read a thread that goes on; the last one may count a moment twice, or miss it."""
 STAMP_NS = 2_000_000
 """Stamps of steps are at least so far apart, if steps take less."""
-WEIGHED = 16
-"""Of the measured blocks of an operator, one in so many is weighed."""
 
 State: TypeAlias = Literal[
     "operator", "engine", "storage", "calls", "input", "worker", "consumer", "memory", "send", "receive", "ranks",
@@ -80,20 +78,14 @@ class SlotTimes(NamedTuple):
 
     Attributes:
         ns: its time after the start of the thread.
-        start_ns: its time in the start of the thread.
         cpu_ns, measured_ns: in measured blocks, its time on a CPU, and all of its time.
-        rows, blocks: of measured blocks, what has left the operator.
-        weighed_rows, nbytes: of the blocks that were weighed.
+        rows: of measured blocks, those that have left the operator.
     """
 
     ns: int = 0
-    start_ns: int = 0
     cpu_ns: int = 0
     measured_ns: int = 0
     rows: int = 0
-    blocks: int = 0
-    weighed_rows: int = 0
-    nbytes: int = 0
 
 
 _NO_TIMES = SlotTimes()
@@ -115,13 +107,12 @@ class TimeSpan(NamedTuple):
 
 
 class SystemTimes(NamedTuple):
-    """What the system says of a thread and of its control group. All of it are sums, as in `SlotTimes`.
+    """What the system says of a thread. All of it are sums, as in `SlotTimes`.
 
     Attributes:
         observed_ns: the part of the thread's time that it is about; 0 if the system does not tell.
-        cpu_ns, delayed_ns: for how long the thread had a CPU, and for how long it waited for one.
-        periods, throttled: the periods of the control group, and those of them in which that had used up its share of
-            the CPUs and was stopped.
+        cpu_ns, delayed_ns: for how long the thread had a CPU, and for how long it waited for one, also because its
+            control group had used up its share of the CPUs.
         looks, looks_ns: how often the thread asked, and how long that took: microseconds, unless other threads hold the
             GIL, which each of these calls gives up for a moment.
     """
@@ -129,8 +120,6 @@ class SystemTimes(NamedTuple):
     observed_ns: int = 0
     cpu_ns: int = 0
     delayed_ns: int = 0
-    periods: int = 0
-    throttled: int = 0
     looks: int = 0
     looks_ns: int = 0
 
@@ -171,28 +160,23 @@ class Table(NamedTuple):
 
     def plus(self, other: Table) -> Table:
         """The table of both, which are of one name."""
-        last = self if self.until > other.until else other
         together = max(self.began, other.began) < min(self.until, other.until)
         slots = {**self.slots}
         for key, slot in other.slots.items():
             slots[key] = SlotTimes(*map(add, slots.get(key, _NO_TIMES), slot))
-        return Table(
-            self.thread,
-            last.process,
-            min(self.began, other.began),
-            last.until,
-            last.clock,
-            self.wall_ns + other.wall_ns,
-            self.threads + other.threads if together else max(self.threads, other.threads),
-            self.blocks + other.blocks,
-            self.rows + other.rows,
-            self.measured_blocks + other.measured_blocks,
-            self.measured_rows + other.measured_rows,
-            SystemTimes(*map(add, self.system, other.system)),
-            slots,
-            {key: self.events.get(key, 0) + other.events.get(key, 0) for key in {**self.events, **other.events}},
-            [*self.spans, *other.spans][-SPANS:],
+        return max(self, other, key=attrgetter("until"))._replace(
+            began=min(self.began, other.began),
+            threads=self.threads + other.threads if together else max(self.threads, other.threads),
+            system=SystemTimes(*map(add, self.system, other.system)),
+            slots=slots,
+            events=dict(Counter(self.events) + Counter(other.events)),
+            spans=[*self.spans, *other.spans][-SPANS:],
+            **{name: getattr(self, name) + getattr(other, name) for name in _SUMS},
         )
+
+
+_SUMS = ("wall_ns", "blocks", "rows", "measured_blocks", "measured_rows")
+"""The numbers of a table that are added."""
 
 
 def joined(tables: Iterable[Table]) -> list[Table]:
@@ -213,21 +197,7 @@ class Slot:
     def __init__(self, state: State, of: str) -> None:
         self.state: State = state
         self.of = of
-        self.ns = self.start_ns = self.cpu_ns = self.measured_ns = 0
-        self.rows = self.blocks = self.weighed_rows = self.nbytes = 0
-
-    def count(self, made: Any) -> None:
-        """Note rows, or a block of them, that an operator has made."""
-        number = len(made)
-        self.rows += number
-        if not self.blocks % WEIGHED:
-            self.weighed_rows += number
-            self.nbytes += nbytes(getattr(made, "rows", made))
-        self.blocks += 1
-
-    def times(self, ns: int) -> SlotTimes:
-        """What it has counted, with its time so far."""
-        return SlotTimes(ns, *(getattr(self, name) for name in SlotTimes._fields[1:]))
+        self.ns = self.cpu_ns = self.measured_ns = self.rows = 0
 
 
 class Here(threading.local):
@@ -261,7 +231,6 @@ class Times:
         run: the run that it belongs to.
         base: what it does while it makes no block.
         starts_with_block: whether its start ends with its first block.
-        credit: the nanoseconds of measuring that it may begin with.
 
     Attributes:
         began: the end of its start.
@@ -271,9 +240,7 @@ class Times:
         blocks, rows: what it has made.
     """
 
-    def __init__(
-        self, name: str, run: RunTimes, base: State, *, starts_with_block: bool = True, credit: int | None = None
-    ) -> None:
+    def __init__(self, name: str, run: RunTimes, base: State, *, starts_with_block: bool = True) -> None:
         self.name = name
         self._run = weakref.ref(run)
         self.blocks = self.rows = self.measured_blocks = self.measured_rows = 0
@@ -288,7 +255,7 @@ class Times:
         self.is_measuring = False
         self._switches = self._cpu_since = 0
         self.made = self._made_since = self._made_measured = self.left = self.entered = 0
-        self.measure_at = -BUDGET * (FIRST_CREDIT_NS if credit is None else credit)
+        self.measure_at = -BUDGET * FIRST_CREDIT_NS
         self._first_look = self._last_look = SystemTimes()
         self._ended: int | None = None
         self.began = self._since = self._look_at = clock()
@@ -297,11 +264,6 @@ class Times:
     def run(self) -> RunTimes | None:
         """The run that it belongs to, while that is in use."""
         return self._run()
-
-    @property
-    def credit(self) -> int:
-        """The nanoseconds of measuring that it has left; less than 0 if it has measured too much."""
-        return min(MAX_CREDIT_NS, (self.made - self.measure_at) // BUDGET)
 
     def slot(self, state: State, of: str = "") -> Slot:
         slot = self._slots.get((state, of))
@@ -365,7 +327,8 @@ class Times:
         self._slot = self._outside
         self.is_measuring = False
         here.measured = None
-        self.measure_at = self.made - (self.credit - (self._switches + 2) * SWITCH_NS) * BUDGET
+        credit = min(MAX_CREDIT_NS, (self.made - self.measure_at) // BUDGET) - (self._switches + 2) * SWITCH_NS
+        self.measure_at = self.made - credit * BUDGET
         if rows:
             self.measured_blocks += 1
             self.measured_rows += rows
@@ -381,15 +344,13 @@ class Times:
             self._first_look = self._last_look
 
     def begin(self) -> None:
-        """What was before is the start, and counts for itself."""
+        """What was before is the start, and is not counted."""
         self._starts_with_block = False
         self._pass(now := clock())
-        self._engine.ns += self.made - self._made_measured
         self._made_since = self._made_measured = self.made
         self.measure_at = min(self.measure_at, self.made)  # a first block may have cost what all others may
         self.began = self._since = now
         for slot in list(self._slots.values()):
-            slot.start_ns += slot.ns
             slot.ns = 0
         self._first_look = self._last_look = SystemTimes()
         self._look_at = now + FIRST_LOOK_NS
@@ -405,7 +366,7 @@ class Times:
         finally:
             self.switch(before)
         if made is not None:
-            slot.count(made)
+            slot.rows += _count(made)
         return made
 
     def call(self, operator: str, make: Callable[[], object]) -> None:
@@ -487,9 +448,9 @@ class Times:
             self.measured_rows,
             SystemTimes(*map(sub, self._last_look, self._first_look)),
             {
-                (slot.state, slot.of): slot.times(max(0, ns))
+                (slot.state, slot.of): SlotTimes(max(0, ns), slot.cpu_ns, slot.measured_ns, slot.rows)
                 for slot, ns in running.items()
-                if ns > 0 or slot.start_ns or slot.blocks
+                if ns > 0 or slot.rows
             },
             dict(self.events),
             spans,
@@ -497,17 +458,16 @@ class Times:
 
 
 def _look(now: int, before: SystemTimes) -> SystemTimes:
-    """What the system says of this thread and its control group, each since it began; `before` is the last answer."""
+    """What the system says of this thread since it began; `before` is the last answer."""
     try:
         file = os.open("/proc/thread-self/schedstat", os.O_RDONLY)  # `open` costs three times as much
         try:
             cpu, delayed, _ = os.read(file, 64).split()
         finally:
             os.close(file)
-        periods = cpu_periods()
     except (OSError, ValueError):
         return SystemTimes()
-    return SystemTimes(now, int(cpu), int(delayed), *periods, before.looks + 1, before.looks_ns + clock() - now)
+    return SystemTimes(now, int(cpu), int(delayed), before.looks + 1, before.looks_ns + clock() - now)
 
 
 @contextmanager
@@ -649,9 +609,9 @@ class RunTimes:
         self._began = clock()
         self._send_at = 0
 
-    def thread(self, name: str, base: State, *, starts_with_block: bool = True, credit: int | None = None) -> Times:
+    def thread(self, name: str, base: State, *, starts_with_block: bool = True) -> Times:
         """The times of a thread that begins; `Times` explains the arguments."""
-        times = Times(name, self, base, starts_with_block=starts_with_block, credit=credit)
+        times = Times(name, self, base, starts_with_block=starts_with_block)
         with self._lock:
             self._threads.append(times)
         return times
@@ -696,14 +656,13 @@ class StepTimes(NamedTuple):
         steps: elements taken after the first of each epoch.
         epochs: in which there was one.
         start_ns: the time to the first element of each.
-        lengths, waits: how many steps took so long, and waited so long: of 2 ** (i - 1) nanoseconds or more, and less
-            than 2 ** i, at place i. Of fast steps, the mean of several.
+        waits: how many steps waited 2 ** (i - 1) nanoseconds or more, and less than 2 ** i, at place i. Of fast steps,
+            the mean of several.
     """
 
     steps: int = 0
     epochs: int = 0
     start_ns: int = 0
-    lengths: tuple[int, ...] = (0,) * 64
     waits: tuple[int, ...] = (0,) * 64
 
 
@@ -712,7 +671,6 @@ class EpochTimes(RunTimes):
 
     Args:
         past: the steps of earlier epochs.
-        credit: of the consumer; `Times` explains it.
 
     Attributes:
         consumer: the thread that takes the elements, from its first request to the end of the epoch.
@@ -720,16 +678,16 @@ class EpochTimes(RunTimes):
         is_told: whether the service tells what the threads do; another one only has items.
     """
 
-    def __init__(self, past: StepTimes, credit: int | None = None) -> None:
+    def __init__(self, past: StepTimes) -> None:
         super().__init__()
-        self.consumer = self.thread(CONSUMER, "loop", starts_with_block=False, credit=credit)
+        self.consumer = self.thread(CONSUMER, "loop", starts_with_block=False)
         self.step = self._first = 0
         self.is_told = False
         self._start_ns: int | None = None
         self._stride = 1
         self._stamped = self._stamped_step = self._waited = 0
         self._past = past
-        self._lengths, self._waits = list(past.lengths), list(past.waits)
+        self._waits = list(past.waits)
 
     def begin(self, step: int) -> int:
         """The first element is there, number `step` of the epoch. Returns the step to stamp next."""
@@ -744,12 +702,11 @@ class EpochTimes(RunTimes):
         """An element is there, number `step`. Returns the step to stamp next: of fast steps, only some have stamps."""
         now, waited = self.consumer.waited()
         count = step - self._stamped_step
-        ns = (now - self._stamped) // count
-        self._lengths[min(63, ns.bit_length())] += count
+        ns = now - self._stamped
         self._waits[min(63, ((waited - self._waited) // count).bit_length())] += count
-        if ns * count < STAMP_NS:
+        if ns < STAMP_NS:
             self._stride *= 2
-        elif self._stride > 1 and ns * self._stride > 4 * STAMP_NS:
+        elif self._stride > 1 and ns > 4 * STAMP_NS:
             self._stride //= 2
         self._stamped, self._stamped_step, self._waited, self.step = now, step, waited, step
         return step + self._stride
@@ -763,7 +720,6 @@ class EpochTimes(RunTimes):
             self._past.steps + self.step - self._first,
             self._past.epochs + 1,
             self._past.start_ns + self._start_ns,
-            tuple(self._lengths),
             tuple(self._waits),
         )
 
@@ -835,13 +791,11 @@ class LoaderTimes:
 
     def begin(self) -> EpochTimes | None:
         """The times of an epoch that begins; None if nothing is to be counted."""
-        credit = None
         if self.epoch is not None:
             self.epoch.end()
             past = [table._replace(spans=[]) for table in self.epoch.tables()]
             self._tables, self._steps = joined([*self._tables, *past]), self.epoch.steps
-            credit = self.epoch.consumer.credit
-        self.epoch = EpochTimes(self._steps, credit) if SEEING else None
+        self.epoch = EpochTimes(self._steps) if SEEING else None
         return self.epoch
 
     def tables(self) -> list[Table]:

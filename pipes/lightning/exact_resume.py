@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakSet
 
 from ..errors import StateError
@@ -10,19 +10,7 @@ from ..loader import Loader, gathered, state_before
 from ..loading.state import State
 
 if TYPE_CHECKING:
-
-    class Trainer(Protocol):
-        """The part of Lightning's trainer that is used."""
-
-        state: Any
-        current_epoch: int
-        overfit_batches: int | float
-        num_training_batches: int | float
-        fit_loop: Any
-
-    class Callback:
-        """Lightning's base class of callbacks."""
-
+    Callback: TypeAlias = object
 else:
     try:
         from lightning.pytorch import Callback
@@ -30,6 +18,8 @@ else:
         from pytorch_lightning import Callback
 
 
+Trainer: TypeAlias = Any
+"""A trainer of Lightning."""
 Trained: TypeAlias = dict[int, tuple[Loader[Any], State]]
 """Loaders and their states, by their place among the loaders that have a state."""
 

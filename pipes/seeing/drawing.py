@@ -1,17 +1,16 @@
-"""`Drawing`: a pipe as nested boxes of HTML, with what the plan says of each operator and what was measured."""
+"""`Drawing`: a pipe as nested boxes of HTML, with what the plan says of each operator."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 
-from ..core.graph import Node, names, node_code
+from ..core.graph import Node, node_code, walk
 from ..core.saving import write_text
 from ..engine.stage import resolve
 from ..errors import text_of
 from ..plan.explain import OperatorFacts, check_numbers, facts, head, plan_of, remarks
-from .html import Html, bar, fragment, html, page, prose
-from .report import OperatorTimes, Report
+from .html import Html, fragment, html, page, prose
 
 BRANCHES = 8
 """The inputs of an operator that are drawn; of more, the number."""
@@ -51,51 +50,32 @@ class Drawing:
         return f'Drawing({self._count} operator{"s" * (self._count > 1)}; .save("pipe.html") writes a page)'
 
 
-def drawn(
-    root: Node, *, world_size: int = 1, workers: int = 0, shards: int | None = None, report: Report | None = None
-) -> Drawing:
-    """The drawing of a graph. If its plan cannot be made here, it has no lengths, and says why.
-
-    Args:
-        root: the graph.
-        world_size, workers, shards: of the plan.
-        report: what was measured.
-    """
+def drawn(root: Node, *, world_size: int = 1, workers: int = 0, shards: int | None = None) -> Drawing:
+    """The drawing of a graph with its plan. If that cannot be made here, it has no lengths, and says why."""
     check_numbers(world_size, workers, shards)
     try:
         plan = plan_of(resolve(root), world_size=world_size, workers=workers, shards=shards)
-        boxes = _Boxes(plan.names, facts(plan), report)
+        boxes = _Boxes(facts(plan))
         return boxes.drawing(plan.root, [head(plan), *remarks(plan, workers)])
     except Exception as error:
         reason = f"{type(error).__name__}: {text_of(error)}"
-        boxes = _Boxes(names(root), {}, report)
-        return boxes.drawing(root, [f"the plan cannot be made here, so there are no lengths: {reason}"])
+        return _Boxes({}).drawing(root, [f"the plan cannot be made here, so there are no lengths: {reason}"])
 
 
-def outlined(root: Node, report: Report | None = None) -> str:
+def outlined(root: Node) -> str:
     """A graph for a notebook, without a plan: it lists and reads nothing."""
-    return _Boxes(names(root), {}, report).drawing(root, [])._repr_html_()  # pyright: ignore[reportPrivateUsage]
+    return _Boxes({}).drawing(root, [])._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
 
 class _Boxes:
-    """The boxes of a graph.
+    """The boxes of a graph, with what its plan says of operators."""
 
-    Args:
-        names: of the operators.
-        found: what the plan says of them.
-        report: what was measured.
-    """
-
-    def __init__(self, names: Mapping[Node, str], found: Mapping[Node, OperatorFacts], report: Report | None) -> None:
-        self._names = names
+    def __init__(self, found: Mapping[Node, OperatorFacts]) -> None:
         self._found = found
-        self._report = report
-        self._times: dict[str, OperatorTimes] = {op.name: op for op in report.operators} if report else {}
         self._drawn: set[Node] = set()
 
     def drawing(self, root: Node, lines: Sequence[str]) -> Drawing:
-        title = "A plan; nothing has run" if self._report is None else self._report.verdict
-        return Drawing(title, lines, self._column(root), len(self._names))
+        return Drawing("A plan; nothing has run", lines, self._column(root), sum(1 for _ in walk(root)))
 
     def _column(self, end: Node) -> Html:
         """The boxes of a chain, from its source to `end`; further inputs of an operator stand beside the chain."""
@@ -118,16 +98,10 @@ class _Boxes:
         return html('<div class="column">{}</div>', boxes)
 
     def _box(self, node: Node) -> Html:
-        fact, own = self._found.get(node), self._times.get(self._names[node])
+        fact = self._found.get(node)
         notes = [fact.size, *fact.notes] if fact else []
         notes += [] if node.call_site is None else [str(node.call_site)]
-        notes += [f"{own.seconds:.2f} s, {own.rows:,} rows"] if own else []
-        share = None if own is None else html("<div>{}</div>", bar(own.share))
         below = [html("<small>{}</small>", text) for text in fact.below] if fact else []
         return html(
-            '<div class="box"><code>{}</code> <small>{}</small>{}</div>{}',
-            node_code(node),
-            " · ".join(notes),
-            share,
-            below,
+            '<div class="box"><code>{}</code> <small>{}</small></div>{}', node_code(node), " · ".join(notes), below
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from .verdict import Bottleneck, KnownOperator, OperatorWork, RankTimes, RankVie
 if TYPE_CHECKING:
     from ..core.times import Event, State
 
-VERSION = 2
+VERSION = 3
 """Of the file of a report."""
 
 
@@ -30,8 +30,7 @@ class OperatorTimes:
         name: its key, as `map-1`.
         operator: its call, as code.
         where: the line that put it into the chain.
-        rows, nbytes: what has left it; about, unless all blocks were measured.
-        blocks: of measured ones, how many have left it.
+        rows: those that have left it; about, unless all blocks were measured.
         seconds: its own time, without its inputs, and with its waits for storage and for its calls.
         share: the part of the time of all operators.
         cpu: the part of its time on a CPU.
@@ -47,8 +46,6 @@ class OperatorTimes:
     operator: str
     where: CallSite | None
     rows: int
-    nbytes: int
-    blocks: int
     seconds: float
     share: float
     cpu: float
@@ -145,13 +142,8 @@ class Report:
         return sum(view.steps for view in self._views)
 
     @property
-    def lengths(self) -> list[int]:
-        """How many steps took so long, by powers of two; see `StepTimes`."""
-        return [sum(counts) for counts in zip(*(rank.steps.lengths for rank in self.ranks), strict=True)]
-
-    @property
     def waits(self) -> list[int]:
-        """How many steps waited so long, by powers of two."""
+        """How many steps waited so long, by powers of two; see `StepTimes`."""
         return [sum(counts) for counts in zip(*(rank.steps.waits for rank in self.ranks), strict=True)]
 
     @property
@@ -246,7 +238,8 @@ class Report:
 
     def __str__(self) -> str:
         """The verdict, and a table of operators and threads."""
-        lines = [self.verdict, *_aligned(self._operator_lines()), *_aligned(self._thread_lines())]
+        lines = [self.verdict]
+        lines += [*_aligned(self._operator_lines(), range(2, 6)), *_aligned(self._thread_lines(), range(1, 3))]
         lines.append(f"{self.start_seconds:.2g} s to the first element, then {self.steps:,} steps")
         return "\n".join(lines)
 
@@ -262,8 +255,8 @@ class Report:
         return self._verdict
 
     def _operator(self, op: KnownOperator, own: OperatorWork, total: float) -> OperatorTimes:
-        rows = nbytes = 0.0
-        blocks = seen = measured = 0
+        rows = 0.0
+        seen = measured = 0
         events: dict[Event, int] = {"hits": 0, "misses": 0, "retries": 0}
         costs = tuple(sum(table.events.get(("cost", op.name), 0) for table in rank.tables) for rank in self.ranks)
         for table in (table for rank in self.ranks for table in rank.tables):
@@ -272,17 +265,13 @@ class Report:
             slot = table.slots.get(("operator", op.name))
             if slot is not None:
                 # A thread that has only rows of incomplete groups produces none.
-                count = slot.rows * table.rows / table.measured_rows if table.measured_rows else slot.rows
-                rows += count
-                nbytes += count * slot.nbytes / max(1, slot.weighed_rows)
-                blocks, seen, measured = blocks + slot.blocks, seen + table.blocks, measured + table.measured_blocks
+                rows += slot.rows * table.rows / table.measured_rows if table.measured_rows else slot.rows
+                seen, measured = seen + table.blocks, measured + table.measured_blocks
         return OperatorTimes(
             name=op.name,
             operator=op.code,
             where=op.where,
             rows=round(rows),
-            nbytes=round(nbytes),
-            blocks=blocks,
             seconds=own.total / 1e9,
             share=own.total / total if total else 0.0,
             cpu=own.cpu_share,
@@ -362,16 +351,14 @@ def _shortened(code: str) -> str:
     return code if len(code) <= 48 else f"{code[:45]}..."
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """The cells of a table in columns; those of numbers end at one place."""
-    columns = list(zip(*lines, strict=True))
-    cells: list[list[str]] = []
-    for column in columns:
-        width = max(map(len, column))
-        numbers = any(text[-1:].isdigit() or text.endswith("%") for text in column[1:]) and ":" not in "".join(column)
-        numbers = numbers and "," not in column[0] and column[0] not in ("operator", "thread", "what it did", "")
-        cells.append([text.rjust(width) if numbers else text.ljust(width) for text in column])
-    return ["  ".join(row).rstrip() for row in zip(*cells, strict=True)]
+def _aligned(lines: Sequence[Sequence[str]], numbers: Container[int]) -> list[str]:
+    """The cells of a table in columns; those of the columns `numbers` end at one place."""
+    columns = [
+        [text.rjust(width) if place in numbers else text.ljust(width) for text in column]
+        for place, column in enumerate(zip(*lines, strict=True))
+        for width in [max(map(len, column))]
+    ]
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
 
 # Reports as text
@@ -386,45 +373,22 @@ def unpacked_rank(text: bytes) -> RankTimes:
     return _rank_of(json.loads(text))
 
 
-def _plain_rank(rank: RankTimes) -> dict[str, Any]:
-    return {
-        **rank._asdict(),
-        "operators": [list(op) for op in rank.operators],
-        "steps": rank.steps._asdict(),
-        "tables": [_plain_table(table) for table in rank.tables],
-    }
+def _plain_rank(rank: Any) -> Any:
+    """Plain JSON, in which the values of a named tuple are a list."""
+    tables = [table._replace(slots=[*table.slots.items()], events=[*table.events.items()]) for table in rank.tables]
+    return rank._replace(tables=tables)
 
 
-def _plain_table(table: Table) -> dict[str, Any]:
-    return {
-        **table._asdict(),
-        "slots": [[*key, *slot] for key, slot in table.slots.items()],
-        "events": [[*key, number] for key, number in table.events.items()],
-    }
+def _rank_of(plain: Any) -> RankTimes:
+    *counts, operators, skipped, steps, tables = plain
+    known = [KnownOperator(name, code, where and CallSite(*where), calls) for name, code, where, calls in operators]
+    *sums, waits = steps
+    tables = [_table_of(table) for table in tables]
+    return RankTimes._make([*counts, known, skipped, StepTimes._make([*sums, tuple(waits)]), tables])
 
 
-def _rank_of(plain: Mapping[str, Any]) -> RankTimes:
-    operators = [
-        KnownOperator(str(name), str(code), where and CallSite(*where), concurrency, tuple(inputs))
-        for name, code, where, concurrency, inputs in plain["operators"]
-    ]
-    steps = StepTimes(**plain["steps"])
-    steps = steps._replace(lengths=tuple(steps.lengths), waits=tuple(steps.waits))
-    tables = [_table_of(table) for table in plain["tables"]]
-    values: dict[str, Any] = {**plain, "operators": operators, "steps": steps, "tables": tables}
-    return RankTimes(**values)
-
-
-def _table_of(plain: Mapping[str, Any]) -> Table:
-    slots: dict[tuple[State, str], SlotTimes] = {
-        (state, of): SlotTimes(*map(int, numbers)) for state, of, *numbers in plain["slots"]
-    }
-    events: dict[tuple[Event, str], int] = {(event, of): int(number) for event, of, number in plain["events"]}
-    values: dict[str, Any] = {
-        **plain,
-        "system": SystemTimes(*plain["system"]),
-        "slots": slots,
-        "events": events,
-        "spans": [TimeSpan(*span) for span in plain["spans"]],
-    }
-    return Table(**values)
+def _table_of(plain: Any) -> Table:
+    *counts, system, slots, events, spans = plain
+    read_slots = {(state, of): SlotTimes(*numbers) for (state, of), numbers in slots}
+    read_events = {(event, of): number for (event, of), number in events}
+    return Table._make([*counts, SystemTimes(*system), read_slots, read_events, [TimeSpan(*span) for span in spans]])

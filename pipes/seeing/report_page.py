@@ -1,4 +1,4 @@
-"""`report_page`: a report as a page: the verdict, and tables of operators, threads, steps, the start and the ranks."""
+"""`report_page`: a report as a page: the verdict, and tables of operators, threads, steps and ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ def report_page(report: Report) -> str:
         _section("Operators", _operators(report)),
         _section("Threads", _threads(report)),
         _section("Steps", _steps(report)),
-        _section("The first element", _start(report)),
         _section("Ranks", _ranks(report.ranks)) if len(report.ranks) > 1 else None,
     ]
     return page(report.verdict, parts)
@@ -77,35 +76,13 @@ def _threads(report: Report) -> Html:
 
 
 def _steps(report: Report) -> Html:
-    """How long steps took, and how long they waited, by powers of two."""
-    lengths, waits = report.lengths, report.waits
-    total = max(1, sum(lengths))
+    """How long steps waited, by powers of two."""
+    waits, total = report.waits, max(1, sum(report.waits))
     lines: list[Sequence[object]] = [
-        (f"up to {duration(2**place / 1e9)}", bar(lengths[place] / total), bar(waits[place] / total))
-        for place in range(len(lengths))
-        if lengths[place] or waits[place]
+        (f"up to {duration(2**place / 1e9)}", bar(count / total)) for place, count in enumerate(waits) if count
     ]
-    lines += [
-        (f"{part}% take less than", duration(percentile(lengths, part / 100)), duration(percentile(waits, part / 100)))
-        for part in (50, 95, 99)
-    ]
-    return table(("", "steps, with their wait", "waits"), lines)
-
-
-def _start(report: Report) -> Html:
-    """What threads did before their first block, and the loop before its first element."""
-    code = {op.name: op.code for rank in report.ranks for op in rank.operators}
-    lines: list[Sequence[object]] = []
-    for rank in report.ranks:
-        for one in rank.tables:
-            total = sum(slot.start_ns for slot in one.slots.values())
-            for (state, of), slot in sorted(one.slots.items(), key=lambda item: -item[1].start_ns):
-                if slot.start_ns >= max(1_000_000, 0.01 * total):
-                    what = "starts the run" if state == "loop" else IN_WORDS[state]
-                    who = _of_rank(report.ranks, rank.rank, one.thread)
-                    time = duration(slot.start_ns / 1e9)
-                    lines.append((who, time, what, html("<code>{}</code>", code.get(of, of))))
-    return table(("thread", "time", "what it did", ""), lines, (1,))
+    lines += [(f"{part}% wait less than", duration(percentile(waits, part / 100))) for part in (50, 95, 99)]
+    return table(("", "waits of steps"), lines)
 
 
 def _ranks(ranks: Sequence[RankTimes]) -> Html:

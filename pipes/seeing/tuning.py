@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ..core.block import nbytes
-from ..core.checks import check_bytes, check_seconds
+from ..core.checks import check_seconds
 from ..core.code import constructor_code
 from ..core.findings import with_short_code
 from ..core.graph import Node, names, node_code, walk
-from ..core.process import available_cpus, bytes_text, memory_budget
+from ..core.process import available_cpus
 from ..engine.stage import resolve
 from ..errors import FeedpipeError, PlanError, text_of
 from ..loader import Loader
@@ -23,14 +22,12 @@ from ..services.base import ReadingService
 from ..services.inprocess import InProcess, Threads
 from ..services.multiprocess import MultiProcess
 from .report import Report
-from .verdict import MAX_ADVISED, MIN_STEPS, MIN_WAITING, UNEVEN, KnownOperator, OperatorWork, RankView
+from .verdict import MAX_ADVISED, MIN_STEPS, MIN_WAITING, UNEVEN, RankView, Top
 
 LONGEST_TRIAL, SHORTEST_TRIAL = 5.0, 0.5
 """Seconds from the first element on."""
 SLOWED = 1.25
 """A loop whose own steps take longer than in process, by this factor, is held up by its loader."""
-KEPT = 3
-"""The elements that a worker holds: two that are ready, and the one that it makes."""
 
 
 def tune(
@@ -38,7 +35,6 @@ def tune(
     *,
     step_seconds: float | Report | None = None,
     cpus: float | None = None,
-    memory: int | str | None = None,
     timeout: float = 60.0,
 ) -> Tuning:
     """Find the reading service, its workers and the calls at a time with which a training loop does not wait for data.
@@ -53,7 +49,6 @@ def tune(
         step_seconds: seconds that the loop takes for a step without the wait for data, or the report of a loader that
             ran it. None looks for the shortest time of an element.
         cpus: the CPUs that the loader may use; by default those of this process, divided by `LOCAL_WORLD_SIZE`.
-        memory: bytes that its elements may take; by default a quarter of the memory of the rank.
         timeout: seconds for all trials; one that has begun takes up to five more.
 
     Raises:
@@ -73,8 +68,7 @@ def tune(
     for name, value in (("step_seconds", step), ("cpus", cpus), ("timeout", timeout)):
         if value is not None:
             check_seconds(name, value)
-    held = memory_budget() // 4 if memory is None else check_bytes("memory", memory)
-    return _Search(pipe, step or 0.0, available_cpus() if cpus is None else cpus, held, timeout).result()
+    return _Search(pipe, step or 0.0, available_cpus() if cpus is None else cpus, timeout).result()
 
 
 class Trial(NamedTuple):
@@ -85,7 +79,6 @@ class Trial(NamedTuple):
         concurrency: calls at a time, by the name of the operator.
         waiting: the part of its time that the loop waited.
         seconds: of a step, with the wait. Threads that hold the GIL make that longer, but not the wait.
-        longest: seconds of the longest wait, about.
         problem: why it cannot run; None if it can.
     """
 
@@ -93,7 +86,6 @@ class Trial(NamedTuple):
     concurrency: dict[str, int]
     waiting: float = 1.0
     seconds: float = math.inf
-    longest: float = 0.0
     problem: str | None = None
 
 
@@ -105,7 +97,6 @@ class Tuning:
         service: the reading service.
         shards: the number of shards, which decides the order of a streamed pipe; None if any number of workers keeps
             the order.
-        prefetch: finished elements that each worker keeps ready; None for the choice of the service.
         concurrency: calls at a time of operators, by their names.
         waiting: the part of its time that the loop waited in the trial.
         enough: whether that is at most 5%, and the loop itself is as fast as in process; without `step_seconds`, False.
@@ -115,7 +106,6 @@ class Tuning:
 
     service: ReadingService
     shards: int | None
-    prefetch: int | None
     concurrency: dict[str, int]
     waiting: float
     enough: bool
@@ -129,16 +119,14 @@ class Tuning:
 class _Search:
     """The trials of one pipe."""
 
-    def __init__(self, pipe: Pipe[Any], step: float, cpus: float, memory: int, timeout: float) -> None:
+    def __init__(self, pipe: Pipe[Any], step: float, cpus: float, timeout: float) -> None:
         self._pipe = pipe
         self._step = step
         self._cpus = max(1, math.floor(cpus))
-        self._memory = memory
         self._end = time.monotonic() + timeout
         self._trial_seconds = min(LONGEST_TRIAL, max(SHORTEST_TRIAL, timeout / 8))
         plan = Plan(resolve(pipe), seed=0, rank=0, world_size=1, shards=None)
         self._shards = plan.most_workers
-        self._element_bytes = 0
         self._trials: list[Trial] = []
         self._in_time = True
 
@@ -164,11 +152,8 @@ class _Search:
         if self._step and not enough:
             lines.append(with_short_code(self._missing(view, work)))
         lines += self._code(best)
-        prefetch = getattr(best.service, "prefetch", None)
         trials = tuple(self._trials)
-        return Tuning(
-            best.service, self._shards, prefetch, best.concurrency, best.waiting, enough, trials, tuple(lines)
-        )
+        return Tuning(best.service, self._shards, best.concurrency, best.waiting, enough, trials, tuple(lines))
 
     def _settings(self, view: RankView, work: float) -> Iterator[tuple[ReadingService, dict[str, int]]]:
         """What to try, the cheapest first."""
@@ -183,14 +168,6 @@ class _Search:
             yield MultiProcess(workers), {}
             if calls:
                 yield Threads(workers), calls
-            ran = [trial for trial in self._trials if trial.problem is None and trial.service != InProcess()]
-            if self._step and lanes <= most and ran:
-                # Workers are fast enough on the whole, so the loop waits for those elements that take long.
-                best: Any = min(ran, key=lambda trial: trial.seconds)
-                ahead = math.ceil(self._trials[0].longest / (self._step * workers))
-                ahead = min(ahead, self._memory // (workers * max(1, self._element_bytes)))
-                if ahead > 1:
-                    yield replace(best.service, workers=workers, prefetch=ahead), best.concurrency
 
     def _best(self) -> Trial:
         """The one with the shortest steps; without a step, the cheapest of those that are about as fast."""
@@ -208,20 +185,18 @@ class _Search:
     def _calls(self, view: RankView) -> dict[str, int]:
         """The calls at a time of the operator with most of the work, and of those alike, if it mostly waits."""
         top = view.top
-        if top is None or top[0].concurrency is None or _needs_cpu(view):
+        if top is None or top.operator.concurrency is None or _needs_cpu(view):
             return {}
-        alike = view.alike(top[0])
-        work = top[1].total / max(1, view.steps) / 1e9 / len(alike)
+        alike = view.alike(top.operator)
+        work = top.work.total / max(1, view.steps) / 1e9 / len(alike)
         needed = math.ceil(work / (UNEVEN * self._step)) if self._step else MAX_ADVISED
         calls = min(MAX_ADVISED, 2 ** math.ceil(math.log2(max(2, needed))))
-        return {operator.name: calls for operator in alike} if calls > top[0].concurrency else {}
+        return {operator.name: calls for operator in alike} if calls > top.operator.concurrency else {}
 
     def _most_workers(self, view: RankView) -> int:
-        """The most workers that CPUs, shards and memory allow."""
-        limits = [self._cpus if _needs_cpu(view) else MAX_ADVISED]
-        limits += [] if self._shards is None else [self._shards]
-        limits += [self._memory // (KEPT * self._element_bytes)] if self._element_bytes else []
-        return max(1, min(limits))
+        """The most workers that CPUs and shards allow."""
+        most = self._cpus if _needs_cpu(view) else MAX_ADVISED
+        return most if self._shards is None else min(most, self._shards)
 
     def _tried(self, service: ReadingService, concurrency: dict[str, int]) -> Trial:
         try:
@@ -231,8 +206,7 @@ class _Search:
             return Trial(service, concurrency, problem=problem)
         view = RankView(report.ranks[0])
         seconds = (view.waited_ns + view.loop_ns) / max(1, view.steps) / 1e9
-        longest = max((2.0**place for place, count in enumerate(view.seen.steps.waits) if count), default=0.0) / 1e9
-        return Trial(service, concurrency, report.waiting, seconds, longest)
+        return Trial(service, concurrency, report.waiting, seconds)
 
     def _run(self, service: ReadingService, pipe: Pipe[Any], step: float) -> Report:
         """The report of a loop that sleeps for each element, over as many epochs as fit into a trial."""
@@ -240,9 +214,8 @@ class _Search:
             end, steps = math.inf, 0
             while time.monotonic() < end:
                 before = steps
-                for element in loader:
+                for _ in loader:
                     if not steps:
-                        self._element_bytes = max(self._element_bytes, nbytes([element]))
                         end = time.monotonic() + self._trial_seconds
                     steps += 1
                     if step:
@@ -262,8 +235,7 @@ class _Search:
         if view.top is not None:
             operator, own, share = view.top
             head += f", {share:.0%} of it in {operator}, {own.cpu_share:.0%} of that on a CPU"
-        limits = f"there are {self._cpus} CPUs, and {bytes_text(self._memory)} for elements of "
-        limits += bytes_text(self._element_bytes)
+        limits = f"there are {self._cpus} CPUs"
         if self._shards is None:
             return [head, f"{limits}; any number of workers keeps the order of the pipe"]
         many = f"{self._shards} shard{'s' * (self._shards > 1)}"
@@ -280,10 +252,8 @@ class _Search:
             )
         if view.lacks_cpus:
             return f"missing: free CPUs; threads waited {view.delayed:.0%} of their work for one"
-        if lanes > most and most == self._cpus:
-            return f"missing: about {lanes} CPUs, and there are {self._cpus}; or {_faster(top)}"
         if lanes > most:
-            return f"missing: memory for the elements of {lanes} workers; smaller batches or dtypes need less"
+            return f"missing: about {lanes} CPUs, and there are {self._cpus}; or {_faster(top)}"
         if not self._in_time:
             return f"missing: time for more trials, a larger `timeout`; or {_faster(top)}"
         return f"missing: a faster pipe, because more workers do not help; {_faster(top)}"
@@ -301,11 +271,11 @@ class _Search:
 
 def _needs_cpu(view: RankView) -> bool:
     """Whether most of the work needs a CPU, also if it had to wait for one."""
-    return view.top is None or view.lacks_cpus or view.top[1].cpu_share >= 0.5
+    return view.top is None or view.lacks_cpus or view.top.work.cpu_share >= 0.5
 
 
-def _faster(top: tuple[KnownOperator, OperatorWork, float] | None) -> str:
-    return "a faster source" if top is None else f"a faster {top[0]}, which is {top[2]:.0%} of the work"
+def _faster(top: Top | None) -> str:
+    return "a faster source" if top is None else f"a faster {top.operator}, which is {top.share:.0%} of the work"
 
 
 def _ms(seconds: float) -> str:

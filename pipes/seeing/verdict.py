@@ -64,14 +64,12 @@ class KnownOperator(NamedTuple):
         code: its call.
         where: the line of that.
         concurrency: of its calls; None if it has no such argument.
-        inputs: the names of those that it reads from.
     """
 
     name: str
     code: str
     where: CallSite | None
     concurrency: int | None
-    inputs: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"`{self.code}`" + ("" if self.where is None else f" at {self.where}")
@@ -131,18 +129,22 @@ class OperatorWork(NamedTuple):
         return OperatorWork(*map(sum, zip(self, other, strict=True)))
 
 
+class Top(NamedTuple):
+    """The operator with most of some work, together with those alike: its work, and its share of all."""
+
+    operator: KnownOperator
+    work: OperatorWork
+    share: float
+
+
 def known_operators(root: Node) -> list[KnownOperator]:
     """The operators of a graph, in its order."""
     operators: list[KnownOperator] = []
-    ends: dict[Node, tuple[str, ...]] = {}  # an operator that the user did not write stands for its inputs
     for node, name in names(root).items():
-        inputs = tuple(dict.fromkeys(end for child in node.inputs for end in ends[child]))
-        ends[node] = inputs
         if node.op.call() is not None:
             takes_calls = node.op.kind in ("map", "decode")
             concurrency = int(getattr(node.op, "concurrency", 1)) if takes_calls else None
-            operators.append(KnownOperator(name, node_code(node), node.call_site, concurrency, inputs))
-            ends[node] = (name,)
+            operators.append(KnownOperator(name, node_code(node), node.call_site, concurrency))
     return operators
 
 
@@ -277,13 +279,12 @@ class RankView:
             return [operator]
         return [other for other in self.seen.operators if (other.code, other.where) == (operator.code, operator.where)]
 
-    def threads_of_calls(self, *operators: str) -> list[Table]:
-        """The threads, in each process, that make the calls of operators."""
-        tables = [table for table in self.seen.tables if not table.blocks]
-        return [table for table in tables if any(("operator", operator) in table.slots for operator in operators)]
+    def threads_of_calls(self, operator: KnownOperator) -> list[Table]:
+        """The threads, in each process, that make the calls of an operator and of those alike."""
+        keys = {("operator", other.name) for other in self.alike(operator)}
+        return [table for table in self.seen.tables if not table.blocks and not keys.isdisjoint(table.slots)]
 
-    def most(self, work: Mapping[str, OperatorWork]) -> tuple[KnownOperator, OperatorWork, float] | None:
-        """The operator with most of the work, together with those alike, their work and its share."""
+    def most(self, work: Mapping[str, OperatorWork]) -> Top | None:
         total = sum(own.total for own in work.values())
         if not total:
             return None
@@ -292,32 +293,32 @@ class RankView:
             for operator in self.seen.operators
         }
         operator = max(joined, key=lambda operator: joined[operator].total)
-        return operator, joined[operator], joined[operator].total / total
+        return Top(operator, joined[operator], joined[operator].total / total)
 
     def _cpu_of_calls(self, operator: str) -> float:
         """The part of their time for which the calls of an operator, in threads of their own, had a CPU."""
-        calls = [table.slots["operator", operator] for table in self.threads_of_calls(operator)]
+        key: tuple[Literal["operator"], str] = "operator", operator
+        calls = [table.slots[key] for table in self.seen.tables if not table.blocks and key in table.slots]
         return min(1.0, sum(slot.cpu_ns for slot in calls) / max(1, sum(slot.measured_ns for slot in calls)))
 
     def _attributed(self, work: Mapping[str, OperatorWork], known: set[str]) -> dict[str, OperatorWork]:
         """Waits before an operator has begun belong to the one that has most of those that came later."""
-        result = {of: own for of, own in work.items() if of in known}
-        unknown = [own for of, own in work.items() if of not in known]
-        if not unknown or not self.seen.operators:
+        result = defaultdict(OperatorWork, {of: own for of, own in work.items() if of in known})
+        if not self.seen.operators or len(result) == len(work):
             return result
-        rest = OperatorWork(storage=sum(own.storage for own in unknown), calls=sum(own.calls for own in unknown))
         first = self.seen.operators[0].name
         several = next((op.name for op in self.seen.operators if (op.concurrency or 1) > 1), first)
-        reader = max(result, key=lambda of: result[of].storage, default=first)
-        caller = max(result, key=lambda of: result[of].calls, default=first)
-        reader = reader if result.get(reader, OperatorWork()).storage else first
-        caller = caller if result.get(caller, OperatorWork()).calls else several
-        result[reader] = result.get(reader, OperatorWork()).plus(OperatorWork(storage=rest.storage))
-        result[caller] = result.get(caller, OperatorWork()).plus(OperatorWork(calls=rest.calls))
+        reader = max(
+            (of for of, own in result.items() if own.storage), key=lambda of: result[of].storage, default=first
+        )
+        caller = max((of for of, own in result.items() if own.calls), key=lambda of: result[of].calls, default=several)
+        for of in work.keys() - known:
+            result[reader] = result[reader].plus(OperatorWork(storage=work[of].storage))
+            result[caller] = result[caller].plus(OperatorWork(calls=work[of].calls))
         return result
 
     @property
-    def top(self) -> tuple[KnownOperator, OperatorWork, float] | None:
+    def top(self) -> Top | None:
         """The operator with most of the work of the threads that hold the others back; see `most`."""
         return self.most(self.limiting_work)
 
@@ -325,33 +326,26 @@ class RankView:
     def _observed(self) -> list[Table]:
         """The threads that hold the others back: if they wait for calls, those that make them."""
         top = self.top
-        names = [operator.name for operator in self.alike(top[0])] if top is not None else []
-        calls = self.threads_of_calls(*names) if top is not None and top[1].calls > top[1].own else []
+        calls = self.threads_of_calls(top.operator) if top is not None and top.work.calls > top.work.own else []
         return [table for table in calls or self.limiting if table.system.observed_ns]
 
     @cached_property
     def delayed(self) -> float:
         """The part of their work for which threads waited for a CPU."""
-        observed = self._observed
-        busy = sum(table.system.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
-        return min(1.0, sum(table.system.delayed_ns for table in observed) / busy) if busy else 0.0
+        return self._part_of_work(sum(table.system.delayed_ns for table in self._observed))
 
     @cached_property
     def on_cpu(self) -> float:
         """The part of their work for which threads had a CPU."""
-        observed = self._observed
-        busy = sum(table.system.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in observed)
-        return min(1.0, sum(table.system.cpu_ns for table in observed) / busy) if busy else 0.0
+        return self._part_of_work(sum(table.system.cpu_ns for table in self._observed))
 
-    @cached_property
-    def throttled(self) -> float:
-        """The part of its periods in which the control group had used up its share of the CPUs."""
-        tables = [table for table in self.seen.tables if table.system.periods]
-        return sum(table.system.throttled for table in tables) / max(1, sum(table.system.periods for table in tables))
+    def _part_of_work(self, ns: int) -> float:
+        busy = sum(table.system.observed_ns * busy_ns(table) / max(1, table.wall_ns) for table in self._observed)
+        return min(1.0, ns / busy) if busy else 0.0
 
     @property
     def lacks_cpus(self) -> bool:
-        return self.throttled > 0.3 or (self.delayed > 0.3 and self.on_cpu + self.delayed > 0.6)
+        return self.delayed > 0.3 and self.on_cpu + self.delayed > 0.6
 
     # Forecasts
 
@@ -362,13 +356,13 @@ class RankView:
             return self.waiting
         workers = self.seen.workers if workers is None else workers
         if concurrency is not None:
-            return self._with_calls(*top[:2], concurrency, workers)
+            return self._with_calls(top.operator, top.work, concurrency, workers)
         if workers == self.seen.workers:
             return self.waiting
         if workers == 0:
             return self.made_ns / (self.made_ns + self.step_ns)
         lanes = self._with_work(workers)
-        return _stall(self.made_ns, self.step_ns, min(lanes, self.seen.cpus) if top[1].cpu_share > 0.5 else lanes)
+        return _stall(self.made_ns, self.step_ns, min(lanes, self.seen.cpus) if top.work.cpu_share > 0.5 else lanes)
 
     def _with_work(self, workers: int) -> int:
         """The workers that have work, of so many."""
@@ -389,7 +383,7 @@ class RankView:
         top = self.top
         if top is None or self.lacks_cpus:
             return None
-        most = self.seen.cpus if top[1].cpu_share > 0.5 else MAX_ADVISED
+        most = self.seen.cpus if top.work.cpu_share > 0.5 else MAX_ADVISED
         needed = math.ceil(self.made_ns / max(1.0, UNEVEN * self.step_ns))
         advised = self._with_work(min(max(2, needed), most))
         return advised if advised > self.seen.workers and self.forecast(advised) < self.waiting - 0.05 else None
@@ -453,19 +447,15 @@ def _verdict_of_job(views: list[RankView]) -> Verdict:
     waits = median(view.data_ns for view in views)
     slowest = max(views, key=lambda view: view.made_ns)
     verdict = _verdict_of_rank(slowest, f"rank {slowest.seen.rank}")
-    if slowest.made_ns > 1.5 * work and slowest.data_ns >= 2 * waits and verdict.bottleneck is not None:
-        cause = verdict.bottleneck
+    cause, top = verdict.bottleneck, slowest.top
+    if slowest.made_ns > 1.5 * work and slowest.data_ns >= 2 * waits and cause is not None and top is not None:
         text = (
             f"rank {slowest.seen.rank} holds the others back: its data take {_ms(slowest.made_ns)} a step, where the "
-            f"median of the ranks is {_ms(work)}; {_operator_at(cause)} has {cause.share:.0%} of its work"
+            f"median of the ranks is {_ms(work)}; {top.operator} has {top.share:.0%} of its work"
         )
         repair = f"look at the data and the machine of rank {slowest.seen.rank}; {cause.repair}"
         return Verdict(text, cause._replace(kind="rank", repair=repair))
     return _verdict_of_rank(max(views, key=lambda view: view.data_ns), "the slowest rank")
-
-
-def _operator_at(cause: Bottleneck) -> str:
-    return f"`{cause.operator}`" + ("" if cause.where is None else f" at {cause.where}")
 
 
 def _verdict_of_rank(view: RankView, who: str = "the training loop") -> Verdict:
@@ -484,20 +474,18 @@ def _verdict_of_rank(view: RankView, who: str = "the training loop") -> Verdict:
     if top is None:
         reason = "no block after the first is measured yet" if view.makers else "their service does not tell"
         return Verdict(f"{head}; nothing is known of what makes them, because {reason}")
-    cause = _cause(view, *top)
+    kind, text, repair = _cause(view, top)
     if view.lacks_cpus:
-        lack = f"The machine has too few free CPUs: its threads wait {view.delayed:.0%} of their work for one"
-        repair = "run fewer processes on this machine, or take a larger one"
-        if view.throttled > 0.3:
-            lack = (
-                "The control group may not use more CPUs: it is stopped for the rest of a period in "
-                f"{view.throttled:.0%} of all"
-            )
-            repair = "raise its limit of CPUs (`docker run --cpus`, `resources.limits.cpu`)"
-        text = f"{head}. {lack}. Otherwise: {cause.text}"
-        repair = f"{repair}; {cause.repair}"
-        return Verdict(text, cause.bottleneck._replace(kind="cpus", repair=repair))
-    return Verdict(f"{head}. {cause.text}", cause.bottleneck)
+        kind = "cpus"
+        text = (
+            f"The loader has too few free CPUs: its threads wait {view.delayed:.0%} of their work for one. Otherwise: "
+            f"{text}"
+        )
+        repair = (
+            "run fewer processes on this machine, take a larger one, or raise the limit of the container "
+            f"(`docker run --cpus`, `resources.limits.cpu`); {repair}"
+        )
+    return Verdict(f"{head}. {text}", Bottleneck(kind, top.operator.code, top.operator.where, top.share, repair))
 
 
 def _dry_device(view: RankView) -> str:
@@ -510,50 +498,32 @@ class _Cause(NamedTuple):
     kind: Kind
     text: str
     repair: str
-    operator: KnownOperator
-    share: float
-
-    @property
-    def bottleneck(self) -> Bottleneck:
-        return Bottleneck(self.kind, self.operator.code, self.operator.where, self.share, self.repair)
 
 
-def _cause(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause:
+def _cause(view: RankView, top: Top) -> _Cause:
     """The first rule that fits."""
-    return (
-        _uneven_worker(view)
-        or _transport(view, operator, own, share)
-        or _gil(view, operator, own, share)
-        or _storage(view, operator, own, share)
-        or _work_of_operator(view, operator, own, share)
-    )
+    rules = (_uneven_worker, _transport, _gil, _storage)
+    return next((cause for rule in rules if (cause := rule(view, top)) is not None), _work_of_operator(view, top))
 
 
-def _uneven_worker(view: RankView) -> _Cause | None:
+def _uneven_worker(view: RankView, top: Top) -> _Cause | None:
     consumer, workers = view.consumer, view.workers
     if consumer is None or len(workers) < 2:
         return None
     waits = {name: consumer.slots.get(("worker", name), SlotTimes()).ns for name in workers}
     slow = max(waits, key=lambda name: waits[name])
-    idlest = min(workers.values(), key=activity)
-    if waits[slow] <= 0.75 * sum(waits.values()) or activity(workers[slow]) <= 0.6 or activity(idlest) >= 0.6:
+    worked = {name: activity(table) * table.wall_ns for name, table in workers.items()}  # one may have ended early
+    least = min(worked.values()) / max(1, worked[slow])
+    if waits[slow] <= 0.75 * sum(waits.values()) or activity(workers[slow]) <= 0.6 or least >= 0.6:
         return None
-    own = view.work_of([workers[slow], *(t for name, t in view.tables.items() if name.startswith(f"{slow}, "))])
-    most = view.most(own)
-    if most is None:
-        return None
-    operator, _, share = most
     return _Cause(
         "shard",
-        f"{slow} holds the others back, the most idle of which waits {1 - activity(idlest):.0%} of its time; its work "
-        f"is mostly {operator}",
+        f"{slow} holds the others back, one of which has worked {least:.0%} as long; its work is mostly {top.operator}",
         "divide the data evenly: more and smaller files, `shards=`, or a shuffle before the slow operator",
-        operator,
-        share,
     )
 
 
-def _transport(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
+def _transport(view: RankView, top: Top) -> _Cause | None:
     if view.consumer is None:
         return None
     copied = _slot(view.consumer, "device").ns
@@ -562,80 +532,59 @@ def _transport(view: RankView, operator: KnownOperator, own: OperatorWork, share
             "transport",
             f"copying elements to the device holds it back: {copied / view.waited_ns:.0%} of the wait",
             "make elements smaller: a smaller dtype, or fewer columns",
-            operator,
-            share,
         )
     if not view.seen.workers or view.seen.in_threads:
         return None
     carried = sum(_slot(table, "send").ns for table in view.workers.values()) + _slot(view.consumer, "receive").ns
     busy = sum(map(busy_ns, view.makers))
-    if carried <= 0.8 * own.total or carried <= 0.3 * busy:
+    if carried <= 0.8 * top.work.total or carried <= 0.3 * busy:
         return None
     return _Cause(
         "transport",
         f"carrying elements from the workers holds it back: {carried / max(1, busy):.0%} of their work",
         "make elements smaller (a smaller dtype, `collate` in the worker), give `memory=`, or use `fp.Threads`",
-        operator,
-        share,
     )
 
 
-def _gil(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
-    if own.calls > own.own:
-        return _gil_of_calls(view, operator, own, share)
+def _gil(view: RankView, top: Top) -> _Cause | None:
     workers = view.workers
-    if not view.seen.in_threads or len(workers) < 2 or min(map(activity, workers.values())) < 0.6:
+    if top.work.calls > top.work.own:  # of each pool of threads, one table
+        pools = [[table] for table in view.threads_of_calls(top.operator) if table.system.observed_ns]
+        number = max((pool[0].threads for pool in pools), default=0)
+        who, fewer_calls = f"its {number} calls at a time", ", and fewer calls at a time"
+    else:
+        pools = [list(workers.values())] if view.seen.in_threads else []
+        number = len(workers)
+        who, fewer_calls = f"{number} threads", ""
+    work = (busy_ns(table) >= 0.6 * table.wall_ns for pool in pools for table in pool)
+    if number < 2 or not pools or not all(work) or not all(map(take_turns, pools)):
         return None
-    if not take_turns(workers.values()):
-        return None
-    return _Cause(
-        "gil",
-        f"{operator} holds the GIL, so {len(workers)} threads work like one",
-        f"use `fp.MultiProcess({len(workers)})`",
-        operator,
-        share,
-    )
+    repair = f"use `fp.MultiProcess({max(2, view.seen.workers)})`{fewer_calls}"
+    return _Cause("gil", f"{top.operator} holds the GIL, so {who} work like one", repair)
 
 
-def _gil_of_calls(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
-    names = [each.name for each in view.alike(operator)]
-    pools = [table for table in view.threads_of_calls(*names) if table.system.observed_ns]
-    for table in pools:
-        if table.threads < 2 or busy_ns(table) < 0.6 * table.wall_ns or not take_turns([table]):
-            return None
-    if not pools:
-        return None
-    return _Cause(
-        "gil",
-        f"{operator} holds the GIL, so its {max(table.threads for table in pools)} calls at a time work like one",
-        f"use `fp.MultiProcess({max(2, view.seen.workers)})`, and fewer calls at a time",
-        operator,
-        share,
-    )
-
-
-def _storage(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause | None:
-    if own.storage <= 0.5 * own.total:
+def _storage(view: RankView, top: Top) -> _Cause | None:
+    if top.work.storage <= 0.5 * top.work.total:
         return None
     return _Cause(
         "storage",
-        f"{operator} holds it back: {share:.0%} of the work, most of which is to wait for storage{_with_workers(view)}",
+        f"{top.operator} holds it back: {top.share:.0%} of the work, most of which is to wait for storage"
+        f"{_with_workers(view)}",
         "give `cache=fp.FileCache(...)` for later epochs, make fewer and larger files, or use more workers",
-        operator,
-        share,
     )
 
 
-def _work_of_operator(view: RankView, operator: KnownOperator, own: OperatorWork, share: float) -> _Cause:
-    text = f"{operator} holds it back: {share:.0%} of the work, {own.cpu_share:.0%} of that on a CPU"
-    sleeps = own.cpu_share < 0.5 and not view.lacks_cpus
+def _work_of_operator(view: RankView, top: Top) -> _Cause:
+    operator, cpu = top.operator, top.work.cpu_share
+    text = f"{operator} holds it back: {top.share:.0%} of the work, {cpu:.0%} of that on a CPU"
+    sleeps = cpu < 0.5 and not view.lacks_cpus
     more_calls = _with_concurrency(view, operator) if sleeps and operator.concurrency is not None else ""
     repair = f"make `{operator.code}` faster"
     if more_calls:
         repair = "it mostly waits, so let several of its calls run at a time: `concurrency=`"
     elif (advised := view.advised_workers) is not None:
-        repair = f"use more workers: `workers={advised}`; or make `{operator.code}` faster"
-    return _Cause("operator", text + (more_calls or _with_workers(view)), repair, operator, share)
+        repair = f"use more workers: `workers={advised}`; or {repair}"
+    return _Cause("operator", text + (more_calls or _with_workers(view)), repair)
 
 
 def _with_workers(view: RankView) -> str:

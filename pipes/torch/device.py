@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 
@@ -18,69 +18,46 @@ Move: TypeAlias = Callable[[object], object]
 """Moves the tensors of an element to a device."""
 
 
-class Backend(Protocol):
-    """The operations of a kind of device. The stage uses only these, so tests need no device."""
+class Backend:
+    """Copies at once: for devices without streams, or without a device for pinning alone.
 
-    def pin(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor in memory that a device can read by itself; or unchanged."""
-        ...
-
-    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor on the device. The copy may still be in progress, on a stream of its own."""
-        ...
-
-    def record(self) -> object:
-        """An event after the copies so far."""
-        ...
-
-    def wait(self, event: object, tensors: Sequence[torch.Tensor]) -> None:
-        """Makes the consumer's stream wait for the event, and keep the memory of `tensors` while it uses them."""
-        ...
-
-    def mark(self) -> object:
-        """An event after the work that the device has got from the consumer so far; None if it has no events."""
-        ...
-
-    def has_passed(self, event: object) -> bool:
-        """Whether the device has done all work before an event of `mark`."""
-        ...
-
-
-class PlainBackend:
-    """Copies at once: for devices without streams, or without a device for pinning alone."""
+    The stage uses only these operations, so tests need no device.
+    """
 
     def __init__(self, device: torch.device | None, *, pin_memory: bool) -> None:
         self._device = device
         self._pin_memory = pin_memory
 
     def pin(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor in memory that a device can read by itself; or unchanged."""
         return tensor.pin_memory() if self._pin_memory else tensor
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor on the device. The copy may still be in progress, on a stream of its own."""
         return tensor if self._device is None else tensor.to(self._device)
 
     def record(self) -> object:
+        """An event after the copies so far."""
         return None
 
     def wait(self, event: object, tensors: Sequence[torch.Tensor]) -> None:
-        pass
+        """Makes the consumer's stream wait for the event, and keep the memory of `tensors` while it uses them."""
 
     def mark(self) -> object:
+        """An event after the work that the device has got from the consumer so far; None if it has no events."""
         return None
 
     def has_passed(self, event: object) -> bool:
+        """Whether the device has done all work before an event of `mark`."""
         return False
 
 
-class CudaBackend:
+class CudaBackend(Backend):
     """Copies from pinned memory, on a stream of its own."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
+        super().__init__(device, pin_memory=True)
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-
-    def pin(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.pin_memory()
 
     def copy(self, tensor: torch.Tensor) -> torch.Tensor:
         with torch.cuda.stream(self._stream):
@@ -118,17 +95,14 @@ def on_device(
     ready: deque[tuple[I, object, list[torch.Tensor]]] = deque()
     failure: Exception | None = None
     mark: object = None
-    while failure is None:
-        tensors: list[torch.Tensor] = []
+    while True:
         try:
-            item = moved(next(items), _Mover(backend, tensors))
+            ready.append(_begun(next(items), backend, moved))  # only the consumer holds what it gets
         except StopIteration:
             break
         except Exception as error:
             failure = error
             break
-        ready.append((item, backend.record(), tensors))
-        del item, tensors  # only the consumer holds what it gets
         if len(ready) > 1:
             if count is not None and mark is not None:
                 count(backend.has_passed(mark))
@@ -140,20 +114,15 @@ def on_device(
         raise failure
 
 
-class _Mover:
-    """Copies the tensors of an element, and keeps a list of them."""
+def _begun(item: I, backend: Backend, moved: Callable[[I, Move], I]) -> tuple[I, object, list[torch.Tensor]]:
+    """The item, whose copies have begun, with an event after these, and the copies."""
+    copies: list[torch.Tensor] = []
 
-    def __init__(self, backend: Backend, tensors: list[torch.Tensor]) -> None:
-        self._backend = backend
-        self._tensors = tensors
+    def copy(tensor: torch.Tensor) -> torch.Tensor:
+        copies.append(backend.copy(backend.pin(tensor)))
+        return copies[-1]
 
-    def __call__(self, element: object) -> object:
-        return map_tensors(element, self._copy)
-
-    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        copy = self._backend.copy(self._backend.pin(tensor))
-        self._tensors.append(copy)
-        return copy
+    return moved(item, lambda element: map_tensors(element, copy)), backend.record(), copies
 
 
 def _next_ready(ready: deque[tuple[I, object, list[torch.Tensor]]], backend: Backend) -> I:
@@ -182,7 +151,7 @@ def backend_for(device: torch.device | str | int | None, *, pin_memory: bool) ->
     if pin_memory and not torch.cuda.is_available():
         warn("`pin_memory` is True, but there is no GPU, so nothing is pinned", PlanWarning)
         pin_memory = False
-    return PlainBackend(target, pin_memory=pin_memory)
+    return Backend(target, pin_memory=pin_memory)
 
 
 def pinned(element: object) -> object:
@@ -202,9 +171,9 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
     if isinstance(value, (str, bytes)):
         return value
     if isinstance(value, Mapping):
-        return _map_mapping(value, {name: map_tensors(part, function) for name, part in value.items()})
+        return _rebuilt(value, {name: map_tensors(part, function) for name, part in value.items()})
     if isinstance(value, Sequence):
-        return _map_sequence(value, [map_tensors(part, function) for part in value])
+        return _rebuilt(value, [map_tensors(part, function) for part in value])
     if (names := fields_of(type(value))) is not None and not isinstance(value, type):
         return replaced(value, {name: map_tensors(getattr(value, name), function) for name in names})
     return value
@@ -221,31 +190,17 @@ def _map_tensor(tensor: torch.Tensor, function: Callable[[torch.Tensor], torch.T
     return function(tensor)
 
 
-def _map_mapping(value: Mapping[Any, Any], parts: dict[Any, Any]) -> object:
-    if type(value) is dict:
+def _rebuilt(value: Any, parts: dict[Any, Any] | list[Any]) -> Any:
+    """A container like `value` with other parts; the parts alone if its class makes none."""
+    cls = type(value)
+    if cls in (dict, list):
         return parts
     try:
-        if not isinstance(value, MutableMapping):
-            return type(value)(parts)  # type: ignore[call-arg]
-        clone = copy.copy(value)  # it may have more than its items
-        clone.update(parts)
-        return clone
-    except TypeError:
-        return parts
-
-
-def _map_sequence(value: Sequence[Any], parts: list[Any]) -> object:
-    cls: Any = type(value)
-    if cls is list:
-        return parts
-    try:
-        if isinstance(value, tuple):
-            return cls(*parts) if hasattr(value, "_fields") else cls(parts)
-        if not isinstance(value, MutableSequence):
-            return cls(parts)
-        clone: MutableSequence[Any] = copy.copy(value)
-        for place, part in enumerate(parts):
-            clone[place] = part
-        return clone
+        if isinstance(value, (MutableMapping, MutableSequence)):
+            clone: Any = copy.copy(value)  # it may have more than its items
+            for key, part in parts.items() if isinstance(parts, dict) else enumerate(parts):
+                clone[key] = part
+            return clone
+        return cls(*parts) if hasattr(value, "_fields") else cls(parts)
     except TypeError:
         return parts

@@ -151,6 +151,8 @@ class SideGroup:
     Its gloo group is its own, whatever the backend of the job: exchanges neither wait for the collectives of the
     training loop nor disturb them. The ranks connect at their first exchange. All make the same exchanges in the same
     order. Each exchange carries its topic, so that ranks whose topics differ get an error instead of a wrong message.
+    All waits raise a `RankError` if a rank has ended, does not come within the timeout, or is at another place; they
+    call `interrupt` now and then.
 
     Attributes:
         rank: the number of this rank among the members.
@@ -192,15 +194,7 @@ class SideGroup:
             return self._loaders
 
     def roll_call(self, name: str, interrupt: Interrupt = _never) -> list[int]:
-        """Waits until all ranks have come here. Returns the ranks that have not come in time.
-
-        Args:
-            name: of the place; each is for one roll call.
-            interrupt: called now and then.
-
-        Raises:
-            RankError: the store of the job is gone.
-        """
+        """Waits until all ranks have come to the place of this name. Returns the ranks that have not come in time."""
         wait = _Wait(self, name, lambda: self._without(f"{name}/", "here"))
         try:
             if not _wait_until(self._meeting.look, wait.is_over, interrupt):
@@ -264,16 +258,9 @@ class SideGroup:
     def gather(
         self, topic: str, message: bytes, interrupt: Interrupt = _never, *, receiver: int | None = None
     ) -> list[bytes]:
-        """The messages of all ranks, in order of rank. One rank collects them, so that none is padded.
+        """The messages of all ranks, in order of rank; with `receiver`, only that rank gets them.
 
-        Args:
-            topic: of the exchange, in words.
-            message: of this rank.
-            interrupt: called now and then.
-            receiver: the rank that gets them, and the others none; without it, all get them.
-
-        Raises:
-            RankError: a rank does not answer, or is at another place.
+        One rank collects them, so that none is padded.
         """
         with self._lock:
             exchange = self.post(topic, [len(message)], interrupt)
@@ -292,11 +279,7 @@ class SideGroup:
         return [_bytes(part) for part in torch.split(collected, sizes)]
 
     def broadcast(self, topic: str, message: bytes | None, interrupt: Interrupt = _never) -> bytes:
-        """The message of the first rank; the other ranks pass None.
-
-        Raises:
-            RankError: a rank does not answer, or is at another place.
-        """
+        """The message of the first rank; the other ranks pass None."""
         with self._lock:
             exchange = self.post(topic, [len(message or b"")], interrupt)
             size = exchange.result(interrupt)[0][0]
@@ -307,16 +290,7 @@ class SideGroup:
 
     def line(self) -> Line:
         """A connection of its own for messages of the first rank. All ranks call it together."""
-        name = f"line {self.number_of_new_loader()}"
-        if missing := self.roll_call(name):
-            raise RankError(
-                f"{ranks_in_words(missing)} of {self.world_size} did not come within {self.timeout:g} seconds"
-            )
-        store = _c10d.PrefixStore(name, self._store)
-        seconds = min(self.timeout, CONNECT_SECONDS)
-        gloo = _c10d.ProcessGroupGloo(store, self.rank, self.world_size, timeout=timedelta(seconds=seconds))
-        gloo._set_default_timeout(NO_TIMEOUT)
-        return Line(self, gloo)
+        return Line(self, self._connect(f"line {self.number_of_new_loader()}"))
 
     def all_bytes(self, content: torch.Tensor) -> tuple[Any, list[torch.Tensor]]:
         """Begins an exchange of tensors of one size; its end fills the tensors of all ranks."""
@@ -324,17 +298,7 @@ class SideGroup:
         return self._gloo.allgather([answers], [content]), answers
 
     def wait(self, work: Any, topic: str, place: str, interrupt: Interrupt) -> None:
-        """Waits for an exchange, or a part of it.
-
-        Args:
-            work: the part.
-            topic: of the exchange, in words.
-            place: identifies the exchange.
-            interrupt: called now and then.
-
-        Raises:
-            RankError: a rank has ended, or does not come.
-        """
+        """Waits for an exchange, or a part of it; `place` identifies the exchange, and `topic` says what it is for."""
         wait: _Wait | None = None
         try:
             while True:
@@ -388,25 +352,28 @@ class SideGroup:
 
     def _connected(self, interrupt: Interrupt) -> Any:
         if self._gloo is None:
-            place = f"connection {self._connections}"
-            if missing := self.roll_call(place, interrupt):
-                raise RankError(
-                    f"{ranks_in_words(missing)} of {self.world_size} cannot be reached: not there after "
-                    f"{self.timeout:g} seconds"
-                )
-            store = _c10d.PrefixStore(place, self._store)
-            seconds = min(self.timeout, CONNECT_SECONDS)
-            try:
-                gloo = _c10d.ProcessGroupGloo(store, self.rank, self.world_size, timeout=timedelta(seconds=seconds))
-            except RuntimeError as error:
-                self._connections += 1
-                raise RankError(
-                    f"the {self.world_size} ranks came together, but could not connect within {seconds:g} seconds: one "
-                    "has ended, or its address cannot be reached"
-                ) from error
-            gloo._set_default_timeout(NO_TIMEOUT)
-            self._gloo = gloo
+            self._gloo = self._connect(f"connection {self._connections}", interrupt)
         return self._gloo
+
+    def _connect(self, place: str, interrupt: Interrupt = _never) -> Any:
+        """A gloo group of all ranks, which come to this place together."""
+        if missing := self.roll_call(place, interrupt):
+            raise RankError(
+                f"{ranks_in_words(missing)} of {self.world_size} cannot be reached: not there after "
+                f"{self.timeout:g} seconds"
+            )
+        store = _c10d.PrefixStore(place, self._store)
+        seconds = min(self.timeout, CONNECT_SECONDS)
+        try:
+            gloo = _c10d.ProcessGroupGloo(store, self.rank, self.world_size, timeout=timedelta(seconds=seconds))
+        except RuntimeError as error:
+            self._connections += 1
+            raise RankError(
+                f"the {self.world_size} ranks came together, but could not connect within {seconds:g} seconds: one "
+                "has ended, or its address cannot be reached"
+            ) from error
+        gloo._set_default_timeout(NO_TIMEOUT)
+        return gloo
 
 
 class Line:
@@ -424,11 +391,7 @@ class Line:
             self._pending.append(self._gloo.broadcast([content], distributed.BroadcastOptions()))
 
     def receive(self, topic: str) -> bytes:
-        """The next message.
-
-        Raises:
-            RankError: the first rank has ended, or sends nothing.
-        """
+        """The next message."""
         size = self._filled(torch.zeros(1, dtype=torch.int64), topic)
         return _bytes(self._filled(torch.zeros(int(size), dtype=torch.uint8), topic))
 
@@ -498,11 +461,7 @@ class GroupExchange:
         self._answers = answers
 
     def result(self, interrupt: Interrupt = _never) -> list[list[int]]:
-        """The numbers of all ranks, in order of rank.
-
-        Raises:
-            RankError: a rank has ended, does not answer, or is at another place.
-        """
+        """The numbers of all ranks, in order of rank."""
         self.wait(self._work, interrupt)
         answers: list[list[int]] = self._answers.tolist()
         if any(answer[0] != answers[0][0] for answer in answers):
@@ -510,11 +469,7 @@ class GroupExchange:
         return [answer[1 : 1 + self._count] for answer in answers]
 
     def wait(self, work: Any, interrupt: Interrupt = _never) -> None:
-        """Waits for a part of the exchange.
-
-        Raises:
-            RankError: a rank has ended, or does not come.
-        """
+        """Waits for a part of the exchange."""
         self._group.wait(work, self._topic, self._place, interrupt)
 
     def _raise_topics(self, interrupt: Interrupt) -> None:
@@ -529,13 +484,7 @@ class GroupExchange:
 
 
 class _Wait:
-    """The wait of a rank for others. After a while, one of the waiting ranks says so in the log.
-
-    Args:
-        group: the ranks.
-        place: the name of the place at which the rank waits.
-        absent: finds the ranks that have not come there.
-    """
+    """The wait of a rank for those that are absent from a place. After a while, one of those that wait logs it."""
 
     def __init__(self, group: SideGroup, place: str, absent: Callable[[], list[int]]) -> None:
         self.absent = absent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentTypeError
 from ..loader import Loader, gather_state
@@ -15,18 +15,6 @@ if TYPE_CHECKING:
 
     class ExportableState:
         """Transformers' base class of entries of `trainer_state.json`."""
-
-    class TrainerState(Protocol):
-        """The part of the Trainer's state that is used."""
-
-        global_step: int
-        stateful_callbacks: dict[str, Any]
-
-    class TrainerControl(Protocol):
-        """The part of the Trainer's plans that is used."""
-
-        should_save: bool
-        should_evaluate: bool
 
 else:
     from transformers import TrainerCallback
@@ -67,7 +55,7 @@ class LoaderStateCallback(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {"loader_state": self.loader_state, "global_step": self.global_step}}
 
     def on_train_begin(
-        self, args: Any, state: TrainerState, control: TrainerControl, *, train_dataloader: object, **others: object
+        self, args: Any, state: Any, control: Any, *, train_dataloader: object, **others: object
     ) -> None:
         """Load the state, if the Trainer resumes from a checkpoint that has one."""
         saved = state.stateful_callbacks.setdefault(type(self).__name__, self.state())["attributes"]
@@ -75,19 +63,14 @@ class LoaderStateCallback(TrainerCallback, ExportableState):
         if state.global_step > 0 and saved["global_step"] == state.global_step and not args.ignore_data_skip:
             loader.load_state_dict(saved["loader_state"])
 
-    def on_step_end(self, args: object, state: TrainerState, control: TrainerControl, **others: object) -> None:
+    def on_step_end(self, args: object, state: Any, control: Any, **others: object) -> None:
         """Gather the states of all ranks, if a checkpoint may follow."""
-        self._gather(state, control, others)
-
-    def on_epoch_end(self, args: object, state: TrainerState, control: TrainerControl, **others: object) -> None:
-        """Gather the states of all ranks, if a checkpoint may follow."""
-        self._gather(state, control, others)
-
-    def _gather(self, state: TrainerState, control: TrainerControl, others: dict[str, object]) -> None:
         # An evaluation may show that the model is the best one yet, which is then saved.
         if control.should_save or control.should_evaluate:
             self.loader_state = gather_state(_loader(others["train_dataloader"]))
             self.global_step = state.global_step
+
+    on_epoch_end = on_step_end
 
 
 def _loader(train_dataloader: object) -> Loader[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import ArgumentTypeError, PlanError
 from ..loader import Loader
@@ -12,11 +12,6 @@ from ..loading.ranks import Rank
 from ..pipe import Pipe, torch_workers
 
 if TYPE_CHECKING:
-
-    class Generator(Protocol):
-        """The method of NumPy's that is used."""
-
-        def integers(self, high: int, /) -> int: ...
 
     class Examples:
         """The base class of what such a dataset reads: pairs of a key and a row, with a state that they keep."""
@@ -96,7 +91,7 @@ class PipeExamples(Examples):
     def reshard_data_sources(self) -> PipeExamples:
         return self
 
-    def shuffle_data_sources(self, generator: Generator) -> PipeExamples:
+    def shuffle_data_sources(self, generator: Any) -> PipeExamples:
         """The rows of another epoch. Datasets call this with a generator that depends on their epoch."""
         epoch = int(deepcopy(generator).integers(2**31))
         return PipeExamples(self._pipe, self._seed, self._repeat, self._part, epoch)

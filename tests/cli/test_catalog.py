@@ -65,20 +65,6 @@ def test_a_name_gives_its_documentation(name: str) -> None:
     assert "[[0, 1], [2, 3], [4]]" in text
 
 
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [
-        ("Loader", "fp.Loader(pipe: Pipe[T_co], service: ReadingService | None = None, *, "),
-        ("fp.fit", "fp.fit(pipe: "),
-        ("pipe.explain()", "pipe.explain(*, world_size: int = 1, "),
-        ("stats.mean_std", "fp.stats.mean_std()\n"),
-    ],
-)
-def test_other_public_names_are_shown_too(name: str, head: str) -> None:
-    (text,) = describe_function(name)
-    assert text.startswith(head) and "There is no documentation." not in text
-
-
 def test_a_name_of_another_library_leads_to_ours() -> None:
     with pytest.raises(CommandError, match="there is no operator or source `fillna`; did you mean `fill_null`?"):
         list(describe_function("fillna"))

@@ -19,12 +19,6 @@ import feedpipe as fp
 
 pipe = fp.from_sequence(range(10)).batch(4)
 
-def make():
-    return fp.from_iterable([1, 2, 0]).map(inverse)
-
-def inverse(n):
-    return 1 / n
-
 def make_for(seed):
     return pipe
 
@@ -69,13 +63,6 @@ def test_explain(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("explain", "train:pipe", "--world-size=0") == (1, "", "feedpipe: `world_size` must be >= 1 but got: 0\n")
 
 
-def test_draw(run: Run) -> None:
-    assert run("draw", "train:pipe", "--workers", "1") == (0, "pipe.html\n", "")
-    assert "batch(4)" in Path("pipe.html").read_text(encoding="utf-8")
-    refused = "feedpipe: `path` must end in .html but got: 'train.png'\n"
-    assert run("draw", "train:pipe", "train.png") == (1, "", refused)
-
-
 def test_verify(run: Run) -> None:
     manifest = fp.write_parquet(fp.from_sequence([{"id": 1}]), "rows")
     assert run("verify", str(manifest)) == (0, f"all files are as {manifest} says\n", "")
@@ -90,7 +77,7 @@ def test_verify(run: Run) -> None:
 
 
 def test_tune(run: Run) -> None:
-    code, printed, errors = run("tune", "train:pipe", "--step", "0.01", "--timeout", "0.1", "--memory", "1GiB")
+    code, printed, errors = run("tune", "train:pipe", "--step", "0.01", "--timeout", "0.1")
     assert (code, errors) == (0, "")
     assert printed.startswith("a step of the loop takes 10 ms, and its data ")
     assert printed.endswith("fp.Loader(pipe, fp.InProcess())\n")
@@ -137,8 +124,7 @@ def test_check(run: Run) -> None:
     ],
 )
 def test_a_wrong_target_is_an_error_in_one_line(run: Run, target: str, message: str) -> None:
-    for command in ("head", "explain"):
-        assert run(command, target) == (2, "", f"feedpipe: {message}\n")
+    assert run("explain", target) == (2, "", f"feedpipe: {message}\n")
 
 
 @pytest.mark.parametrize(
@@ -151,13 +137,13 @@ def test_a_wrong_target_is_an_error_in_one_line(run: Run, target: str, message: 
 )
 def test_an_error_of_the_users_module_has_its_traceback(run: Run, code: str, last: str) -> None:
     Path("train_broken.py").write_text(code, encoding="utf-8")
-    exit_code, _, error = run("head", "train_broken:pipe")
+    exit_code, _, error = run("explain", "train_broken:pipe")
     assert exit_code == 1
     assert error.splitlines()[-1] == last
-    assert "train_broken.py" in error and "importlib" not in error and "cli" not in error
+    assert "train_broken.py" in error
 
 
-@pytest.mark.parametrize("arguments", [[], ["frob"], ["head"], ["head", "train:pipe", "-n", "many"]])
+@pytest.mark.parametrize("arguments", [[], ["frob"], ["explain"], ["explain", "train:pipe", "--workers", "many"]])
 def test_a_wrong_command_shows_the_usage(run: Run, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         run(*arguments)

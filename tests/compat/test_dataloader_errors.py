@@ -13,7 +13,7 @@ import feedpipe as fp
 from feedpipe.compat import DataLoader
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError
 
-from .torch_datasets import Part, Squares, forked
+from .torch_datasets import Squares, forked
 
 
 class Failing(Dataset[int]):
@@ -24,17 +24,6 @@ class Failing(Dataset[int]):
         if index % 3 == 1:
             raise NotImplementedError(f"row {index}")
         return index
-
-
-def test_more_elements_than_the_length_warn() -> None:
-    loader = DataLoader(Part([4, 4]), batch_size=None)
-    loader.dataset.sizes = [9]  # type: ignore[attr-defined]
-    assert len(list(loader)) == 9
-    loader.dataset.sizes = [4, 4]  # type: ignore[attr-defined]
-    assert len(loader) == 8
-    loader.dataset.sizes = [9]  # type: ignore[attr-defined]
-    with pytest.warns(UserWarning, match="says that it has 8 items, and the loader has given 9"):
-        list(loader)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -99,7 +99,6 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     loader = fp.Loader(images())
     for save, name in (
         (images().draw, "x.html"),
-        (loader.draw, "x.html"),
         (loader.report().save, "x.html"),
         (loader.report().save, "x.json"),
         (loader.report().save, "x.trace.json"),
@@ -114,7 +113,6 @@ def test_a_report_is_a_page(tmp_path: Path) -> None:
     with fp.Loader(images(64).map(augment).batch(2), fp.Threads(1)) as loader:
         assert len(list(loader)) == 32
         report = loader.report()
-        loader.draw(tmp_path / "run.html")
     report.save(tmp_path / "report.html")
     page = parsed((tmp_path / "report.html").read_text(encoding="utf-8"))
     for part in (
@@ -122,16 +120,13 @@ def test_a_report_is_a_page(tmp_path: Path) -> None:
         "map(augment)",
         "worker 0",
         "consumer",
-        "50% take less than",
+        "50% wait less than",
         "share of the work",
         "31 steps",
     ):
         assert part in page.text
     assert "Ranks" not in page.text
     assert "map(augment)" in parsed(report._repr_html_()).text
-    run = parsed((tmp_path / "run.html").read_text(encoding="utf-8"))
-    assert "bar" in dict(run.attributes).values() or ("class", "bar") in run.attributes
-    assert "64 rows" in run.text
 
 
 def test_a_notebook_shows_a_pipe_without_reading_or_listing(tmp_path: Path) -> None:

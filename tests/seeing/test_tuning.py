@@ -28,7 +28,7 @@ def same_elements(pipe: fp.Pipe[Any], tuning: Tuning) -> bool:
 def test_a_fast_pipe_needs_nothing() -> None:
     pipe = fp.from_sequence(range(2000)).shuffle().map(abs).batch(20)
     tuning = fp.tune(pipe, step_seconds=0.01, timeout=2)
-    assert (tuning.service, tuning.shards, tuning.concurrency, tuning.prefetch) == (fp.InProcess(), None, {}, None)
+    assert (tuning.service, tuning.shards, tuning.concurrency) == (fp.InProcess(), None, {})
     assert tuning.enough and tuning.waiting <= 0.05
     assert [trial.service for trial in tuning.trials] == [fp.InProcess()]
     assert str(tuning).splitlines()[-1] == "fp.Loader(pipe, fp.InProcess())"
@@ -80,8 +80,6 @@ def test_wrong_arguments() -> None:
     for name in ("step_seconds", "cpus", "timeout"):
         with pytest.raises(ArgumentError, match=f"`{name}` must be > 0"):
             fp.tune(pipe, **{name: -1.0})  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="`memory`"):
-        fp.tune(pipe, memory="much")
     with pytest.raises(PlanError, match="`tune` needs a pipe with elements"):
         fp.tune(fp.from_sequence([]), timeout=0.1)
 

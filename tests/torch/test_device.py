@@ -24,7 +24,7 @@ class Boxes:
     count: Any
 
 
-class Recorder:
+class Recorder(module.Backend):
     """A device whose copies are numbered."""
 
     def __init__(self) -> None:
