@@ -254,10 +254,10 @@ class ReadRanges(ParseUnits[RangeUnit]):
 
         return in_thread(make, 1 if context.process.shards else 0, context, stage.name)
 
-    def reader(self, context: Context, block_size: BlockSize) -> RangeReader:
+    def reader(self, context: Context, block_size: BlockSize) -> KeyRangeReader:
         source = self._source
         name = source.exported.name if source.exported is not None else None
-        return RangeReader(source.database, source.sql_query, name, context, is_checked=source.checked)
+        return KeyRangeReader(source.database, source.sql_query, name, context, is_checked=source.checked)
 
     @property
     def _source(self) -> KeyRanges:
@@ -268,7 +268,7 @@ class ReadRanges(ParseUnits[RangeUnit]):
 # Reading, over connections that may be lost
 
 
-class RangeReader(UnitReader[RangeUnit, NoWork]):
+class KeyRangeReader(UnitReader[RangeUnit, NoWork]):
     """Reads ranges, one after the other, over one connection.
 
     A place is [the key of the last row before it, the rows of the range before it]. After a lost connection, another
