@@ -69,7 +69,7 @@ class Epochs:
         self.steps = steps
         self._seed = seed
         self.shards = shards
-        self._even: Even = even
+        self.even: Even = even
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
         self._job: Job | None = None
@@ -77,11 +77,6 @@ class Epochs:
         self.segment = 1
         self.times = LoaderTimes()
         self.lost_log = LostLog.of(pipe)
-
-    @property
-    def pads(self) -> bool:
-        """Whether ranks repeat elements to take as many as others."""
-        return self._even == "pad"
 
     def check_service(self) -> None:
         """Checks that the service can run the pipe."""
@@ -103,7 +98,7 @@ class Epochs:
         if not any(_reads_in_plan(node.op) for node in walk(self.pipe)):
             self.schedule(Progress()).end(Progress())
         elif (
-            self._even is not None
+            self.even is not None
             and self.steps is None
             and _has_unknown_length(self.pipe)
             and self.ranks.side_group() is None
@@ -289,7 +284,7 @@ class Epochs:
             for finding in (*costs, *other_rows(plan, of_chains=True)):
                 finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
-        return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
+        return Schedule(plan, self.steps, self.even, ordered=self.service.ordered, communicates=communicates)
 
 
 def _reads_in_plan(op: Operator) -> bool:
