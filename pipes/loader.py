@@ -690,7 +690,7 @@ def valid_on_all_ranks(loader: Loader[object]) -> npt.NDArray[np.bool_] | None:
     """
     valid, epochs = loader.valid, loader._epochs  # pyright: ignore[reportPrivateUsage]
     own = np.ones(0, np.bool_) if valid is None else np.atleast_1d(valid)
-    if epochs.even != "pad" or epochs.ranks.ask().world_size == 1:
+    if not epochs.pads or epochs.ranks.ask().world_size == 1:
         return own
     group = epochs.ranks.side_group()
     return None if group is None else np.frombuffer(b"".join(group.gather("valid rows", own.tobytes())), np.bool_)

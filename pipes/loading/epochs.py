@@ -69,7 +69,8 @@ class Epochs:
         self.steps = steps
         self._seed = seed
         self.shards = shards
-        self.even: Even = even
+        self._even: Even = even
+        self.pads = even == "pad"  # ranks repeat elements to take as many as others
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
         self._job: Job | None = None
@@ -98,7 +99,7 @@ class Epochs:
         if not any(_reads_in_plan(node.op) for node in walk(self.pipe)):
             self.schedule(Progress()).end(Progress())
         elif (
-            self.even is not None
+            self._even is not None
             and self.steps is None
             and _has_unknown_length(self.pipe)
             and self.ranks.side_group() is None
@@ -284,7 +285,7 @@ class Epochs:
             for finding in (*costs, *other_rows(plan, of_chains=True)):
                 finding.warn()
         communicates = rank.world_size > 1 and self.ranks.side_group() is not None
-        return Schedule(plan, self.steps, self.even, ordered=self.service.ordered, communicates=communicates)
+        return Schedule(plan, self.steps, self._even, ordered=self.service.ordered, communicates=communicates)
 
 
 def _reads_in_plan(op: Operator) -> bool:
