@@ -284,7 +284,7 @@ class EpochRun:
             raise
         except BaseException as error:
             if isinstance(error, (DataError, RowError)) and self.schedule is not None:
-                note_cursor(error, self.schedule.plan, str(self.schedule.signature.entries["pipe"]), self.progress)
+                note_cursor(error, self.schedule, self.progress)
             if self._job is not None:
                 self._job.fail(error)
             stop = error if isinstance(error, Exception) else interrupted(error)
@@ -411,7 +411,7 @@ class EpochRun:
             item = next(self._items, None)
             if isinstance(item, Step):
                 skips = self._skips
-                if skips is None or (item := self._without_skipped(item, skips)):
+                if skips is None or (item := skips.take_apart(item, self.progress, self._schedule)):
                     return item
                 continue
             if item == PADDING:
@@ -431,10 +431,6 @@ class EpochRun:
             else:
                 break
         return None
-
-    def _without_skipped(self, step: Step, skips: LostCounter) -> Step | None:
-        fingerprint = str(self._schedule.signature.entries["pipe"])
-        return skips.take_apart(step, self.progress, self._schedule.plan, fingerprint)
 
     @property
     def _schedule(self) -> Schedule:

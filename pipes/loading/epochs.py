@@ -70,6 +70,7 @@ class Epochs:
         self._seed = seed
         self.shards = shards
         self._even: Even = even
+        self.pads = even == "pad"  # ranks repeat elements to take as many as others
         self._schedule: Schedule | None = None
         self._executor: Executor | None = None
         self._job: Job | None = None
@@ -77,11 +78,6 @@ class Epochs:
         self.segment = 1
         self.times = LoaderTimes()
         self.lost_log = LostLog.of(pipe)
-
-    @property
-    def pads(self) -> bool:
-        """Whether ranks repeat elements to take as many as others."""
-        return self._even == "pad"
 
     def check_service(self) -> None:
         """Checks that the service can run the pipe."""

@@ -10,9 +10,9 @@ from ..core.cursor import Json
 from ..core.skips import Skipped
 from ..engine.skips import LostCounts, LostLog
 from ..errors import ArgumentError
-from ..plan.plan import Plan
 from ..services.base import Step
-from .replay import ElementCursor, cursor_of_indexed, cursor_of_streamed
+from .replay import ElementCursor, cursor_of
+from .schedule import Schedule
 from .state import Progress
 
 KEPT_STEPS = 64
@@ -116,16 +116,14 @@ class LostCounter:
         self._counts: LostCounts | None = None  # when the next element is taken
         self._passed: list[Passed] = []  # the rows skipped before the next element
 
-    def take_apart(self, step: Step, progress: Progress, plan: Plan, fingerprint: str) -> Step | None:
+    def take_apart(self, step: Step, progress: Progress, schedule: Schedule) -> Step | None:
         """The step of a plan without the rows that were skipped before it; None if it is such a row alone."""
         skipped = step.element
         if not isinstance(skipped, Skipped):
             return step
 
         def cursor() -> ElementCursor:
-            if plan.indexed:
-                return cursor_of_indexed(plan, fingerprint, progress)
-            return cursor_of_streamed(plan, fingerprint, progress, step.shard, progress.cursors.get(step.shard))
+            return cursor_of(schedule, progress, step.shard, progress.cursors.get(step.shard))
 
         counts = self._log.add(skipped.skips, self._counts or progress.skipped, cursor)
         if not skipped.is_row:
@@ -134,7 +132,7 @@ class LostCounter:
         self._passed.append(Passed(step.shard, progress.cursors.get(step.shard), progress.skipped))
         progress.taken += 1
         progress.skipped = counts
-        if not plan.indexed:
+        if not schedule.plan.indexed:
             progress.own_cursors()[step.shard] = step.cursor
         return None
 

@@ -62,14 +62,9 @@ class RankSource:
         self._arguments: Rank | None = None
         if rank is not None and world_size is not None:
             self._arguments = _checked(check_int("rank", rank, least=0), check_int("world_size", world_size, least=1))
-        self._group = group
+        self.group = group
         if group is not None:
             self.ask()
-
-    @property
-    def group(self) -> Group | None:
-        """The group that was given."""
-        return self._group
 
     @property
     def is_explicit(self) -> bool:
@@ -78,7 +73,7 @@ class RankSource:
 
     def certain(self) -> Rank | None:
         """The rank, or None while a launcher or a process group may still set another."""
-        if self.is_explicit or self._group is not None or _process_group() is not None or "RANK" in os.environ:
+        if self.is_explicit or self.group is not None or _process_group() is not None or "RANK" in os.environ:
             return self.ask()
         return None
 
@@ -90,21 +85,21 @@ class RankSource:
         """
         if self._arguments is not None:
             return self._arguments
-        if self._group is not None:
-            return _of_group(self._group)
+        if self.group is not None:
+            return _of_group(self.group)
         return _process_group() or _from_environment()
 
     def side_group(self) -> SideGroup | None:
         """The means of this rank to send messages to the others; None if they do not communicate."""
-        if self.is_explicit or (self._group is None and _process_group() is None):
+        if self.is_explicit or (self.group is None and _process_group() is None):
             return None
         from ..torch.ranks import side_group
 
-        return side_group(self._group)
+        return side_group(self.group)
 
     def check_mesh(self) -> None:
         """Warns if some ranks of this job may need the same rows, and `group` does not say which."""
-        if self._group is not None or self.is_explicit or _process_group() is None:
+        if self.group is not None or self.is_explicit or _process_group() is None:
             return
         from ..torch.ranks import mesh_dimensions
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -162,50 +161,41 @@ def _redivision_of(cursor: ElementCursor) -> Redivision | None:
     return Redivision.of(cursor["cut"]) if "cut" in cursor else None
 
 
-def cursor_of_indexed(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
-    """The cursor of the next element of an indexed pipe."""
-    position = progress.position(plan)
-    stage = plan.indexed_stage(plan.rank, plan.world_size, position)
-    number = position.taken.total
-    if stage is not plan.indexed_pass(position.redivision):
-        number = next(stage.op.trace(stage, 0, Context()))[1]
-    return {**_common(plan, fingerprint, progress), "element": number}
-
-
-def cursor_of_streamed(plan: Plan, fingerprint: str, progress: Progress, shard: int, at: Json) -> ElementCursor:
-    """The cursor of the element of a shard that begins at the plain cursor `at`."""
-    cursor = {
-        **_common(plan, fingerprint, progress),
-        "rank": plan.rank,
-        "world_size": plan.world_size,
-        "shards": plan.shards,
-        "shard": shard,
-        "at": at and cast("list[Json]", at)[:3],
-    }
+def cursor_of(schedule: Schedule, progress: Progress, shard: int, at: Json) -> ElementCursor:
+    """The cursor of the next element: that of an indexed pipe, or of a shard at the plain cursor `at`."""
+    plan = schedule.plan
+    cursor: ElementCursor = {"pipe": _digest(schedule.signature.pipe), "seed": plan.seed, "epoch": progress.data_pass}
+    if progress.redivision is not None:
+        cursor["cut"] = progress.redivision.plain
+    if plan.indexed:
+        position = progress.position(plan)
+        stage = plan.indexed_stage(plan.rank, plan.world_size, position)
+        number = position.taken.total
+        if stage is not plan.indexed_pass(position.redivision):
+            number = next(stage.op.trace(stage, 0, Context()))[1]
+        return {**cursor, "element": number}
+    cursor |= {"rank": plan.rank, "world_size": plan.world_size, "shards": plan.shards}
+    cursor |= {"shard": shard, "at": at and cast("list[Json]", at)[:3]}
     if shard == plan.tail_shard:
         cursor["leftovers"] = {str(s): leftover for s, leftover in progress.ended.items() if leftover is not None}
     return cursor
 
 
-def note_cursor(error: DataError | RowError, plan: Plan, fingerprint: str, progress: Progress) -> None:
+def note_cursor(error: DataError | RowError, schedule: Schedule, progress: Progress) -> None:
     """Gives `error`, which ended a run after `progress`, the cursor of the failing element; its traceback shows it.
 
     The message does not: it is the same in each run, and two cursors may mean one place.
     """
+    plan = schedule.plan
     if plan.indexed:
-        error.cursor = dict(cursor_of_indexed(plan, fingerprint, progress))
+        error.cursor = dict(cursor_of(schedule, progress, 0, None))
     elif error.place is not None:
         shard, at = error.place
         if shard == plan.tail_shard and {*plan.shards_of_rank(progress.redivision)} - {*progress.position(plan).over}:
             return  # the run was ahead of the consumer, and the leftover rows are not known here
-        error.cursor = dict(cursor_of_streamed(plan, fingerprint, progress, shard, cast("Json", at)))
+        error.cursor = dict(cursor_of(schedule, progress, shard, cast("Json", at)))
     if error.cursor is not None:
         error.add_note(f"fp.replay(pipe, {error.cursor}) makes this element again")
-
-
-def _common(plan: Plan, fingerprint: str, progress: Progress) -> ElementCursor:
-    common: ElementCursor = {"pipe": _digest(fingerprint), "seed": plan.seed, "epoch": progress.data_pass}
-    return common if progress.redivision is None else {**common, "cut": progress.redivision.plain}
 
 
 def _digest(fingerprint: str) -> str:
@@ -258,13 +248,12 @@ class Info:
         Raises:
             LoaderError: the element is padding, which repeats an element that this rank has taken before.
         """
-        plan, progress = self._schedule.plan, Progress(**self._snapshot)
+        progress = Progress(**self._snapshot)
         if self._place is None:
             raise LoaderError("padding has no cursor of its own, because it repeats an earlier element of this rank")
-        fingerprint = str(self._schedule.signature.entries["pipe"])
-        if plan.indexed:
-            return cursor_of_indexed(plan, fingerprint, replace(progress, taken=progress.taken - 1))
-        return cursor_of_streamed(plan, fingerprint, progress, *self._place)
+        if self._schedule.plan.indexed:
+            progress.taken -= 1
+        return cursor_of(self._schedule, progress, *self._place)
 
     def lineage(self) -> list[Origin]:
         """Return file and row of each row that the element is made of, in the order of its rows.

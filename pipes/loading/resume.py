@@ -14,7 +14,7 @@ from ..plan.edits import Edit, EditError, Passing
 from ..plan.fingerprint import Fingerprint, differences
 from ..plan.growth import grown
 from ..plan.plan import Plan, Position
-from ..plan.rests import AS_IT_IS, Edge, GraphOfPass, Redivision, Rest
+from ..plan.rests import AS_IT_IS, GraphOfPass, Redivision, Rest
 from .job_state import StreamedJob, merged
 from .state import SavedState, Signature
 
@@ -106,10 +106,13 @@ def edited(
             moved, rests = _indexed(states, edit, graph)
         else:
             moved, rests, is_complete = _streamed(states, edit, graph, pipe)
-    taken = tuple(
-        (edit.source_of(edge), _taken(edge, rests) if is_complete else None) for edge in edit.edges.values() if rests
+    taken: list[tuple[str, int | None]] = []
+    for edge in edit.edges.values() if rests else ():
+        rows = sum(rest.starts[edge].taken for rest in rests if edge in rest.starts)
+        taken.append((edit.source_of(edge), rows if is_complete else None))
+    resume = Resume(
+        tuple(edit.changes()), edit.effect, tuple(taken), edit.added_sources, edit.grown, edit.dropped_sources
     )
-    resume = Resume(tuple(edit.changes()), edit.effect, taken, edit.added_sources, edit.grown, edit.dropped_sources)
     return [replace(one, pipe=pipe, code=code) for one in moved], resume
 
 
@@ -182,9 +185,3 @@ def _renumbered(redivision: Redivision | None, edit: Edit, graph: GraphOfPass) -
         return None
     rests = {number: edit.renumbered(rest) for number, rest in redivision.rests.items()}
     return replace(redivision, rests=rests, graph=replace(graph, names=edit.names()))
-
-
-def _taken(edge: Edge, rests: Sequence[Rest]) -> int:
-    """The rows of an edge that the rests say were taken."""
-    starts = [rest.starts[edge] for rest in rests if edge in rest.starts]
-    return sum(start.taken for start in starts)

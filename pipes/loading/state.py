@@ -226,6 +226,7 @@ class Signature:
 
     Attributes:
         entries: the entries of a state, in their order; those that differ between states are placeholders.
+        pipe: the fingerprint of the operators.
         checksum: of the entries that all states share; the checksum of a state goes on from it.
         cursors, ended: the JSON text of the position of each shard.
         numbers: that of the ledger.
@@ -249,6 +250,7 @@ class Signature:
             "checksum": 0,
             "goal": NO_GOAL,
         }
+        self.pipe = fingerprint.pipe
         self.checksum = signature_checksum(self.entries)
         self.cursors = _ShardTexts()
         self.ended = _ShardTexts()

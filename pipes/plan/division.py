@@ -141,6 +141,10 @@ class Division:
         # An operator such as `interleave` makes rows of several units at a time.
         self.has_spans = in_order and not any(node.op.needs_positions for node, _ in self._steps)
         self._shared: dict[int, Stage] = {}
+        # Of granules: the units of each, and what tells their weights.
+        self._granule = 1 if weights is None else weights.granule
+        self._each = None if self._granule == 1 or weights is None else weights.each
+        self._pass = Context(seed=context.seed, epoch=context.epoch, rounds=context.rounds)
 
     def weights_of(self, shard: int) -> Numbers:
         """The weights of the pieces of a shard, in their order."""
@@ -368,25 +372,6 @@ class GranuleDivision(Division):
     looked up when their shard comes to them, those of eight granules at a time; in a random order, these are mixed.
     """
 
-    def __init__(
-        self,
-        rows: Stage,
-        weights: Weights | None,
-        shards: int,
-        ranks: int,
-        context: Context,
-        *,
-        any_order: bool,
-        near: int,
-        in_order: bool,
-    ) -> None:
-        assert weights is not None and weights.each is not None, "granules have weights, and so have their units"
-        super().__init__(rows, weights, shards, ranks, context, any_order=any_order, near=near, in_order=in_order)
-        self._weights_of = weights.each
-        self._granule = weights.granule
-        self._count = self._units.length or 0
-        self._pass = Context(seed=context.seed, epoch=context.epoch, rounds=context.rounds)
-
     def _rows_of_pieces(self) -> Numbers:
         assert self.rows is not None, "the units know their rows"
         pieces = self.pieces
@@ -437,7 +422,7 @@ class GranuleDivision(Division):
     def _units_in(self, place: int, slots: int, first: int, stop: int) -> tuple[Numbers, list[RowShare]]:
         """The units of a part of a granule, and the part of each."""
         begin = super()._number(place) * self._granule
-        units = range(begin, min(self._count, begin + self._granule))
+        units = range(begin, min(self._units.length or 0, begin + self._granule))
         if slots == 1:
             return index_array(units), [RowShare(0, 1, 1)] * len(units)
         weights = fill_unknown(self._weights_of(units))
@@ -454,6 +439,10 @@ class GranuleDivision(Division):
             RowShare(0, 1, 1) if high - low == steps else RowShare(low, high, steps, self._step(steps))
             for low, high, steps in parts
         ]
+
+    def _weights_of(self, units: range) -> Numbers:
+        assert self._each is not None, "granules have weights, and so have their units"
+        return self._each(units)
 
     def _step(self, slots: int) -> int:
         return 1 if self.rows is not None else step_of(slots)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -12,7 +12,7 @@ from ..core.context import Context
 from ..core.graph import Node, walk
 from ..core.operator import Operator, Order, StageView, Trait
 from ..engine.stage import Stage, bind, check_row_count
-from ..errors import CallSite, PlanError
+from ..errors import PlanError
 from .divide import Numbers
 from .sharding import Sharding, expanded_units, shuffled_after
 
@@ -74,9 +74,8 @@ class Lengths:
         for key, op, column in zip(keys, own, columns, strict=True):
             if key in outputs:
                 continue
-            view = _LengthView(op, self._sharding.names[node], node.call_site, _inputs_of(node, column))
             try:
-                length = op.length(cast("StageView", view))
+                length = op.length(_view(op, self._sharding.names[node], node, column))
             except AttributeError:
                 return None if ops else self._of_bound(node)  # it asks for more than lengths
             if length is None:
@@ -129,8 +128,7 @@ class Lengths:
 
     def _rounds_of(self, node: Node) -> int | None:
         """The number of rounds of a `repeat`; None if it has no end."""
-        view = _LengthView(node.op, self._sharding.names[node], node.call_site, _inputs_of(node, [1]))
-        return node.op.length(cast("StageView", view))  # of one row
+        return node.op.length(_view(node.op, self._sharding.names[node], node, [1]))  # of one row
 
     def _of_bound(self, node: Node) -> Numbers | None:
         """The lengths that the bound graphs of all shards know; for operators that run their input for that."""
@@ -146,30 +144,11 @@ def varies(root: Node, stages: Mapping[Node, Stage]) -> bool:
     return any(node.op.expands and not node.indexed and stages[node].length is not None for node in walk(root))
 
 
-@dataclass(frozen=True)
-class _LengthInput:
-    op: Operator
-    indexed: bool
-    length: int | None
-
-
-@dataclass(frozen=True)
-class _LengthView:
+def _view(op: Operator, name: str, node: Node, lengths: Sequence[int]) -> StageView:
     """The view of an operator that is asked for its length: the lengths of its inputs, and nothing that runs."""
-
-    op: Operator
-    name: str
-    call_site: CallSite | None
-    inputs: tuple[_LengthInput, ...]
-
-    @property
-    def input(self) -> _LengthInput:
-        (source,) = self.inputs
-        return source
-
-
-def _inputs_of(node: Node, lengths: Sequence[int]) -> tuple[_LengthInput, ...]:
-    return tuple(
-        _LengthInput(source.op, source.indexed, None if length == UNKNOWN else length)
+    inputs = tuple(
+        SimpleNamespace(op=source.op, indexed=source.indexed, length=None if length == UNKNOWN else length)
         for source, length in zip(node.inputs, lengths, strict=True)
     )
+    alone = {"input": inputs[0]} if len(inputs) == 1 else {}
+    return cast("StageView", SimpleNamespace(op=op, name=name, call_site=node.call_site, inputs=inputs, **alone))

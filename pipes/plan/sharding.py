@@ -283,18 +283,12 @@ class UnitsShard(Operator):
     def division(self, rows: Stage, context: Context) -> Division:
         """The division of the units in the pass and the round of `context`."""
         run = (context.seed, context.epoch, context.rounds) if self.varies else ()
-        key = ("division", self.shards, self.ranks, self.any_order, self.varies, self.near, run)
+        any_order, near, in_order = self.any_order, self.near, not self.varies
         # The stage of the rows keeps it, so that all shards share it.
         return rows.memo(
-            key,
+            ("division", replace(self, shard=0), run),
             lambda: division_of(
-                rows,
-                self.shards,
-                self.ranks,
-                context,
-                any_order=self.any_order,
-                near=self.near,
-                in_order=not self.varies,
+                rows, self.shards, self.ranks, context, any_order=any_order, near=near, in_order=in_order
             ),
         )
 
