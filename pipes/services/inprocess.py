@@ -151,14 +151,14 @@ class ThreadsRun:
         """The elements, in the order of the plan."""
         try:
             self._start(range(self._service.workers))
-            yield from self._merge.run(self)
+            yield from self._merge.run(self._receive, self._start_tail)
         finally:
             self._resources.close()
 
     def close(self) -> None:
         self._resources.join()
 
-    def receive(self, worker: int) -> PlanItem:
+    def _receive(self, worker: int) -> PlanItem:
         """The next item of a thread; waits for it."""
         inbox = self._inboxes[worker]
         with self._lock:
@@ -172,7 +172,7 @@ class ThreadsRun:
         finally:
             del item  # this frame is in the traceback of the error, and would keep all of it until a collection
 
-    def start_tail(self) -> None:
+    def _start_tail(self) -> None:
         """Thread 0 runs the tail."""
         self._start(range(1))
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from math import inf
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..core.block import AdaptiveBlockSize, Block, BlockSize, OneRow
 from ..core.context import Context, Pacing, ProcessContext, RowsRequest, Tracer, Tracing
@@ -362,19 +362,9 @@ def _numbered(spans: Iterator[SpanRows]) -> Iterator[tuple[int, SpanRows, bool]]
         number, rows = number + 1, following
 
 
-class Workers(Protocol):
-    """The workers of one run, numbered from 0, as `Merge` uses them.
-
-    Each worker runs the parts of its assignment with `run_shards`, and its items arrive in that order.
-    """
-
-    def receive(self, worker: int) -> Item:
-        """Wait for the next item of this worker. It raises the worker's error."""
-        ...
-
-    def start_tail(self) -> None:
-        """Start worker 0 on its new assignment, the tail. All shards have ended."""
-        ...
+Receive: TypeAlias = Callable[[int], Item]
+"""Waits for the next item of a worker, by its number, and raises the worker's error. Each worker runs the parts of its
+assignment with `run_shards`, and its items arrive in that order."""
 
 
 class Merge:
@@ -396,13 +386,16 @@ class Merge:
         self.in_spans = workers > 1 and plan.running_spans(position) is not None
         self._next_spans: list[tuple[int, Json]] = [(worker, None) for worker in range(workers)]
 
-    def run(self, workers: Workers) -> Generator[Step | ShardEnd]:
-        """The items of all shards and then of the tail, in the order of the plan."""
-        yield from self._span_by_span(workers) if self.in_spans else self._in_order(workers, self._owners())
+    def run(self, receive: Receive, start_tail: Callable[[], None]) -> Generator[Step | ShardEnd]:
+        """The items of all shards and then of the tail, in the order of the plan.
+
+        `start_tail` starts worker 0 on its new assignment, the tail. All shards have ended then.
+        """
+        yield from self._span_by_span(receive) if self.in_spans else self._in_order(receive, self._owners())
         if self._plan.tail(self._position) is not None:
             self._in_tail = True
-            workers.start_tail()
-            yield from self._in_order(workers, {self._plan.tail_shard: 0})
+            start_tail()
+            yield from self._in_order(receive, {self._plan.tail_shard: 0})
 
     def assignment(self, worker: int, received: Iterable[Item] = ()) -> Assignment:
         """What is left for `worker` to do, after items that have arrived from it and are still to be consumed."""
@@ -433,22 +426,22 @@ class Merge:
             owners |= dict.fromkeys(running, worker)
         return {shard: owners[shard] for shard in turn_order(cursors)}
 
-    def _in_order(self, workers: Workers, owners: dict[int, int]) -> Iterator[Step | ShardEnd]:
+    def _in_order(self, receive: Receive, owners: dict[int, int]) -> Iterator[Step | ShardEnd]:
         """Continue the turns of `run_shards` over all workers; `owners` begins with the shard whose turn is next."""
         turns = deque(owners)
         while turns:
             shard = turns.popleft()
-            item = self._receive(workers, owners[shard])
+            item = self._receive(receive, owners[shard])
             assert not isinstance(item, SpanEnd), "this run has no spans"
             if isinstance(item, Step):
                 turns.append(shard)
             yield item
             del item  # the consumer may drop the element before it asks for the next one
 
-    def _span_by_span(self, workers: Workers) -> Iterator[Step | ShardEnd]:
+    def _span_by_span(self, receive: Receive) -> Iterator[Step | ShardEnd]:
         span = 0
         while True:
-            item = self._receive(workers, span % self._workers)
+            item = self._receive(receive, span % self._workers)
             if isinstance(item, SpanEnd):
                 span += 1
                 continue
@@ -457,9 +450,9 @@ class Merge:
                 return
             del item
 
-    def _receive(self, workers: Workers, worker: int) -> Item:
+    def _receive(self, receive: Receive, worker: int) -> Item:
         """The next item of a worker; from here on the consumer has it."""
-        item = workers.receive(worker)
+        item = receive(worker)
         self._record(self._cursors, self._ended, item)
         if self.in_spans and not self._in_tail:
             self._next_spans[worker] = self._span_after(self._next_spans[worker], item)

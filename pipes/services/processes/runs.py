@@ -108,9 +108,9 @@ class ProcessRun(_PlanRun):
             self._begin()
             for handle in self._workers:
                 self._request(handle)
-            yield from self._merge.run(self)
+            yield from self._merge.run(self._receive, self._start_tail)
 
-    def receive(self, worker: int) -> Item:
+    def _receive(self, worker: int) -> Item:
         """The next item of a worker. It waits, and replaces workers that die."""
         handle = self._workers[worker]
         if handle.inbox and self._merge.in_spans and perf_counter() - self._relayed > RELAY_SECONDS:
@@ -126,7 +126,7 @@ class ProcessRun(_PlanRun):
         with self._clock.waiting("receive"):
             return self._unpack(handle, received)
 
-    def start_tail(self) -> None:
+    def _start_tail(self) -> None:
         """Worker 0 runs the tail."""
         self._in_tail = True
         self._request(self._workers[0])

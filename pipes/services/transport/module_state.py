@@ -254,36 +254,36 @@ _SETTINGS = [
     _Setting("csv", "field_size_limit", "field_size_limit"),
     _Setting("socket", "getdefaulttimeout", "setdefaulttimeout"),
     _Setting("decimal", "getcontext", "setcontext"),
-    _Setting(__name__, "_numpy_errors", "_set_numpy_errors"),
-    _Setting(__name__, "_locale", "_set_locale"),
-    _Setting(__name__, "_log_levels", "_set_log_levels"),
+    _Setting(__name__, "numpy_errors", "set_numpy_errors"),
+    _Setting(__name__, "current_locale", "set_locale"),
+    _Setting(__name__, "log_levels", "set_log_levels"),
 ]
 
 
-def _numpy_errors() -> Mapping[str, str]:
+def numpy_errors() -> Mapping[str, str]:
     return cast("Mapping[str, str]", np.geterr())
 
 
-def _set_numpy_errors(errors: Mapping[str, Any]) -> None:
+def set_numpy_errors(errors: Mapping[str, Any]) -> None:
     np.seterr(**errors)
 
 
-def _locale() -> str:
+def current_locale() -> str:
     return locale.setlocale(locale.LC_ALL)
 
 
-def _set_locale(name: str) -> None:
+def set_locale(name: str) -> None:
     locale.setlocale(locale.LC_ALL, name)
 
 
-def _log_levels() -> dict[str, int]:
+def log_levels() -> dict[str, int]:
     """The levels of all loggers that have one, and under "" the level that `logging.disable` has set."""
     loggers = {"root": logging.root, **logging.root.manager.loggerDict}
     levels = {name: each.level for name, each in loggers.items() if isinstance(each, logging.Logger) and each.level}
     return levels | {"": logging.root.manager.disable}
 
 
-def _set_log_levels(levels: dict[str, int]) -> None:
+def set_log_levels(levels: dict[str, int]) -> None:
     logging.disable(levels.pop(""))
     for name, level in levels.items():
         (logging.root if name == "root" else logging.getLogger(name)).setLevel(level)
