@@ -156,7 +156,12 @@ def key_of(plain: Json) -> Key | None:
 def check_keys(column: Any, name: str, before: Key | None) -> tuple[Key, Key]:
     """The first and the last key of a batch that the database has ordered, which must follow the key `before`."""
     if column.null_count:
-        raise nulls_error(name, column.null_count)
+        count = column.null_count
+        raise DataError(
+            f"`partition_on` must name a column without nulls, because rows are read in the order of its values, but "
+            f"{count} {'row has' if count == 1 else 'rows have'} no {name}; name the primary key, or leave such rows "
+            "out in the query"
+        )
     storage = getattr(column, "storage", column)
     if len(storage) > 1:
         equal: Any = pc.equal(storage[1:], storage[:-1])
@@ -172,14 +177,6 @@ def duplicate_error(name: str, key: Key) -> DataError:
     return DataError(
         f"`partition_on` must name a column whose values are unique, because a resume goes on after the last of them, "
         f"but several rows have {name} = {key!r}; name the primary key, or leave `partition_on` out"
-    )
-
-
-def nulls_error(name: str, count: int) -> DataError:
-    return DataError(
-        f"`partition_on` must name a column without nulls, because rows are read in the order of its values, but "
-        f"{count} {'row has' if count == 1 else 'rows have'} no {name}; name the primary key, or leave such rows out "
-        "in the query"
     )
 
 

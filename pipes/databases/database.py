@@ -221,18 +221,13 @@ def _errors(shown: str, uri: str) -> Generator[None, None, None]:
     except Exception as error:
         text = text_of(error)
         clean = without_secrets(text, uri) if uri else text
-        # The text of the cause would be printed too.
-        raise _database_error(error, shown, clean) from (error if clean == text else None)
-
-
-def _database_error(error: Exception, shown: str, text: str) -> SourceError:
-    """The error for an error of a driver with this `text`."""
-    # Statements are ours, and long.
-    text = re.sub(r"(Failed to execute query) '.*'(?=: (?:ERROR|FATAL|PANIC): )", r"\1", text, flags=re.DOTALL)
-    message = " ".join(text.partition("Query was:")[0].split()).strip() or type(error).__name__
-    if isinstance(error, (ConnectionError, TimeoutError)) or _LOST.search(message):
-        return LostConnectionError(f"the connection to {shown} has failed: {message}")
-    return SourceError(f"{shown} cannot read the query: {message}")
+        # Statements are ours, and long.
+        short = re.sub(r"(Failed to execute query) '.*'(?=: (?:ERROR|FATAL|PANIC): )", r"\1", clean, flags=re.DOTALL)
+        message = " ".join(short.partition("Query was:")[0].split()).strip() or type(error).__name__
+        cause = error if clean == text else None  # its text would be printed too
+        if isinstance(error, (ConnectionError, TimeoutError)) or _LOST.search(message):
+            raise LostConnectionError(f"the connection to {shown} has failed: {message}") from cause
+        raise SourceError(f"{shown} cannot read the query: {message}") from cause
 
 
 def _check_address(address: object) -> None:

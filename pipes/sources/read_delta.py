@@ -310,18 +310,17 @@ def _check_features(table: Any, name: str) -> None:
             f"{name} has column mapping by {mode}, so its files have other names of columns, which are not translated; "
             "rewrite the table with `delta.columnMapping.mode` 'none'"
         )
-    if "deletionVectors" in features and _has_deletion_vectors(table, name):
+    if "deletionVectors" not in features:
+        return
+    try:
+        is_whole = not any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()))
+    except Exception as error:  # of deltalake, and of Arrow if the vectors come later
+        raise DataError(f"{name} may have deletion vectors, and they cannot be read: {_reason(error)}") from error
+    if not is_whole:
         raise DataError(
             f"{name} has deletion vectors, which are not applied, so deleted rows would come; "
             "`REORG TABLE ... APPLY (PURGE)` rewrites those files"
         )
-
-
-def _has_deletion_vectors(table: Any, name: str) -> bool:
-    try:
-        return any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()))
-    except Exception as error:  # of deltalake, and of Arrow if the vectors come later
-        raise DataError(f"{name} may have deletion vectors, and they cannot be read: {_reason(error)}") from error
 
 
 def _version(table: Any, uri: str, name: str) -> DeltaVersion:

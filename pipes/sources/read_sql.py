@@ -450,7 +450,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
                 f"column {column.name!r} is of type {kind.type_name}, which the driver cannot convert; convert it in "
                 f"the query, as in CAST({column.name} AS text)"
             )
-        fields.append(pa.field(column.name, decoded_type(_storage_type(kind))))
+        kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+        fields.append(pa.field(column.name, decoded_type(kind)))
     return pa.schema(fields)
 
 
@@ -462,10 +463,6 @@ def rows_of(batch: pa.RecordBatch, schema: pa.Schema) -> Rows:
             "query once, and list them instead of *"
         )
     return Rows({k.name: to_column(_cast(k.name, batch.column(k.name), k.type)) for k in schema}, batch.num_rows)
-
-
-def _storage_type(kind: Any) -> Any:
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _cast(name: str, array: Any, kind: Any) -> Any:
