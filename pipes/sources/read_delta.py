@@ -52,10 +52,9 @@ def read_delta(
     the state reads the same version, however far the table has grown, as long as no vacuum has removed its files.
     Several ranks need a process group, or a `version`, so that all read the same one.
 
-    The package deltalake reads the log, once per pipe; `pip install 'feedpipe[delta]'` installs it. The data files are
-    read as `read_parquet` reads them. Both must reach the table: they do on local disks and on S3, with the credentials
-    of the environment. Tables with column mapping, deletion vectors or other features of Delta's protocol that readers
-    must know are refused.
+    The package deltalake reads the log, once per pipe; `pip install 'feedpipe[delta]'` installs it. It and the Parquet
+    reader reach local disks, and S3 with the credentials of the environment. Tables with column mapping, deletion
+    vectors or other features of Delta's protocol that readers must know are refused.
 
     Args:
         uri: the path or URL of the table.

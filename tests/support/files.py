@@ -15,8 +15,6 @@ from feedpipe.files.jsonl import Jsonl as Jsonl
 from feedpipe.files.lines import Lines as Lines
 from feedpipe.files.orc import OrcFile as OrcFile
 from feedpipe.files.parquet import ParquetFile as ParquetFile
-from feedpipe.files.parquet_footer import ColumnBounds as ColumnBounds
-from feedpipe.files.parquet_footer import may_match as may_match
 from feedpipe.files.parquet_footer import read_parquet_footer as read_parquet_footer
 from feedpipe.files.ranges import TextFormat as TextFormat
 from feedpipe.files.tar import TarGroup as TarGroup
