@@ -74,19 +74,18 @@ class StatementConnection(ABC):
     def ranges(self, query: SqlQuery, count: int | None) -> list[KeyRange]:
         """Ranges of equal length. All keys come once, in order: one column of the rows that will be read."""
         batches = self.execute(self.dialect.count(query), query.parameters)
-        (rows,) = [cast("int", number) for batch in batches for number in batch.column(0).to_pylist()]
+        (rows,) = [int(cast("Any", number)) for batch in batches for number in batch.column(0).to_pylist()]
         size = max(1, -(-rows // (default_count(rows) if count is None else count)))
         ranges: list[KeyRange] = []
         last: Key | None = None
         for batch in self.execute(self.dialect.keys(query), query.parameters):
-            column: Any = batch.column(0)
-            while len(column):
-                begun = ranges.pop() if ranges and ranges[-1].rows < size else None
-                part = column[: size - (begun.rows if begun else 0)]
-                column = column[len(part) :]
+            keys: Any = batch.column(0)
+            while len(keys):
+                length = ranges[-1].rows % size if ranges else 0  # of the range that has begun
+                part = keys[: size - length]
                 first, last = check_keys(part, query.key or "", last)
-                low, length = (begun.low, begun.rows + len(part)) if begun else (first, len(part))
-                ranges.append(KeyRange(low, last, length))
+                ranges.append(KeyRange(ranges.pop().low if length else first, last, length + len(part)))
+                keys = keys[len(part) :]
         return ranges
 
     def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
