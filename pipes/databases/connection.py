@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 from ..core.cursor import Json
@@ -205,44 +207,35 @@ class RangeUnit(NamedTuple):
     rows: int
 
 
-WHOLE_QUERY = RangeUnit(0, 0, None, None, None, -1)
-
-
 @dataclass(frozen=True, eq=False)
 class QueryPlan:
-    """The columns and the units of a query.
-
-    Attributes:
-        schema: of the query, as the driver gives it.
-        units: the ranges; the whole query if it has no key.
-    """
+    """The columns of a query, as the driver gives them, and its ranges; None for the whole query if it has no key."""
 
     schema: pa.Schema
-    units: Sequence[RangeUnit]
+    ranges: Sequence[KeyRange] | None
 
-    @staticmethod
-    def of(schema: pa.Schema, ranges: Sequence[KeyRange] | None) -> QueryPlan:
-        if ranges is None:
-            return QueryPlan(schema, [WHOLE_QUERY])
-        units: list[RangeUnit] = []
-        first, after = 0, None
-        for number, (low, high, rows) in enumerate(ranges):
-            units.append(RangeUnit(number, first, after, low, high, rows))
-            first, after = first + rows, high
-        return QueryPlan(schema, units)
+    @cached_property
+    def units(self) -> Sequence[RangeUnit]:
+        if self.ranges is None:
+            return [RangeUnit(0, 0, None, None, None, -1)]
+        firsts = accumulate((each.rows for each in self.ranges), initial=0)
+        befores = [None, *(each.high for each in self.ranges)]
+        return [
+            RangeUnit(k, first, after, *each)
+            for k, (first, after, each) in enumerate(zip(firsts, befores, self.ranges, strict=False))
+        ]
 
     @property
     def rows(self) -> int | None:
         """The number of rows, if the ranges tell it."""
-        counts = [unit.rows for unit in self.units]
-        return None if -1 in counts else sum(counts)
+        return None if self.ranges is None else sum(each.rows for each in self.ranges)
 
     def text(self) -> str:
         """The plan for a state."""
         schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
         ranges = None
-        if self.rows is not None:
-            ranges = [[plain_key(unit.low), plain_key(unit.high), unit.rows] for unit in self.units]
+        if self.ranges is not None:
+            ranges = [[plain_key(each.low), plain_key(each.high), each.rows] for each in self.ranges]
         plain = json.dumps([schema, ranges], separators=(",", ":"))
         return base64.b85encode(zlib.compress(plain.encode(), 9)).decode()
 
@@ -255,7 +248,7 @@ class QueryPlan:
             key_ranges = None if entries is None else [_range(*entry) for entry in entries]
         except (zlib.error, pa.ArrowException, TypeError, KeyError, OSError) as error:
             raise ValueError("it is no plan of a query") from error
-        return QueryPlan.of(fields, key_ranges)
+        return QueryPlan(fields, key_ranges)
 
 
 def _range(low: Json, high: Json, rows: int) -> KeyRange:

@@ -226,7 +226,7 @@ def _read(columns: _Columns, indices: Indices) -> list[Any]:
         return list(zip(*(_read(column, indices) for column in columns), strict=True))
     if isinstance(indices, range) and indices and indices.step == 1:
         return columns.slice(indices[0], len(indices)).to_pylist()
-    return columns.take(cast("Any", arrow_array(index_array(indices)))).to_pylist()
+    return columns.take(arrow_array(index_array(indices))).to_pylist()
 
 
 class PackedList(Sequence[Any]):

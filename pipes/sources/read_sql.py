@@ -201,7 +201,7 @@ class KeyRanges(UnitSource):
             if self.plan is not None:
                 return replace(self, exported=exported, is_resolved=True)
             connected.begin(None if exported is None else exported.name)
-            plan = QueryPlan.of(*connected.plan(self.sql_query, self.partitions, self._check))
+            plan = QueryPlan(*connected.plan(self.sql_query, self.partitions, self._check))
             return replace(self, plan=plan, exported=exported, is_resolved=True)
 
     def _check(self, schema: pa.Schema) -> None:
