@@ -185,10 +185,6 @@ class KeyRanges(UnitSource):
         assert self.plan is not None, "a run begins with `resolve`"
         return self.plan
 
-    def row_schema(self) -> pa.Schema | None:
-        """Names and types of the columns of the rows; None before they are known."""
-        return None if self.plan is None else plain_schema(self.plan.schema)
-
     def _resolved(self) -> KeyRanges:
         wants_snapshot = self.snapshot is not None and len(self.database.addresses) == 1
         if self.is_resolved or (self.plan is not None and not wants_snapshot):
@@ -244,7 +240,8 @@ class ReadRanges(ParseUnits[RangeUnit]):
         return source.resolved_plan.rows if source.checked else None
 
     def schema(self, stage: StageView) -> pa.Schema | None:
-        return None if self.source is None else self.source.row_schema()
+        plan = None if self.source is None else self.source.plan
+        return None if plan is None else plain_schema(plan.schema)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         # The next range is asked for while the last block of this one is used. A loader waits for its threads at the
