@@ -101,13 +101,9 @@ class Adbc:
     def __reduce__(self) -> tuple[object, ...]:
         return Adbc, ()
 
-    def check(self, uri: str) -> None:
-        """Raise an `ArgumentError` if the package of the driver is not installed."""
-        _driver_of(DIALECTS[scheme_of(uri)])
-
     def connect(self, uri: str) -> AdbcConnection:
         dialect = DIALECTS[scheme_of(uri)]
-        driver = _driver_of(dialect)
+        driver = driver_module(dialect)
         manager = require("adbc_driver_manager", "adbc-driver-manager")
         place = sqlite_uri(uri) if dialect is SQLITE else uri
         with self._lock:
@@ -140,7 +136,7 @@ class Adbc:
             database.close()
 
 
-def _driver_of(dialect: SqlDialect) -> Any:
+def driver_module(dialect: SqlDialect) -> Any:
     module = _MODULES[dialect]
     purpose = 'without `driver="dbapi"`, SQLite is read' if dialect is SQLITE else "this database is read"
     return require(module, module.replace("_", "-"), purpose)

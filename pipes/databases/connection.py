@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 from ..core.cursor import Json
@@ -74,19 +76,18 @@ class StatementConnection(ABC):
     def ranges(self, query: SqlQuery, count: int | None) -> list[KeyRange]:
         """Ranges of equal length. All keys come once, in order: one column of the rows that will be read."""
         batches = self.execute(self.dialect.count(query), query.parameters)
-        (rows,) = [cast("int", number) for batch in batches for number in batch.column(0).to_pylist()]
+        (rows,) = [int(cast("Any", number)) for batch in batches for number in batch.column(0).to_pylist()]
         size = max(1, -(-rows // (default_count(rows) if count is None else count)))
         ranges: list[KeyRange] = []
         last: Key | None = None
         for batch in self.execute(self.dialect.keys(query), query.parameters):
-            column: Any = batch.column(0)
-            while len(column):
-                begun = ranges.pop() if ranges and ranges[-1].rows < size else None
-                part = column[: size - (begun.rows if begun else 0)]
-                column = column[len(part) :]
+            keys: Any = batch.column(0)
+            while len(keys):
+                length = ranges[-1].rows % size if ranges else 0  # of the range that has begun
+                part = keys[: size - length]
                 first, last = check_keys(part, query.key or "", last)
-                low, length = (begun.low, begun.rows + len(part)) if begun else (first, len(part))
-                ranges.append(KeyRange(low, last, length))
+                ranges.append(KeyRange(ranges.pop().low if length else first, last, length + len(part)))
+                keys = keys[len(part) :]
         return ranges
 
     def read(self, query: SqlQuery, after: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
@@ -156,7 +157,12 @@ def key_of(plain: Json) -> Key | None:
 def check_keys(column: Any, name: str, before: Key | None) -> tuple[Key, Key]:
     """The first and the last key of a batch that the database has ordered, which must follow the key `before`."""
     if column.null_count:
-        raise nulls_error(name, column.null_count)
+        count = column.null_count
+        raise DataError(
+            f"`partition_on` must name a column without nulls, because rows are read in the order of its values, but "
+            f"{count} {'row has' if count == 1 else 'rows have'} no {name}; name the primary key, or leave such rows "
+            "out in the query"
+        )
     storage = getattr(column, "storage", column)
     if len(storage) > 1:
         equal: Any = pc.equal(storage[1:], storage[:-1])
@@ -172,14 +178,6 @@ def duplicate_error(name: str, key: Key) -> DataError:
     return DataError(
         f"`partition_on` must name a column whose values are unique, because a resume goes on after the last of them, "
         f"but several rows have {name} = {key!r}; name the primary key, or leave `partition_on` out"
-    )
-
-
-def nulls_error(name: str, count: int) -> DataError:
-    return DataError(
-        f"`partition_on` must name a column without nulls, because rows are read in the order of its values, but "
-        f"{count} {'row has' if count == 1 else 'rows have'} no {name}; name the primary key, or leave such rows out "
-        "in the query"
     )
 
 
@@ -209,44 +207,35 @@ class RangeUnit(NamedTuple):
     rows: int
 
 
-WHOLE_QUERY = RangeUnit(0, 0, None, None, None, -1)
-
-
 @dataclass(frozen=True, eq=False)
 class QueryPlan:
-    """The columns and the units of a query.
-
-    Attributes:
-        schema: of the query, as the driver gives it.
-        units: the ranges; the whole query if it has no key.
-    """
+    """The columns of a query, as the driver gives them, and its ranges; None for the whole query if it has no key."""
 
     schema: pa.Schema
-    units: Sequence[RangeUnit]
+    ranges: Sequence[KeyRange] | None
 
-    @staticmethod
-    def of(schema: pa.Schema, ranges: Sequence[KeyRange] | None) -> QueryPlan:
-        if ranges is None:
-            return QueryPlan(schema, [WHOLE_QUERY])
-        units: list[RangeUnit] = []
-        first, after = 0, None
-        for number, (low, high, rows) in enumerate(ranges):
-            units.append(RangeUnit(number, first, after, low, high, rows))
-            first, after = first + rows, high
-        return QueryPlan(schema, units)
+    @cached_property
+    def units(self) -> Sequence[RangeUnit]:
+        if self.ranges is None:
+            return [RangeUnit(0, 0, None, None, None, -1)]
+        firsts = accumulate((each.rows for each in self.ranges), initial=0)
+        befores = [None, *(each.high for each in self.ranges)]
+        return [
+            RangeUnit(k, first, after, *each)
+            for k, (first, after, each) in enumerate(zip(firsts, befores, self.ranges, strict=False))
+        ]
 
     @property
     def rows(self) -> int | None:
         """The number of rows, if the ranges tell it."""
-        counts = [unit.rows for unit in self.units]
-        return None if -1 in counts else sum(counts)
+        return None if self.ranges is None else sum(each.rows for each in self.ranges)
 
     def text(self) -> str:
         """The plan for a state."""
         schema = base64.b64encode(self.schema.serialize().to_pybytes()).decode()
         ranges = None
-        if self.rows is not None:
-            ranges = [[plain_key(unit.low), plain_key(unit.high), unit.rows] for unit in self.units]
+        if self.ranges is not None:
+            ranges = [[plain_key(each.low), plain_key(each.high), each.rows] for each in self.ranges]
         plain = json.dumps([schema, ranges], separators=(",", ":"))
         return base64.b85encode(zlib.compress(plain.encode(), 9)).decode()
 
@@ -259,7 +248,7 @@ class QueryPlan:
             key_ranges = None if entries is None else [_range(*entry) for entry in entries]
         except (zlib.error, pa.ArrowException, TypeError, KeyError, OSError) as error:
             raise ValueError("it is no plan of a query") from error
-        return QueryPlan.of(fields, key_ranges)
+        return QueryPlan(fields, key_ranges)
 
 
 def _range(low: Json, high: Json, rows: int) -> KeyRange:

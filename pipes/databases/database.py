@@ -14,7 +14,7 @@ from ..core.code import value_code
 from ..core.ending import Ending
 from ..core.lazy import pa
 from ..errors import ArgumentError, ArgumentTypeError, FeedpipeError, SourceError, text_of
-from .adbc import Adbc
+from .adbc import Adbc, driver_module
 from .connection import StatementConnection
 from .dbapi import DbApi, DbApiConnection
 from .driver import (
@@ -93,7 +93,7 @@ class Database:
         database = Database(addresses, tuple(session), cast("str | SqlDriver | None", driver))
         for address in addresses:
             if isinstance(address, str) and not is_custom:
-                cast("Adbc", database.driver_of(address)).check(address)
+                database.driver_of(address)
         return database
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class Database:
         return repr(shown_uri(address)) if isinstance(address, str) else value_code(address)
 
     def driver_of(self, uri: str) -> SqlDriver:
-        """The driver of a URI."""
+        """The driver of a URI, whose package is installed."""
         if self.driver is not None and not isinstance(self.driver, str):
             return self.driver
         if self.driver == "connectorx":
@@ -121,7 +121,10 @@ class Database:
                 f"`uri` must begin with one of {listed} but begins with: {scheme}://; give a function that returns "
                 "a DB-API connection, or a `driver` of your own"
             )
-        return self.adbc if driver_of_scheme is Adbc else driver_of_scheme()
+        if driver_of_scheme is not Adbc:
+            return driver_of_scheme()
+        driver_module(DIALECTS[scheme])
+        return self.adbc
 
     def connect(self, number: int) -> Connected:
         """A new connection to an address, which has run the statements of `session`.
@@ -221,18 +224,13 @@ def _errors(shown: str, uri: str) -> Generator[None, None, None]:
     except Exception as error:
         text = text_of(error)
         clean = without_secrets(text, uri) if uri else text
-        # The text of the cause would be printed too.
-        raise _database_error(error, shown, clean) from (error if clean == text else None)
-
-
-def _database_error(error: Exception, shown: str, text: str) -> SourceError:
-    """The error for an error of a driver with this `text`."""
-    # Statements are ours, and long.
-    text = re.sub(r"(Failed to execute query) '.*'(?=: (?:ERROR|FATAL|PANIC): )", r"\1", text, flags=re.DOTALL)
-    message = " ".join(text.partition("Query was:")[0].split()).strip() or type(error).__name__
-    if isinstance(error, (ConnectionError, TimeoutError)) or _LOST.search(message):
-        return LostConnectionError(f"the connection to {shown} has failed: {message}")
-    return SourceError(f"{shown} cannot read the query: {message}")
+        # Statements are ours, and long.
+        short = re.sub(r"(Failed to execute query) '.*'(?=: (?:ERROR|FATAL|PANIC): )", r"\1", clean, flags=re.DOTALL)
+        message = " ".join(short.partition("Query was:")[0].split()).strip() or type(error).__name__
+        cause = error if clean == text else None  # its text would be printed too
+        if isinstance(error, (ConnectionError, TimeoutError)) or _LOST.search(message):
+            raise LostConnectionError(f"the connection to {shown} has failed: {message}") from cause
+        raise SourceError(f"{shown} cannot read the query: {message}") from cause
 
 
 def _check_address(address: object) -> None:

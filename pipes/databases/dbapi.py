@@ -84,9 +84,6 @@ def _array(name: str, values: Sequence[Any], kind: pa.DataType | None) -> Any:
 class DbApi:
     """Connects to SQLite; other databases need a function that returns their connection."""
 
-    def check(self, uri: str) -> None:
-        """Raise nothing: SQLite is part of Python."""
-
     def connect(self, uri: str) -> DbApiConnection:
         import sqlite3
 

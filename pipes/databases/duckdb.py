@@ -45,12 +45,11 @@ class DuckDBConnection(StatementConnection):
 class DuckDB:
     """Opens database files."""
 
-    def check(self, uri: str) -> None:
-        """Raise an `ArgumentError` if the package is not installed."""
-        require("duckdb", "duckdb")
+    def __init__(self) -> None:
+        self._duckdb = require("duckdb", "duckdb")
 
     def connect(self, uri: str) -> DuckDBConnection:
-        return DuckDBConnection(require("duckdb", "duckdb").connect(file_of(uri), read_only=True))
+        return DuckDBConnection(self._duckdb.connect(file_of(uri), read_only=True))
 
 
 # connectorx, for MySQL and MariaDB
@@ -88,8 +87,7 @@ class ConnectorxConnection(StatementConnection):
 class Connectorx:
     """Connects with connectorx."""
 
-    def check(self, uri: str) -> None:
-        """Raise an `ArgumentError` if the package is not installed."""
+    def __init__(self) -> None:
         require("connectorx", "connectorx")
 
     def connect(self, uri: str) -> ConnectorxConnection:

@@ -86,7 +86,7 @@ class FromArrays(Source):
         return rows_at(self.arrays, self.length(stage), indices)
 
     def identity(self) -> Json:
-        return describe_columns(self.arrays)
+        return {name: [str(array.dtype), list(array.shape)] for name, array in self.arrays.items()}
 
     @classmethod
     def rows_of(cls, facts: Mapping[str, Json]) -> int | None:
@@ -101,7 +101,8 @@ class FromArrays(Source):
 
 
 def _restored(parts: dict[str, PickledArray]) -> FromArrays:
-    return FromArrays(unpickled_arrays(parts))
+    arrays = {k: part.array() if isinstance(part, MappedArray) else read_only(part) for k, part in parts.items()}
+    return FromArrays(arrays)
 
 
 def _name(name: object) -> str:
@@ -161,11 +162,6 @@ def _native(column: object) -> Array:
     return read_only(array.astype(array.dtype.newbyteorder("=")))
 
 
-def describe_columns(columns: Mapping[str, Array]) -> Json:
-    """The names, dtypes and shapes, as plain JSON."""
-    return {name: [str(column.dtype), list(column.shape)] for name, column in columns.items()}
-
-
 def arrays_schema(heads: Mapping[str, tuple[np.dtype[np.generic], tuple[int, ...]]]) -> pa.Schema:
     """Names and types of the columns of arrays, given the dtype and the shape of each."""
     columns = {name: np.empty((0, *shape[1:]), dtype.newbyteorder("=")) for name, (dtype, shape) in heads.items()}
@@ -188,10 +184,6 @@ def pickled_array(array: Array) -> PickledArray:
         return array if array.flags.forc else np.ascontiguousarray(array)
     offset = root.offset + array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
     return MappedArray(str(root.filename), offset, array.dtype.str, array.shape, array.strides)
-
-
-def unpickled_arrays(parts: Mapping[str, PickledArray]) -> dict[str, Array]:
-    return {name: part.array() if isinstance(part, MappedArray) else read_only(part) for name, part in parts.items()}
 
 
 class MappedArray(NamedTuple):

@@ -69,8 +69,7 @@ def from_dataset(dataset: MapStyleDataset[Any] | Iterable[Any]) -> Pipe[Any]:
         repair = 'choose a split, such as `dataset["train"]`' if isinstance(value, Mapping) else "call it"
         raise ArgumentTypeError(f"`dataset` must be one dataset but got: {value!r:.80}; {repair}")
     # torch's iterable datasets inherit a `__getitem__` that only raises, and may have a length.
-    streamed = any(kind.__name__ == "IterableDataset" for kind in type(dataset).__mro__)
-    if not streamed and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+    if not _is_a("IterableDataset", dataset) and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return Pipe.source(FromDataset(dataset))
     if isinstance(value, Iterable) and not isinstance(value, Iterator):
         _warn_if_split(dataset)
@@ -149,8 +148,9 @@ class FromStream(Operator):
         dataset: Any = self.dataset
         block_size = context.block_size()
         try:
-            if stateful or hasattr(dataset, "set_epoch") or _is_data_pipe(dataset):
-                dataset = _copied(dataset)  # runs do not share epoch and position
+            # Runs do not share epoch and position, and torch lets only the newest iterator of a data pipe go on.
+            if stateful or hasattr(dataset, "set_epoch") or _is_a("IterDataPipe", dataset):
+                dataset = _copied(dataset)
             if hasattr(dataset, "set_epoch"):
                 dataset.set_epoch(context.epoch)
             if at.token is not None:
@@ -205,9 +205,8 @@ def _warn_if_split(dataset: object) -> None:
         )
 
 
-def _is_data_pipe(dataset: object) -> bool:
-    """Whether it is an `IterDataPipe`, of which torch lets only the newest iterator go on."""
-    return any(kind.__name__ == "IterDataPipe" for kind in type(dataset).__mro__)
+def _is_a(name: str, dataset: object) -> bool:
+    return any(kind.__name__ == name for kind in type(dataset).__mro__)
 
 
 def _origin(dataset: object, index: int) -> Origin:

@@ -224,13 +224,9 @@ def _columns(rows: Sequence[Any]) -> _Columns | None:
 def _read(columns: _Columns, indices: Indices) -> list[Any]:
     if isinstance(columns, tuple):
         return list(zip(*(_read(column, indices) for column in columns), strict=True))
-    is_slice = isinstance(indices, range) and indices.step == 1
-    part = columns.slice(indices[0], len(indices)) if is_slice and indices else columns.take(_positions(indices))
-    return part.to_pylist()
-
-
-def _positions(indices: Indices) -> Any:
-    return arrow_array(index_array(indices))
+    if isinstance(indices, range) and indices and indices.step == 1:
+        return columns.slice(indices[0], len(indices)).to_pylist()
+    return columns.take(arrow_array(index_array(indices))).to_pylist()
 
 
 class PackedList(Sequence[Any]):

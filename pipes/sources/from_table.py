@@ -157,7 +157,9 @@ def _load(table: object, where: CallSite | None) -> _LoadedTable:
         names = read.schema.names
         if double := sorted({name for name in names if names.count(name) > 1}):
             raise DataError(f"`from_table` needs one column of each name but got several of: {double}", at=where)
-        return _LoadedTable(read, ChunkedTable.from_table(read), _positions(table))
+        indices: Any = cast("Any", table)._indices if _is_hugging_face(table) else None
+        positions = None if indices is None else np.asarray(indices.column(0)).astype(np.int64)
+        return _LoadedTable(read, ChunkedTable.from_table(read), positions)
     except FeedpipeError:
         raise
     except Exception as error:
@@ -188,9 +190,3 @@ def _as_table(table: Any) -> pa.Table:
     if type(table).__module__.startswith("pandas."):
         read = read.select([name for name in read.schema.names if not name.startswith("__index_level_")])
     return read
-
-
-def _positions(table: Any) -> np.ndarray[Any, np.dtype[np.int64]] | None:
-    """The positions in its table of the rows of a Hugging Face dataset that was shuffled, filtered or sorted."""
-    indices = table._indices if _is_hugging_face(table) else None
-    return None if indices is None else np.asarray(indices.column(0)).astype(np.int64)

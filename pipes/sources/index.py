@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def make_version(
                 )
             statistics = before.version.statistics
         listing = selection.absolute_listing(address)
-        work = _Work(listing, selection.filesystem, _kind(listing, footers), statistics, before)
+        work = _Work(listing, selection.filesystem, _form(listing, footers), statistics, before)
         work.read = read or FooterReader.contents
         if before is not None and work.is_as(before):
             return before
@@ -85,26 +85,16 @@ def _check_selection(opened: Index, selection: Selection) -> None:
         )
 
 
-class _Kind(NamedTuple):
-    """Files with footers: a regular expression for the ends of their names, and the format that reads the footers."""
-
-    endings: str
-    form: Callable[[], CountedFormat]
+_KINDS: dict[str, Callable[[], CountedFormat]] = {r"\.parquet": Parquet, r"\.(arrow|feather)": ArrowIpc}
+"""The formats of files with footers, by the ends of their names."""
 
 
-_KINDS = (
-    _Kind(r"\.parquet", Parquet),
-    _Kind(r"\.(arrow|feather)", ArrowIpc),
-)
-
-
-def _kind(listing: Listing, footers: Footers) -> _Kind | None:
-    """What to read of the footers of some files; None if they are listed only."""
-    call: Any = pc
-    for kind in _KINDS if footers else ():
+def _form(listing: Listing, footers: Footers) -> CountedFormat | None:
+    """The format that reads the footers of some files; None if they are listed only."""
+    for ending, form in _KINDS.items() if footers else ():
         # An option after the name of a URL is no part of the name.
-        if call.all(call.match_substring_regex(listing.paths, kind.endings + r"(\?[^/]*)?$")).as_py():
-            return kind
+        if call.all(call.match_substring_regex(listing.paths, ending + r"(\?[^/]*)?$")).as_py():
+            return form()
     if footers is True:
         raise ArgumentError(
             "`footers=True` needs files that all end with .parquet or all with .arrow, and one of the files "
@@ -154,7 +144,7 @@ class _Work:
         self,
         listing: Listing,
         filesystem: object,
-        kind: _Kind | None,
+        form: CountedFormat | None,
         statistics: tuple[str, ...],
         before: Index | None,
     ) -> None:
@@ -165,7 +155,6 @@ class _Work:
         self.schemas: list[pa.Schema] = []
         self._numbers: dict[bytes, int] = {}  # of the schemas
         self.digest = listing.digest
-        form = None if kind is None else kind.form()
         types = self._types(form, statistics, before, filesystem) if statistics else {}
         if form is not None:
             self.kind = form.units

@@ -52,10 +52,9 @@ def read_delta(
     the state reads the same version, however far the table has grown, as long as no vacuum has removed its files.
     Several ranks need a process group, or a `version`, so that all read the same one.
 
-    The package deltalake reads the log, once per pipe; `pip install 'feedpipe[delta]'` installs it. The data files are
-    read as `read_parquet` reads them. Both must reach the table: they do on local disks and on S3, with the credentials
-    of the environment. Tables with column mapping, deletion vectors or other features of Delta's protocol that readers
-    must know are refused.
+    The package deltalake reads the log, once per pipe; `pip install 'feedpipe[delta]'` installs it. It and the Parquet
+    reader reach local disks, and S3 with the credentials of the environment. Tables with column mapping, deletion
+    vectors or other features of Delta's protocol that readers must know are refused.
 
     Args:
         uri: the path or URL of the table.
@@ -310,18 +309,17 @@ def _check_features(table: Any, name: str) -> None:
             f"{name} has column mapping by {mode}, so its files have other names of columns, which are not translated; "
             "rewrite the table with `delta.columnMapping.mode` 'none'"
         )
-    if "deletionVectors" in features and _has_deletion_vectors(table, name):
+    if "deletionVectors" not in features:
+        return
+    try:
+        is_whole = not any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()))
+    except Exception as error:  # of deltalake, and of Arrow if the vectors come later
+        raise DataError(f"{name} may have deletion vectors, and they cannot be read: {_reason(error)}") from error
+    if not is_whole:
         raise DataError(
             f"{name} has deletion vectors, which are not applied, so deleted rows would come; "
             "`REORG TABLE ... APPLY (PURGE)` rewrites those files"
         )
-
-
-def _has_deletion_vectors(table: Any, name: str) -> bool:
-    try:
-        return any(batch.num_rows for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()))
-    except Exception as error:  # of deltalake, and of Arrow if the vectors come later
-        raise DataError(f"{name} may have deletion vectors, and they cannot be read: {_reason(error)}") from error
 
 
 def _version(table: Any, uri: str, name: str) -> DeltaVersion:

@@ -54,10 +54,9 @@ def read_images(
     Length: the number of images; indexed. State: a position; it is refused if the files have changed. In the chain, a
     `decode` follows that gets the arguments from `images` to `decoders`; see there.
 
-    Each folder in `root` is a class; its images may be in subfolders. Images are files that end in .jpg, .jpeg, .png,
-    .ppm, .bmp, .pgm, .tif, .tiff or .webp, in upper or lower case. Other files are left out, and so are names that
-    begin with `.` or `_`. The orientation that EXIF asks for is not applied. `read_bytes` and `decode` read images in
-    any other layout.
+    Each folder in `root` is a class; its images may be in subfolders. Images end in .jpg, .jpeg, .png, .ppm, .bmp,
+    .pgm, .tif, .tiff or .webp, in upper or lower case. Other files are left out, and so are names that begin with `.`
+    or `_`. EXIF's orientation is not applied. `read_bytes` and `decode` read images in any other layout.
 
     Args:
         root: a folder: a local path or a URL.

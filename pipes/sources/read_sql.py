@@ -185,10 +185,6 @@ class KeyRanges(UnitSource):
         assert self.plan is not None, "a run begins with `resolve`"
         return self.plan
 
-    def row_schema(self) -> pa.Schema | None:
-        """Names and types of the columns of the rows; None before they are known."""
-        return None if self.plan is None else plain_schema(self.plan.schema)
-
     def _resolved(self) -> KeyRanges:
         wants_snapshot = self.snapshot is not None and len(self.database.addresses) == 1
         if self.is_resolved or (self.plan is not None and not wants_snapshot):
@@ -201,7 +197,7 @@ class KeyRanges(UnitSource):
             if self.plan is not None:
                 return replace(self, exported=exported, is_resolved=True)
             connected.begin(None if exported is None else exported.name)
-            plan = QueryPlan.of(*connected.plan(self.sql_query, self.partitions, self._check))
+            plan = QueryPlan(*connected.plan(self.sql_query, self.partitions, self._check))
             return replace(self, plan=plan, exported=exported, is_resolved=True)
 
     def _check(self, schema: pa.Schema) -> None:
@@ -244,7 +240,8 @@ class ReadRanges(ParseUnits[RangeUnit]):
         return source.resolved_plan.rows if source.checked else None
 
     def schema(self, stage: StageView) -> pa.Schema | None:
-        return None if self.source is None else self.source.row_schema()
+        plan = None if self.source is None else self.source.plan
+        return None if plan is None else plain_schema(plan.schema)
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         # The next range is asked for while the last block of this one is used. A loader waits for its threads at the
@@ -450,7 +447,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
                 f"column {column.name!r} is of type {kind.type_name}, which the driver cannot convert; convert it in "
                 f"the query, as in CAST({column.name} AS text)"
             )
-        fields.append(pa.field(column.name, decoded_type(_storage_type(kind))))
+        kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+        fields.append(pa.field(column.name, decoded_type(kind)))
     return pa.schema(fields)
 
 
@@ -462,10 +460,6 @@ def rows_of(batch: pa.RecordBatch, schema: pa.Schema) -> Rows:
             "query once, and list them instead of *"
         )
     return Rows({k.name: to_column(_cast(k.name, batch.column(k.name), k.type)) for k in schema}, batch.num_rows)
-
-
-def _storage_type(kind: Any) -> Any:
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _cast(name: str, array: Any, kind: Any) -> Any:

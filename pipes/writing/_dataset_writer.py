@@ -223,7 +223,12 @@ class DatasetWriter:
                 raise ArgumentError(
                     f"{self._folder} holds {state}: `overwrite=True` removes it, or choose another folder{reason}"
                 )
-            self._remove_run(paths)
+            if _reads_folder(self.run.root, self._folder, self._filesystem):
+                raise ArgumentError(
+                    f"{self._folder} holds files that the pipe reads, so it cannot be emptied; choose another folder"
+                )
+            # Remove these first: a folder with a manifest has all its files.
+            self._remove(sorted(paths, key=lambda name: not name.startswith("_")), paths)
         self._place = self._place or (self.run.place(None), 0)
         self._save()
         return False
@@ -316,14 +321,6 @@ class DatasetWriter:
         with suppress(DataError):
             return read_manifest(self.manifest, self._filesystem).details.get("run") == self._identity()
         return False
-
-    def _remove_run(self, paths: Mapping[str, str]) -> None:
-        if _reads_folder(self.run.root, self._folder, self._filesystem):
-            raise ArgumentError(
-                f"{self._folder} holds files that the pipe reads, so it cannot be emptied; choose another folder"
-            )
-        # Remove these first: a folder with a manifest has all its files.
-        self._remove(sorted(paths, key=lambda name: not name.startswith("_")), paths)
 
     def _remove(self, names: Iterable[str], paths: Mapping[str, str]) -> None:
         filesystem = locate(self._folder, self._filesystem).filesystem

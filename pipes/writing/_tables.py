@@ -47,7 +47,10 @@ class ColumnSink(Sink[Item]):
         """Convert a chunk of rows."""
         columns = self._columns(chunk)
         if self.fixed is None:
-            self._check_types(columns)
+            if missing := next((name for name in self.types if name not in columns), None):
+                raise ArgumentError(
+                    f"`schema` has a column {missing!r} that the rows do not have; {suggest_name(missing, columns)}"
+                )
             arrays = [self._array(name, values, self.types.get(name)) for name, values in columns.items()]
             self.fixed = pa.schema([(name, array.type) for name, array in zip(columns, arrays, strict=True)])
         else:
@@ -80,13 +83,6 @@ class ColumnSink(Sink[Item]):
         if not names:
             raise DataError(f"row {self.converted + 1} has no columns")
         return {name: [cast("Any", row)[name] for row in chunk] for name in names}
-
-    def _check_types(self, columns: Mapping[str, Values]) -> None:
-        for name in self.types:
-            if name not in columns:
-                raise ArgumentError(
-                    f"`schema` has a column {name!r} that the rows do not have; {suggest_name(name, columns)}"
-                )
 
     def _array(self, name: str, values: Values, kind: pa.DataType | None) -> ArrowArray:
         array, error = _try_array(values, kind)
@@ -235,15 +231,14 @@ def _array_types() -> tuple[type, ...]:
 
 def _converts_columns(kind: pa.DataType, to: pa.DataType) -> bool:
     """Return True if Arrow converts whole columns, and refuses values that would change."""
-    return pa.types.is_null(kind) or any(is_kind(kind) and is_kind(to) for is_kind in (_is_number, _is_text))
+    return pa.types.is_null(kind) or _family(kind) == _family(to)
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _family(kind: pa.DataType) -> str:
+    types: Any = pa.types
+    if types.is_integer(kind) or types.is_floating(kind):
+        return "number"
+    return "text" if types.is_string(kind) or types.is_large_string(kind) else str(kind)
 
 
 def _fields(kind: Any, above: str = "") -> Iterator[str]:

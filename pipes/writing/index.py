@@ -38,14 +38,12 @@ def index(
     """Make an index of files, or the next version of one, and return it.
 
     `list_files` and all readers of files take it as their `manifest`. A run with an index lists nothing, and reads no
-    footers but those of the files whose rows it reads. It reads some 100 kB for each 4,096 files that it needs: a rank
-    of thousands opens ten million files with a few MB. Ranks and workers exchange its address.
+    footers but those of the files whose rows it reads. It reads some 100 kB for each 4,096 files that it needs, so a
+    rank of thousands opens ten million files with a few MB.
 
-    A version has the files that are there when it is made. The next one keeps the order of the files of the one before,
-    leaves out those that have vanished, and has new ones behind; footers of files whose size and time of change are the
-    same are not read again. Runs that have begun stay with their version; a state names it, and is resumed with it.
-    Nothing in an index is changed after it was written. Two writers may make a version at once: the second goes on from
-    that of the first.
+    The next version keeps the order of this one, drops files that are gone, and appends new ones; it reads no footer of
+    a file whose size and time of change are the same. Runs that have begun stay with their version; a state names it,
+    and is resumed with it. Two writers may make a version at once: the second goes on from that of the first.
 
     Args:
         paths, pattern, recursive, filesystem: as for `list_files`; `filesystem` is also that of `into`.

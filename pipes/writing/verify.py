@@ -46,7 +46,11 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None, progr
     if not isinstance(manifest, (str, os.PathLike)):
         raise ArgumentTypeError(f"`manifest` must be a path but got: {manifest!r}")
     check_filesystem(filesystem)
-    path = _manifest_of(os.fspath(manifest), filesystem)
+    path = os.fspath(manifest)
+    place = locate(path, filesystem)
+    with suppress(OSError):  # reading it says what is wrong
+        if file_infos(place.filesystem, [place.path])[0].type.name == "Directory":
+            path = join_path(path, MANIFEST, filesystem)
     found = read_manifest(path, filesystem)
     expected = zip(found.paths(path, filesystem), found.files["bytes"], found.files["sha256"], strict=True)
     first: FeedpipeError | None = None
@@ -60,15 +64,6 @@ def verify(manifest: str | os.PathLike[str], *, filesystem: object = None, progr
     if first is not None:
         kind = SourceError if isinstance(first, SourceError) else DataError
         raise kind(f"{count} of {len(found.files)} files are not as {path} says: {first}", at=call_site()) from first
-
-
-def _manifest_of(path: str, filesystem: object) -> str:
-    """The path of a manifest, or of the one in a folder."""
-    place = locate(path, filesystem)
-    with suppress(OSError):  # reading it says what is wrong
-        if file_infos(place.filesystem, [place.path])[0].type.name == "Directory":
-            return join_path(path, MANIFEST, filesystem)
-    return path
 
 
 def _problem(expected: tuple[Any, Any, Any], filesystem: object) -> FeedpipeError | None:

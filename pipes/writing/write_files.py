@@ -122,26 +122,24 @@ def write_parquet(
     Element: a dict. The first 256 rows fix the columns, and the types of those that `schema` does not name. Columns
     that come from a file stay columns. Arrays and tensors of one shape become a column of tensors; arrays of one axis
     and several lengths become a column of lists. Lists, dicts, bytes, dates and None take Arrow's types.
-    Order: that of `Loader(pipe, workers=workers)` in epoch 0 with seed 0, the same in each run; it is the pipe's own
-    order, unless the pipe is streamed and several workers read it. Memory: one row group.
+    Order: that of `Loader(pipe, workers=workers)` in epoch 0 with seed 0, which is the pipe's own unless the pipe is
+    streamed and several workers read it. Memory: one row group.
 
     A file gets its name when it is complete. `_manifest.jsonl` is written last, with the rows, bytes and checksum of
-    each file, so a folder with a manifest has all its files; see `verify`. If a run fails or is killed, make the
-    same call again, with any number of workers: it goes on after the complete files, and in the end all files are
-    those of a run that was not killed. If the folder has them all, the call does nothing. A run that another one
-    has taken over ends with an error. For a pipe without rows, one file without rows is written, with the columns
-    that `schema` names.
+    each file; see `verify`. If a run fails or is killed, make the same call again, with any number of workers: it goes
+    on after the complete files, and in the end all files are those of a run that was not killed. If the folder has them
+    all, the call does nothing. A run that another one has taken over ends with an error. A pipe without rows makes one
+    file without rows, with the columns that `schema` names.
 
     Args:
         pipe: gives the rows.
-        folder: a path or URL; the folder must be empty or missing, or hold a run of this call, unless `overwrite` is
-            true.
+        folder: a path or URL. The folder must be empty or missing, or hold a run of this call.
         rows_per_file: rows of each file but the last. A file ends early before the first null of a column, and the next
             one has the rest of its rows.
         file_size: bytes after which a file is full, such as "1GiB", instead of `rows_per_file`; the file ends with the
             row group that exceeds the size. By default 256 MiB.
-        row_group_rows: the maximum number of rows of a row group, the unit by which readers share the work. A row group
-            takes at most 64 MiB of memory. Ranks and shards share the work well if there are several for each shard.
+        row_group_rows: the most rows of a row group, the unit by which readers share the work; several for each shard
+            are enough. A row group takes at most 64 MiB of memory.
         compression: "auto" takes lz4, which reads fastest, and zstd for columns that it makes smaller by a quarter. Or
             "lz4", "zstd", "snappy", "gzip", "brotli" or None for all columns; old readers may know only "snappy".
         schema: types by name, as Arrow types or their names, or a pyarrow schema. Other columns have the types of the
@@ -253,12 +251,8 @@ def write_tfrecord(
     Element: a dict, which becomes a `tf.train.Example`. The first 256 rows fix the columns, and the types of those that
     `schema` does not name, as in `write_parquet`. Ints and bools become ints of 64 bits; floats become floats of 32
     bits, the only ones of the format; strings become bytes in UTF-8. Lists, arrays and tensors of these become lists
-    without a shape. A missing value is left out. Order: that of `Loader(pipe, workers=workers)` in epoch 0 with seed 0,
-    the same in each run; it is the pipe's own order, unless the pipe is streamed and several workers read it. Two runs
-    write equal bytes. Memory: 256 rows.
-
-    The manifest is as in `write_parquet`, and a run that is killed goes on as there. For a pipe without rows, an empty
-    file is written.
+    without a shape. A missing value is left out. Order, manifest and runs that are killed: as in `write_parquet`. Two
+    runs write equal bytes. Memory: 256 rows. A pipe without rows makes an empty file.
 
     Args:
         pipe, folder, schema, filesystem, workers, progress, overwrite: as in `write_parquet`.

@@ -45,12 +45,9 @@ def write_tar(
     extension: the value of `jpg` becomes the member `train/000017.jpg`. Bytes are written as they are. Other values are
     encoded by the last part of the extension: `json`; `txt` and `text`, a string as UTF-8; `cls` and `index`, an int;
     `npy`, an array; `jpg` (quality 95), `jpeg`, `png`, `bmp`, `ppm`, `tif`, `webp`, a uint8 array of (height, width) or
-    (height, width, 3 or 4 channels), or a Pillow image. Order: that of `Loader(pipe, workers=workers)` in epoch 0 with
-    seed 0, the same in each run; it is the pipe's own order, unless the pipe is streamed and several workers read it.
-    Two runs write equal bytes. Memory: a few rows, and the keys of one file.
-
-    The manifest is as in `write_parquet`, and a run that is killed goes on as there. For a pipe without rows, an
-    archive without members is written.
+    (height, width, 3 or 4 channels), or a Pillow image. Order, manifest and runs that are killed: as in
+    `write_parquet`. Two runs write equal bytes. Memory: a few rows, and the keys of one file. A pipe without rows makes
+    an archive without members.
 
     Args:
         pipe, folder, filesystem, workers, progress, overwrite: as in `write_parquet`.

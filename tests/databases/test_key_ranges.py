@@ -1,4 +1,4 @@
-"""The ranges of keys of a query, found by both ways; what reading them takes."""
+"""The ranges of keys of a query, and what reading them takes."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import datetime
-import decimal
 import json
-import math
-import operator
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,8 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, MissingError, PlanError, SourceError
@@ -23,17 +18,9 @@ from feedpipe.testing import check_operator
 
 from ..servers.s3 import S3
 from ..support.core import walk
-from ..support.examples import examples
-from ..support.files import ColumnBounds, may_match
 from ..support.sources import read_delta as _delta_log
 
 WORDS = ["007", "a b/c%20d", None, "é=1"]
-VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "id": st.integers(-3, 3),
-    "x": st.sampled_from([-1.5, -0.0, 0.0, 1.5, math.inf, math.nan]),
-    "word": st.sampled_from(["", "a", "b", "é"]),
-}
-COMPARE = st.sampled_from([operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge])
 
 
 def table(first: int, count: int) -> pa.Table:
@@ -94,68 +81,6 @@ def test_files_that_a_filter_rules_out_are_not_opened(
     if str(expression).startswith("(x < 1"):
         (units,) = (node.op for node in walk(pipe._stage().node) if node.op.kind == "row_groups")
         assert len(units.resolved_table) == 4  # by their statistics
-
-
-EDGES: dict[str, list[Any]] = {
-    "word": ["a" * 200, "a" * 199 + "b", "zz\U0010ffff" * 60, None],
-    "x": [math.nan, -0.0, 0.1, None],
-    "small": [0.1, math.nan, -math.inf, None],
-    "time": [datetime.datetime(2024, 1, 1, 0, 0, 0, us) for us in (123_456, 123_999, 124_000)] + [None],
-    "amount": [decimal.Decimal("12345678901234567.89"), decimal.Decimal("0.10"), decimal.Decimal("-1.00"), None],
-    "a.b": [3, 5, 7, None],
-    "none": [None] * 4,
-}
-
-
-def test_no_row_is_lost_by_bounds_that_the_log_does_not_have_exactly(tmp_path: Path) -> None:
-    types = {"small": pa.float32(), "time": pa.timestamp("us", "UTC"), "none": pa.int32()}
-    whole = pa.table({name: pa.array(values, types.get(name)) for name, values in EDGES.items()})
-    structs = pa.table({"a": [{"b": 100}]})  # the log calls its field `a.b` as well
-    for part in (whole.slice(0, 2), whole.slice(2, 1), whole.slice(3), structs):
-        write_deltalake(str(tmp_path), part, mode="append", schema_mode="merge")
-    pipe = fp.read_delta(str(tmp_path))
-    rows = pa.Table.from_pylist(list(pipe), pipe.schema)
-    for name in EDGES:
-        field = pc.field(name)
-        for value in whole[name].to_pylist()[:3]:
-            scalar = pa.scalar(value, whole[name].type)
-            for expression in (field == scalar, field != scalar, field > scalar, field.is_null()):
-                filtered = fp.read_delta(str(tmp_path), filter=expression)
-                assert len(list(filtered)) == rows.filter(expression).num_rows, expression
-
-
-LEAVES = st.one_of(
-    *(
-        st.builds(lambda compare, value, name=name: compare(pc.field(name), value), COMPARE, values)
-        for name, values in VALUES.items()
-    ),
-    st.sampled_from([*VALUES]).flatmap(
-        lambda name: st.sampled_from([pc.field(name).is_null(), pc.field(name).is_valid(), pc.is_nan(pc.field("x"))])
-    ),
-    st.builds(lambda values: pc.field("id").isin(values), st.lists(VALUES["id"], min_size=1, max_size=3)),
-)
-EXPRESSIONS = st.recursive(
-    LEAVES,
-    lambda some: st.builds(operator.and_, some, some) | st.builds(operator.or_, some, some) | some.map(operator.invert),
-    max_leaves=4,
-)
-
-
-@given(st.data(), EXPRESSIONS)
-@settings(max_examples=examples(150), deadline=None)
-def test_a_file_with_rows_for_a_filter_is_never_ruled_out(data: st.DataObject, expression: pc.Expression) -> None:
-    rows = data.draw(st.lists(st.fixed_dictionaries({name: st.none() | kind for name, kind in VALUES.items()})))
-    schema = pa.schema({"id": pa.int64(), "x": pa.float64(), "word": pa.string()})
-    bounds = {}
-    for name, kind in zip(schema.names, schema.types, strict=True):
-        values = [row[name] for row in rows if row[name] is not None and row[name] == row[name]]
-        low, high = (pa.scalar(end(values), kind) for end in (min, max)) if values else (None, None)
-        if values or not any(row[name] is not None for row in rows):
-            bounds[name] = ColumnBounds(low, high, any(row[name] is None for row in rows))
-    matching = pa.Table.from_pylist(rows, schema).filter(expression)
-    assert not matching.num_rows or may_match(
-        expression, dict(zip(schema.names, schema.types, strict=True)), {}, bounds
-    )
 
 
 def test_a_state_keeps_its_version(uri: str) -> None:

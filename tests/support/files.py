@@ -9,8 +9,6 @@ from feedpipe.files.jsonl import MAX_DEPTH as MAX_DEPTH
 from feedpipe.files.jsonl import Jsonl as Jsonl
 from feedpipe.files.lines import Lines as Lines
 from feedpipe.files.parquet import ParquetFile as ParquetFile
-from feedpipe.files.parquet_footer import ColumnBounds as ColumnBounds
-from feedpipe.files.parquet_footer import may_match as may_match
 from feedpipe.files.parquet_footer import read_parquet_footer as read_parquet_footer
 from feedpipe.files.ranges import TextFormat as TextFormat
 from feedpipe.files.tar import TarGroup as TarGroup
