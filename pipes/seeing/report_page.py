@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.html import Html, bar, fragment, html, page, prose, table
-from .report import IN_WORDS, Report, percentile
+from ..core.times import IN_WORDS
+from .report import Report, percentile
 from .verdict import RankTimes, RankView
 
 
