@@ -330,7 +330,7 @@ class Loader(Generic[T_co]):
         return Report([self._rank_times])
 
     def _repr_html_(self) -> str:
-        return self._pipe._repr_html_()
+        return self._pipe._repr_html_()  # pyright: ignore[reportPrivateUsage]
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `iter(loader)` begin epoch `epoch`; if the loader is in the middle of it, it goes on there.

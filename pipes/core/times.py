@@ -49,22 +49,22 @@ State: TypeAlias = Literal[
     "operator", "engine", "storage", "calls", "input", "worker", "consumer", "memory", "send", "receive", "ranks",
     "device", "loop",
 ]  # fmt: skip
-"""What a thread does in a slot:
-
-    operator   runs the code of an operator, or what it has put off, without its inputs
-    engine     goes from one operator to the next; of unmeasured blocks, all that is no wait
-    storage    waits for bytes, or reads them, for an operator
-    calls      waits for calls that an operator makes at the same time
-    input      waits for a thread that makes blocks, or for the process that dispatches
-    worker     waits for a worker
-    consumer   waits because enough is ready
-    memory     waits for memory that the consumer has
-    send       packs elements and sends them
-    receive    takes elements out of what was sent
-    ranks      waits for the other ranks
-    device     issues copies to a device
-    loop       runs the code of the user's loop, or anything else between two elements
-"""
+"""What a thread does in a slot; see `IN_WORDS`. In blocks that are not measured, all that is no wait is "engine"."""
+IN_WORDS: dict[State, str] = {
+    "operator": "operators",  # their code, or what it has put off, without their inputs
+    "engine": "engine",
+    "storage": "waits for storage",  # or reads it, for an operator
+    "calls": "waits for calls",  # that an operator makes at the same time
+    "input": "waits for its input",  # from a thread that makes blocks, or the process that dispatches
+    "worker": "waits for workers",
+    "consumer": "waits for its consumer",  # because enough is ready
+    "memory": "waits for memory",  # that the consumer has
+    "send": "sends",
+    "receive": "receives",
+    "ranks": "waits for other ranks",
+    "device": "copies to the device",
+    "loop": "runs the loop",  # or anything else between two elements
+}
 WAITS: frozenset[State] = frozenset(("input", "worker", "consumer", "memory", "ranks"))
 """The states in which a thread waits for another one, of this loader or of that of another rank."""
 Event: TypeAlias = Literal["hits", "misses", "retries", "cost", "busy", "dry"]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from operator import attrgetter
-from typing import NamedTuple, TypeAlias
 
 from ..core.block import row_width
 from ..core.findings import Finding, FoundWarning
@@ -26,12 +24,20 @@ from ..services.transport.graph_file import sending_error
 
 def check(pipe: Node, *, world_size: int, workers: int, shards: int | None) -> Findings:
     """What is costly in a loader of `pipe`; see `Pipe.check`."""
-    with _recorded() as found:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         root = resolve(_unseen(pipe))
         plan = plan_of(root, world_size=world_size, workers=workers, shards=shards)
-        checked = _Checked(root, plan, workers)
-        for rule in RULES:
-            found += rule(checked)
+        found = [
+            *_uneven_ranks(plan),
+            *_unpicklable(root, workers),
+            *findings.read_again(plan, workers),
+            *findings.idle_workers(plan, workers),
+            *findings.other_rows(plan),
+            *_load_after_draws(root),
+            *_memory(plan),
+        ]
+    found += [warning.message.finding for warning in caught if isinstance(warning.message, FoundWarning)]
     by_place: dict[object, Finding] = {}
     for finding in found:
         by_place.setdefault((finding.rule, finding.where), finding)
@@ -47,16 +53,6 @@ class Findings(tuple[Finding, ...]):
         return "\n".join(map(str, self)) or "nothing found"
 
 
-@contextmanager
-def _recorded() -> Generator[list[Finding]]:
-    """A list of findings, to which those are added at the end that were warned of meanwhile."""
-    found: list[Finding] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield found
-    found += [warning.message.finding for warning in caught if isinstance(warning.message, FoundWarning)]
-
-
 def _unseen(root: Node) -> Node:
     """A copy of a graph, in which nothing is resolved yet: what an operator warns of once, it says again."""
     copies: dict[Node, Node] = {}
@@ -68,37 +64,29 @@ def _unseen(root: Node) -> Node:
 # The rules
 
 
-class _Checked(NamedTuple):
-    """What rules look at: the resolved pipe, the plan of rank 0, and the workers of the loader."""
-
-    root: Node
-    plan: Plan
-    workers: int
-
-
-def _uneven_ranks(checked: _Checked) -> Iterator[Finding]:
+def _uneven_ranks(plan: Plan) -> Iterator[Finding]:
     """Ranks whose numbers of elements are so different that a loader refuses them; it warns of less by itself."""
-    schedule = Schedule(checked.plan, None, "auto", communicates=True)
+    schedule = Schedule(plan, None, "auto", communicates=True)
     try:
         schedule.end(Progress(), warns=True)
     except PlanError as error:
         yield Finding("uneven-ranks", "error", None, " ".join(str(error).split()), "fp.Loader(pipe, even=None)")
 
 
-def _unpicklable(checked: _Checked) -> Iterator[Finding]:
+def _unpicklable(root: Node, workers: int) -> Iterator[Finding]:
     """What cannot go to worker processes."""
-    error = sending_error(worker_graph(checked.root)) if checked.workers else None
+    error = sending_error(worker_graph(root)) if workers else None
     if error is not None:
         text, _, _ = str(error).partition("\n  at ")
-        nodes = (node for node in walk(checked.root) if sending_error(Node(node.op, node.inputs)) is not None)
+        nodes = (node for node in walk(root) if sending_error(Node(node.op, node.inputs)) is not None)
         culprit = next(nodes, None)
         where = None if culprit is None else culprit.call_site
-        yield Finding("unpicklable", "error", where, text, f"fp.Loader(pipe, fp.Threads({checked.workers}))")
+        yield Finding("unpicklable", "error", where, text, f"fp.Loader(pipe, fp.Threads({workers}))")
 
 
-def _load_after_draws(checked: _Checked) -> Iterator[Finding]:
+def _load_after_draws(root: Node) -> Iterator[Finding]:
     """Draws before an operator that keeps the rows of the first epoch for all; `cache` refuses them by itself."""
-    for node in walk(checked.root):
+    for node in walk(root):
         if node.op.trait not in READS_FOR_ALL_EPOCHS:
             continue
         for below in walk(node.inputs[0]):
@@ -111,10 +99,10 @@ def _load_after_draws(checked: _Checked) -> Iterator[Finding]:
                 yield Finding("cache-order", "warning", node.call_site, text, keep + draw)
 
 
-def _memory(checked: _Checked) -> Iterator[Finding]:
+def _memory(plan: Plan) -> Iterator[Finding]:
     """Windows that hold a large part of the memory."""
-    for window in findings.windows(checked.plan):
-        width = row_width(checked.plan.stage_of(window.node).schema)
+    for window in findings.windows(plan):
+        width = row_width(plan.stage_of(window.node).schema)
         size = 0 if width is None else int(window.rows * width)
         advice = advice_on_windows(size)
         if advice is not None:
@@ -122,15 +110,3 @@ def _memory(checked: _Checked) -> Iterator[Finding]:
             text = f"`{call}` holds {window.rows} rows, {bytes_text(size)} in all; {advice}"
             smaller = max(1, window.rows * (memory_budget() // 4) // size)
             yield Finding("memory", "warning", window.node.call_site, text, f".{window.node.op.kind}(window={smaller})")
-
-
-_Rule: TypeAlias = Callable[[_Checked], Iterator[Finding]]
-RULES: tuple[_Rule, ...] = (
-    _uneven_ranks,
-    _unpicklable,
-    lambda checked: findings.read_again(checked.plan, checked.workers),
-    lambda checked: findings.idle_workers(checked.plan, checked.workers),
-    lambda checked: findings.other_rows(checked.plan),
-    _load_after_draws,
-    _memory,
-)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.checks import check_int
 from ..core.saving import write_text
-from ..core.times import SlotTimes, StepTimes, SystemTimes, Table, TimeSpan
+from ..core.times import IN_WORDS, SlotTimes, StepTimes, SystemTimes, Table, TimeSpan
 from ..errors import CallSite, DataError
 from .verdict import Bottleneck, KnownOperator, OperatorWork, RankTimes, RankView, Verdict, verdict_of
 
@@ -301,24 +301,6 @@ class Report:
             did = ", ".join(f"{IN_WORDS[state]} {share:.0%}" for state, share in states if share >= 0.005)
             lines.append([name, f"{thread.seconds:.2f}", "" if thread.cpu is None else f"{thread.cpu:.0%}", did])
         return lines
-
-
-IN_WORDS: dict[State, str] = {
-    "operator": "operators",
-    "engine": "engine",
-    "storage": "waits for storage",
-    "calls": "waits for calls",
-    "input": "waits for its input",
-    "worker": "waits for workers",
-    "consumer": "waits for its consumer",
-    "memory": "waits for memory",
-    "send": "sends",
-    "receive": "receives",
-    "ranks": "waits for other ranks",
-    "device": "copies to the device",
-    "loop": "runs the loop",
-}
-"""What a thread does in each state."""
 
 
 def _thread(table: Table, rank: int) -> ThreadTimes:

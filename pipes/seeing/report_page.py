@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..core.times import IN_WORDS
 from .html import Html, bar, fragment, html, page, prose, table
-from .report import IN_WORDS, Report, percentile
+from .report import Report, percentile
 from .verdict import RankTimes, RankView
 
 

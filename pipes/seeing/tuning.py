@@ -22,7 +22,7 @@ from ..services.base import ReadingService
 from ..services.inprocess import InProcess, Threads
 from ..services.multiprocess import MultiProcess
 from .report import Report
-from .verdict import MAX_ADVISED, MIN_STEPS, MIN_WAITING, UNEVEN, RankView, Top
+from .verdict import MAX_ADVISED, MIN_STEPS, MIN_WAITING, UNEVEN, RankView
 
 LONGEST_TRIAL, SHORTEST_TRIAL = 5.0, 0.5
 """Seconds from the first element on."""
@@ -235,28 +235,25 @@ class _Search:
         if view.top is not None:
             operator, own, share = view.top
             head += f", {share:.0%} of it in {operator}, {own.cpu_share:.0%} of that on a CPU"
-        limits = f"there are {self._cpus} CPUs"
-        if self._shards is None:
-            return [head, f"{limits}; any number of workers keeps the order of the pipe"]
-        many = f"{self._shards} shard{'s' * (self._shards > 1)}"
-        return [head, f"{limits}; the order of the pipe is that of {many}, which at most as many workers divide"]
+        order = "any number of workers keeps the order of the pipe"
+        if self._shards is not None:
+            order = f"`shards={self._shards}` gives the order of the pipe, and is the most workers"
+        return [head, f"there are {self._cpus} CPUs; {order}"]
 
     def _missing(self, view: RankView, work: float) -> str:
         """What would let the loop not wait."""
         lanes, most = math.ceil(work / (UNEVEN * self._step)), self._most_workers(view)
         top = view.top
+        faster = "a faster source" if top is None else f"a faster {top.operator}, {top.share:.0%} of the work"
         if lanes > most and self._shards == most:
-            return (
-                f"missing: about {lanes} workers, and the order of the pipe has {most} shard{'s' * (most > 1)}; "
-                f"`shards={lanes}` is another order, which the loader then keeps"
-            )
+            return f"missing: about {lanes} workers; `shards={lanes}` is another order, which the loader then keeps"
         if view.lacks_cpus:
             return f"missing: free CPUs; threads waited {view.delayed:.0%} of their work for one"
         if lanes > most:
-            return f"missing: about {lanes} CPUs, and there are {self._cpus}; or {_faster(top)}"
+            return f"missing: about {lanes} CPUs, and there are {self._cpus}; or {faster}"
         if not self._in_time:
-            return f"missing: time for more trials, a larger `timeout`; or {_faster(top)}"
-        return f"missing: a faster pipe, because more workers do not help; {_faster(top)}"
+            return f"missing: time for more trials, a larger `timeout`; or {faster}"
+        return f"missing: {faster}, because more workers do not help"
 
     def _code(self, best: Trial) -> list[str]:
         lines: list[str] = []
@@ -272,10 +269,6 @@ class _Search:
 def _needs_cpu(view: RankView) -> bool:
     """Whether most of the work needs a CPU, also if it had to wait for one."""
     return view.top is None or view.lacks_cpus or view.top.work.cpu_share >= 0.5
-
-
-def _faster(top: Top | None) -> str:
-    return "a faster source" if top is None else f"a faster {top.operator}, which is {top.share:.0%} of the work"
 
 
 def _ms(seconds: float) -> str:

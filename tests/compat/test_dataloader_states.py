@@ -18,11 +18,9 @@ from torch.utils.data import DistributedSampler, IterableDataset, Sampler, get_w
 from feedpipe.compat import DataLoader
 from feedpipe.errors import StateError
 
+from .torch_datasets import forked
+
 Make = Callable[[], Any]
-
-
-def forked(workers: int) -> dict[str, Any]:
-    return {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {"num_workers": 0}
 
 
 def plain(batches: Any) -> list[Any]:
@@ -267,11 +265,3 @@ def test_states_that_do_not_fit() -> None:
         DataLoader(Stream(3), **forked(1)).load_state_dict(DataLoader(Stream(3)).state_dict())
     with pytest.raises(StateError, match="is no state of this version"):
         DataLoader(data).load_state_dict({"epoch": 3})
-
-
-class Draws(torch.utils.data.Dataset[Any]):
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, index: int) -> Any:
-        return torch.rand(())
