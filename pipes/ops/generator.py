@@ -17,7 +17,7 @@ from ..core.cursor import Cursor, Json, check_numbers
 from ..core.graph import Node
 from ..core.operator import Columns, Input, Operator, Order, StageView
 from ..core.origins import Origins, RowCounts
-from ..errors import ArgumentError, ArgumentTypeError, Origin
+from ..errors import ArgumentTypeError, Origin
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -32,15 +32,12 @@ def operator(
     function: Callable[Concatenate[Iterator[T], P], Iterator[U]], /
 ) -> Callable[Concatenate[Pipe[T], P], Pipe[U]]: ...
 @overload
-def operator(
-    *, lookback: int | None = None, segment: int | None = None, order: Order = Order.GLOBAL
-) -> OperatorDecorator: ...
+def operator(*, lookback: int | None = None, order: Order = Order.GLOBAL) -> OperatorDecorator: ...
 def operator(
     function: Callable[..., Iterator[Any]] | None = None,
     /,
     *,
     lookback: int | None = None,
-    segment: int | None = None,
     order: Order = Order.GLOBAL,
 ) -> Any:
     """Make an operator of a generator function that takes an iterator of rows and yields elements.
@@ -49,20 +46,19 @@ def operator(
 
     Element: an item that the generator yields. Order: the generator's. Length: unknown; streamed. Columns become Python
     rows. State: a position. A resume calls the generator again, with rows from before that position, and leaves out the
-    items of these: with all rows from the start of the shard, unless `lookback` or `segment` says that fewer are
-    enough. `explain()` prints how many, and `feedpipe.testing.check_operator` tests both arguments. The generator must
-    not draw at random.
+    items of these: with all rows from the start of the shard, unless `lookback` says that fewer are enough. `explain()`
+    prints how many, and `feedpipe.testing.check_operator` tests it. The generator must not draw at random. For a
+    generator of each n rows, see `.batch(n).flat_map(function)`.
 
     Args:
         function: the generator function; its errors come with file, line and row (`RowError`).
         lookback: the items that follow a row depend on it and on the `lookback` rows before it alone. No argument of
             the function may change that number.
-        segment: a generator of its own takes each `segment` rows. The items at its end belong to these.
         order: `Order.ROW_LOCAL` promises that rows may be divided among shards before the generator, so that each shard
             has one of its own. Otherwise each process reads all rows before it.
 
     Raises:
-        ArgumentError: both `lookback` and `segment`, or one of them below 1.
+        ArgumentError: `lookback` is below 1.
 
     Example:
         >>> from collections.abc import Iterator
@@ -76,13 +72,7 @@ def operator(
         >>> list(differences(fp.from_sequence([1.0, 3.0, 4.0]), factor=10))
         [20.0, 10.0]
     """
-    if lookback is not None and segment is not None:
-        raise ArgumentError(
-            "`lookback` and `segment` must not be given together, because a segment begins without rows before it; "
-            "leave one out"
-        )
     lookback = None if lookback is None else check_int("lookback", lookback, least=1)
-    segment = None if segment is None else check_int("segment", segment, least=1)
     check_choice("order", order, (Order.GLOBAL, Order.ROW_LOCAL))
     kind = RowLocalGenerator if order is Order.ROW_LOCAL else RowGenerator
 
@@ -95,7 +85,7 @@ def operator(
             if not isinstance(pipe, Node):
                 raise ArgumentTypeError(f"the first argument must be a pipe but got: {pipe!r:.80}")
             signature.bind(None, *args, **kwargs)  # a wrong argument is an error here, not in the run
-            return pipe.then(kind(function, args, kwargs, window=lookback, segment=segment))
+            return pipe.then(kind(function, args, kwargs, window=lookback))
 
         return chained
 
@@ -127,19 +117,18 @@ class RowGenerator(Operator):
     arguments: tuple[object, ...] = ()
     keywords: Mapping[str, object] = field(default_factory=dict[str, object])
     window: int | None = field(default=None, kw_only=True)
-    segment: int | None = field(default=None, kw_only=True)
 
     def call(self) -> str:
         keywords = [f"{name}={value_code(value)}" for name, value in self.keywords.items()]
         return f"pipe({', '.join([value_code(self.function), *map(value_code, self.arguments), *keywords])})"
 
     def lookback(self) -> int:
-        return self.window or self.segment or 0
+        return self.window or 0
 
     def remark(self, stage: StageView) -> str | None:
-        if self.window is not None or self.segment is not None:
+        if self.window is not None:
             return None
-        return "a resume calls it with all rows from the start of the shard again; see `lookback=` and `segment=`"
+        return "a resume calls it with all rows from the start of the shard again; see `lookback=`"
 
     def input_cursors(self, stage: StageView, at: Cursor) -> Iterator[tuple[Input, Json]]:
         source, taken, emitted = cast("tuple[Json, int, int]", at.token or (None, 0, 0))
@@ -149,25 +138,12 @@ class RowGenerator(Operator):
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         source, taken, emitted = cast("tuple[Json, int, int]", at.token or (None, 0, 0))
         begin = Cursor.of(source)
-        feed = _Feed(stage.input.blocks(begin, context), begin, self.window, self.segment)
-        row = at.row
-        while feed.begin_segment():
-            for block in self._outputs(feed, stage, context, taken, emitted):
-                first, row = row, row + len(block)
-                yield Block(
-                    block.rows,
-                    Cursor(block.at.token, 0, first),
-                    Cursor(block.end.token, 0, row),
-                    block.origins,
-                )
-            taken, emitted = 0, 0
-
-    def _outputs(self, feed: _Feed, stage: StageView, context: Context, taken: int, emitted: int) -> Iterator[Block]:
-        """Give the outputs of one generator from output `emitted` of its row number `taken` on."""
+        feed = _Feed(stage.input.blocks(begin, context), begin, self.window)
         # A skipped row counts before the output that comes next.
         size = OneRow(context.pacing.clock) if stage.input.may_skip else context.block_size()
         outputs: list[object] = []
         origins: list[Origins | None] = []
+        row = at.row
         token: Json = None  # of the first output
         here = -1, 0  # the rows taken before the last output, and the outputs of that row
         error: Exception | None = None
@@ -184,18 +160,16 @@ class RowGenerator(Operator):
                 origins.append(own)
                 if len(outputs) >= size.rows():
                     size.produced(outputs)
-                    block = [Block(outputs, Cursor(token), Cursor(feed.token(here[1])), _joined(origins))]
+                    block = [_block(outputs, origins, token, feed.token(here[1]), row)]
+                    row += len(outputs)
                     outputs, origins = [], []
                     yield block.pop()
         except Exception as raised:
             error = raised
         if outputs:
-            emitted = here[1] if here[0] == feed.taken else 0
-            end = feed.token(emitted)
-            yield Block(outputs, Cursor(token), Cursor(end), _joined(origins))
+            yield _block(outputs, origins, token, feed.token(here[1] if here[0] == feed.taken else 0), row)
         if error is not None:
             raise stage.failed(error, feed.last, context)
-        feed.end_segment()
 
 
 class RowLocalGenerator(RowGenerator):
@@ -205,22 +179,20 @@ class RowLocalGenerator(RowGenerator):
 
 
 class _Feed:
-    """The rows of an input, one at a time, with the cursors of those of a segment that were taken.
+    """The rows of an input, one at a time, with the cursors of those that were taken.
 
     Attributes:
-        taken: the rows of the segment taken so far.
+        taken: the rows taken so far.
     """
 
-    def __init__(self, blocks: Iterator[Block], begin: Cursor, window: int | None, segment: int | None) -> None:
+    def __init__(self, blocks: Iterator[Block], begin: Cursor, window: int | None) -> None:
         self._blocks = blocks
         self._begin = begin
         self._window = window
-        self._segment = segment
         self._block: Block | None = None
         self._rows: list[object] = []
         self._place = 0  # of the next row in the block
-        self._starts: deque[tuple[int, Cursor]] = deque()  # blocks of the segment: the rows before them, and a cursor
-        self._begun = False
+        self._starts: deque[tuple[int, Cursor]] = deque()  # of blocks: the rows before them, and a cursor
         self.taken = 0
         self._origins: list[Origins] = []  # of the rows that were taken since the last output
         self._last: Origin | None = None  # that of the last row
@@ -229,7 +201,7 @@ class _Feed:
         return self
 
     def __next__(self) -> object:
-        if self.taken == self._segment or (self._place == len(self._rows) and not self._next_block()):
+        if self._place == len(self._rows) and not self._next_block():
             raise StopIteration
         row = self._rows[self._place]
         if self._block is not None and self._block.origins:
@@ -249,24 +221,6 @@ class _Feed:
         total = None if counts is None else counts.grouped([range(len(taken))])
         return Origins.of(None if self._last is None else [self._last], total)
 
-    def begin_segment(self) -> bool:
-        """Return whether a generator must be called: once, or for each segment that has rows."""
-        if self._segment is None:
-            self._begun, before = True, self._begun
-            return not before
-        return self._place < len(self._rows) or self._next_block()
-
-    def end_segment(self) -> None:
-        """Leave out the rows of the segment that the generator did not take."""
-        if self._segment is None:
-            return
-        for _ in self:
-            pass
-        self.taken = 0
-        self._starts.clear()
-        if self._block is not None and self._place < len(self._rows):
-            self._starts.append((0, self._block.at.advance(self._place)))
-
     def token(self, emitted: int) -> Json:
         """Return the token of the output after `emitted` outputs of the last row taken."""
         first = max(0, self.taken - 1 - self._window) if self._window is not None else 0
@@ -278,7 +232,7 @@ class _Feed:
         return self._cursor(max(0, self.taken - 1))
 
     def _cursor(self, number: int) -> Cursor:
-        """Return the input's cursor at a row of the segment."""
+        """Return the input's cursor at a row."""
         if not self._starts:
             return self._begin
         before, cursor = next(start for start in reversed(self._starts) if start[0] <= number)
@@ -300,5 +254,7 @@ class _Feed:
         return True
 
 
-def _joined(origins: Sequence[Origins | None]) -> Origins | None:
-    return Origins.joined([(one, 1) for one in origins])
+def _block(outputs: list[object], origins: Sequence[Origins | None], token: Json, end: Json, row: int) -> Block:
+    """The outputs between two tokens, of which the first is row `row`."""
+    own = Origins.joined([(one, 1) for one in origins])
+    return Block(outputs, Cursor(token, 0, row), Cursor(end, 0, row + len(outputs)), own)

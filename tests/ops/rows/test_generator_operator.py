@@ -48,16 +48,6 @@ def totals(rows: Iterator[int]) -> Iterator[tuple[int, int]]:
     yield -3, total
 
 
-@fp.operator(segment=5)
-def ranked(rows: Iterator[int]) -> Iterator[int]:
-    yield from sorted(rows)
-
-
-@fp.operator(segment=4)
-def firsts(rows: Iterator[int]) -> Iterator[int]:
-    yield next(rows)
-
-
 @fp.operator(lookback=1, order=Order.ROW_LOCAL)
 def evens(rows: Iterator[int]) -> Iterator[int]:
     yield from (row for row in rows if row % 2 == 0)
@@ -76,9 +66,6 @@ def test_law(rows: list[int], streamed: bool) -> None:
     assert check_operator(recent(pipe), samples=6)[-1] == rows[-4:]
     sums = check_operator(totals(pipe), samples=6)
     assert sums[0] == (-1, 0) and sums[-2:] == [(-2, sum(rows)), (-3, sum(rows))] and len(sums) == len(rows) + 3
-    parts = [rows[k : k + 5] for k in range(0, len(rows), 5)]
-    assert check_operator(ranked(pipe), samples=6) == [row for part in parts for row in sorted(part)]
-    assert check_operator(firsts(pipe), samples=6) == rows[::4]
     assert check_operator(evens(pipe), samples=3) == [row for row in rows if row % 2 == 0]
 
 
@@ -136,10 +123,8 @@ def test_code_states_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_arguments() -> None:
-    with pytest.raises(ArgumentError, match="`lookback` and `segment` must not be given together"):
-        fp.operator(lookback=1, segment=2)
-    with pytest.raises(ArgumentError, match="`segment` must be >= 1"):
-        fp.operator(segment=0)
+    with pytest.raises(ArgumentError, match="`lookback` must be >= 1"):
+        fp.operator(lookback=0)
     with pytest.raises(ArgumentError, match="`order` must be one of"):
         fp.operator(order=Order.REGROUPS)
     wrong: Any = differences
