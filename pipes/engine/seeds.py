@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -127,26 +126,15 @@ class _TorchFinder:
         finally:
             self._searching.active = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _SeedingLoader(spec.loader, self)  # type: ignore[assignment]
+            loader, load = spec.loader, spec.loader.exec_module
+
+            def load_and_seed(module: ModuleType) -> None:
+                del loader.exec_module  # that of its class follows
+                load(module)
+                module.manual_seed(self.number)
+
+            loader.exec_module = load_and_seed  # type: ignore[method-assign]
         return spec
-
-
-class _SeedingLoader:
-    """The loader of torch, which also seeds it after loading."""
-
-    def __init__(self, loader: Any, finder: _TorchFinder) -> None:
-        self._loader = loader
-        self._finder = finder
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__loader__ = self._loader
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        self._loader.exec_module(module)
-        module.manual_seed(self._finder.number)
 
 
 _torch_finder = _TorchFinder()

@@ -1,13 +1,20 @@
-"""`RowSet`: some of the rows of an indexed input, as one bit for each row."""
+"""`RowSet`: some rows of an indexed input, as one bit for each row. `ChosenRows`: the operator that gives them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from ..core.rows import Indices, index_array
+from ..core.block import Parted, parted
+from ..core.context import Context
+from ..core.operator import StageView
+from ..core.rows import BlockRows, Indices, index_array, take
+from ..core.skips import Skipped, SkippedRow
+from ._shared import Rearranged
 
 _WORD = 64
 """The number of bits after which the rows so far are counted."""
@@ -61,3 +68,48 @@ class RowSet:
         value = word_bytes[each, byte]
         bit = _PLACES[value, ranks - ones[each, byte] + _ONES[value]]
         return index_array(words * _WORD + byte * 8 + bit)
+
+
+@dataclass(frozen=True)
+class ChosenRows(Rearranged):
+    """Gives some rows of an indexed input. `resolve` chooses them once, before the first row, by keys that it reads.
+
+    Attributes:
+        chosen: the positions of its rows in the input.
+        without_key: those of them that were skipped when the keys were read. They stay skipped if they do not fail
+            later, for their keys may be those of rows that were not chosen.
+    """
+
+    chosen: RowSet | None = field(default=None, kw_only=True, repr=False, compare=False)
+    without_key: npt.NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(0, np.int64), kw_only=True, repr=False, compare=False
+    )
+
+    def with_rows(self, mask: npt.NDArray[np.bool_], without_key: npt.NDArray[np.int64]) -> Self:
+        """This operator with the rows at which the mask is true; rows without a key may be others."""
+        return replace(self, chosen=RowSet.of([mask]), without_key=without_key[mask[without_key]])
+
+    @property
+    def row_set(self) -> RowSet:
+        assert self.chosen is not None, "`resolve` chooses the rows before a run"
+        return self.chosen
+
+    def length(self, stage: StageView) -> int | None:
+        return len(self.row_set)
+
+    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
+        return self.row_set.positions(indices)
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        rows = super().rows(stage, indices, context)
+        if not len(self.without_key):
+            return rows
+        parts = parted(rows)
+        late = np.isin(index_array(self.places(stage, indices, context)), self.without_key)[parts.places]
+        if not late.any():
+            return rows
+        mark = Skipped((SkippedRow(f".{self.call()}", "it failed when the keys were read, so its key is not known"),))
+        places = np.array(parts.places, np.int64)
+        values = take(parts.values, np.flatnonzero(~late))
+        skipped = {**dict.fromkeys(places[late].tolist(), mark), **parts.skipped}
+        return Parted(values, places[~late].tolist(), skipped, parts.total).merged(values)

@@ -225,13 +225,9 @@ class ShuffledTurns:
             sources, turns = self._table(range(first, stop))
             return sources[inside], turns[inside]
         numbers = positions // SHUFFLED_TURNS
-        low, high = int(numbers.min()), int(numbers.max()) + 1
-        if high - low <= len(numbers):
-            blocks, places = range(low, high), positions - low * SHUFFLED_TURNS
-        else:
-            distinct, rows = np.unique(numbers, return_inverse=True)
-            blocks, places = distinct.tolist(), rows * SHUFFLED_TURNS + positions % SHUFFLED_TURNS
-        sources, turns = self._table(blocks)
+        distinct, rows = np.unique(numbers, return_inverse=True)
+        places = rows * SHUFFLED_TURNS + positions % SHUFFLED_TURNS
+        sources, turns = self._table(distinct.tolist())
         return sources[places], turns[places]
 
     def _table(self, numbers: Sequence[int]) -> Ints:

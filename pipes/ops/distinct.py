@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from zlib import crc32
 
 import numpy as np
 
-from ..core.block import Block, Parted, parted
+from ..core.block import Block
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.operator import Input, Operator, Order, StageView
-from ..core.rows import BlockRows, Indices, index_array, take
-from ..core.skips import Skipped, SkippedRow
 from ..errors import PlanError
-from ._keys import Ints, Key, check_hashable, check_key, check_named_key, keys_of, long_checksum, read_key_digests
-from ._row_set import RowSet
-from ._shared import Rearranged, SameRows, data_error
+from ._keys import Key, check_hashable, check_key, check_named_key, keys_of, long_checksum, read_key_digests
+from ._row_set import ChosenRows
+from ._shared import SameRows, data_error
 from .split import moving_positions, place_before_shuffles
 
 if TYPE_CHECKING:
@@ -163,24 +161,16 @@ class Distinct(SameRows):
 
 
 @dataclass(frozen=True)
-class DistinctRows(Rearranged):
-    """Knows the first row of each key by position. They are found once, before the first row.
-
-    Attributes:
-        firsts: the positions of its rows in the input.
-        without_key: those of them that were skipped when the keys were read. If such a row does not fail later, its key
-            may have come before.
-    """
+class DistinctRows(ChosenRows):
+    """Gives the first row of each key, and all rows that were skipped when the keys were read."""
 
     kind: ClassVar[str] = "distinct"
     order: ClassVar[Order] = Order.ROW_LOCAL
 
     key: Any = None
-    firsts: RowSet | None = field(default=None, kw_only=True, repr=False, compare=False)
-    without_key: Ints = field(default_factory=lambda: np.zeros(0, np.int64), kw_only=True, repr=False, compare=False)
 
     def identity(self) -> Json:
-        return None if self.firsts is None else {"rows": crc32(self.firsts.bits.tobytes())}
+        return None if self.chosen is None else {"rows": crc32(self.chosen.bits.tobytes())}
 
     def resolve(self, stage: StageView) -> Operator:
         check_named_key(self, stage, self.key)
@@ -189,35 +179,7 @@ class DistinctRows(Rearranged):
         keyed = np.delete(np.arange(len(digests)), skipped)
         mask[keyed[np.unique(digests[keyed], return_index=True)[1]]] = True
         mask[skipped] = True
-        return replace(self, firsts=RowSet.of([mask]), without_key=skipped)
-
-    def length(self, stage: StageView) -> int | None:
-        return len(self._firsts)
+        return self.with_rows(mask, skipped)
 
     def remark(self, stage: StageView) -> str | None:
-        return f"keeps {len(self._firsts)} of {stage.input.length} rows, the first of each key"
-
-    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        return self._firsts.positions(indices)
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        rows = super().rows(stage, indices, context)
-        if not len(self.without_key):
-            return rows
-        parts = parted(rows)
-        late = np.isin(index_array(self.places(stage, indices, context)), self.without_key)[parts.places]
-        if not late.any():
-            return rows
-        mark = Skipped((SkippedRow(f".{self.call()}", _LATE),))
-        places = np.array(parts.places, np.int64)
-        values = take(parts.values, np.flatnonzero(~late))
-        skipped = {**parts.skipped, **dict.fromkeys(places[late].tolist(), mark)}
-        return Parted(values, places[~late].tolist(), skipped, parts.total).merged(values)
-
-    @property
-    def _firsts(self) -> RowSet:
-        assert self.firsts is not None, "`resolve` finds the rows before a run"
-        return self.firsts
-
-
-_LATE = "it failed when the keys were read, and does not fail now; its key may have come before"
+        return f"keeps {len(self.row_set)} of {stage.input.length} rows, the first of each key"

@@ -24,7 +24,7 @@ from ..core.rows import BlockRows, Column, Indices, Rows, column_names, concat, 
 from ..core.shared_rows import SharedRows
 from ..engine.calls import map_until_error
 from ..engine.stage import bind, resolve
-from ..errors import ArgumentError, ArgumentTypeError, DataError, LimitError, PlanError, UnfitError
+from ..errors import ArgumentError, ArgumentTypeError, CallSite, DataError, LimitError, PlanError, UnfitError
 from ..formats.columns import check_names, to_column, to_rows
 from ._keys import check_hashable, comparable_key, keys_of
 from ._shared import as_mapping, data_error, existing_columns, plan_error
@@ -241,23 +241,13 @@ class Join(TokenOfInput):
         return _join_rows(rows, side, matches, self.suffix, nulls=self.how == "left")
 
     def _side(self, stage: StageView, epoch: int) -> OtherSide:
-        options = {"nulls": self.how == "left", "one_row": self.multiple == "error"}
         function = self.function
-        if function is None:
-            return self.memory.get(None, lambda: self.other.read(self, stage, **options))
 
         def read() -> OtherSide:
-            source = self.other.of_epoch(function(epoch), epoch, stage)
-            return source.read(self, stage, **options)
+            source = self.other if function is None else self.other.of_epoch(function(epoch), epoch, stage)
+            return source.read(self, stage, nulls=self.how == "left", one_row=self.multiple == "error")
 
-        return self.memory.get(epoch, read, lambda before, now: self._other_columns(stage, epoch, before, now))
-
-    def _other_columns(self, stage: StageView, epoch: int, before: object, now: object) -> DataError:
-        return DataError(
-            f"the other side of `{self.kind}`: in epoch {epoch} its columns are {now}, and were {before} before; "
-            "return the same columns, of the same types, in each epoch",
-            at=stage.call_site,
-        )
+        return self.memory.get(0 if function is None else epoch, read, stage.call_site)
 
 
 class SideOfEpoch:
@@ -268,36 +258,27 @@ class SideOfEpoch:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._last: tuple[int | None, OtherSide] | None = None
+        self._last: tuple[int, OtherSide] | None = None
         self._columns: object = None  # of the first side
 
-    def get(
-        self,
-        epoch: int | None,
-        read: Callable[[], OtherSide],
-        other_columns: Callable[[object, object], Exception] | None = None,
-    ) -> OtherSide:
-        """The side of `epoch`. The first caller reads it while others wait; if `read` raises, the next tries again.
+    def get(self, epoch: int, read: Callable[[], OtherSide], at: CallSite | None) -> OtherSide:
+        """The side of `epoch`; the first caller reads it while others wait. If `read` raises, the next tries again.
 
-        Args:
-            epoch: the pass over the data; None if all have one side.
-            read: reads it.
-            other_columns: makes the error of a side whose columns are not those of the first.
+        Raises:
+            DataError: its columns are not those of the first side; it names the line `at`.
         """
-        last = self._last
-        if last is not None and last[0] == epoch:
-            return last[1]
         with self._lock:
             if self._last is None or self._last[0] != epoch:
                 self._last = None  # frees it before the next is read
                 side = read()
-                if other_columns is not None:
-                    columns = side.columns()
-                    if self._columns is None:
-                        self._columns = columns
-                    elif columns != self._columns:
-                        raise other_columns(self._columns, columns)
-                self._last = epoch, side
+                columns = side.columns()
+                if self._columns not in (None, columns):
+                    raise DataError(
+                        f"the other side of `join`: in epoch {epoch} its columns are {columns}, and were "
+                        f"{self._columns} before; return the same columns, of the same types, in each epoch",
+                        at=at,
+                    )
+                self._columns, self._last = columns, (epoch, side)
             return self._last[1]
 
     def __reduce__(self) -> tuple[object, ...]:

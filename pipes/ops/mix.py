@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -62,8 +61,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-log = logging.getLogger("feedpipe")
 
 MIN_STRETCH = 32
 """The turns of this many neighbouring rows are computed with those around them."""
@@ -419,7 +416,8 @@ class Mixture(Operator, ABC):
         drawn = (context.seed, context.epoch, context.rounds, context.shard) if self.reshuffles() else ()
 
         def make() -> MixtureLayout:
-            return MixtureLayout(self.segments(stage, [source.length or 0 for source in stage.inputs], context))
+            lengths = [source.length or 0 for source in stage.inputs]
+            return MixtureLayout(self.segments(stage, lengths, context if drawn else None))
 
         layout = stage.memo(("mixture", *drawn), make)
         layout.reach(stop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -101,21 +101,18 @@ class DrawRows(Rearranged):
     def __post_init__(self) -> None:
         if self.size is not None:
             object.__setattr__(self, "size", check_int("size", self.size, least=0))
-        if callable(self.row_weights):
-            self._check_function()
-        elif self.row_weights is not None:
-            object.__setattr__(self, "row_weights", _check_weights(self.row_weights))
-        if self.seed is not None:
-            object.__setattr__(self, "seed", check_int("seed", self.seed, least=0))
-
-    def _check_function(self) -> None:
-        if self.size is None and not self.replacement:
+        if not callable(self.row_weights):
+            if self.row_weights is not None:
+                object.__setattr__(self, "row_weights", _check_weights(self.row_weights))
+        elif self.size is None and not self.replacement:
             raise ArgumentError(
                 "`size` must be given if `weights` is a function, because the number of rows with a weight may "
                 "change with the epoch"
             )
-        if self.each_epoch is False:
+        elif self.each_epoch is False:
             raise ArgumentError("`each_epoch` must be left out if `weights` is a function of the epoch but got: False")
+        if self.seed is not None:
+            object.__setattr__(self, "seed", check_int("seed", self.seed, least=0))
 
     def call(self) -> str:
         return call_code(self).replace("row_weights=", "weights=")
@@ -164,7 +161,8 @@ class DrawRows(Rearranged):
         if weights is None:
             return (numbers * rows).astype(np.int64)
         epoch = context.epoch if callable(self.row_weights) else None
-        sums, last = stage.memo(("sums", epoch), lambda: _cumulative(weights))
+        sums: Floats = stage.memo(("sums", epoch), lambda: np.cumsum(weights))
+        last = np.searchsorted(sums, sums[-1])  # the last row with a weight
         return index_array(np.minimum(np.searchsorted(sums, numbers * sums[-1], side="right"), last))
 
     def _weights(self, stage: StageView, rows: int, epoch: int) -> Floats | None:
@@ -179,7 +177,7 @@ class DrawRows(Rearranged):
                 weights = _check_weights(row_weights(epoch))
                 self._length(stage, rows, weights)
             except (ArgumentError, ArgumentTypeError, PlanError) as error:
-                raise DataError(f"in epoch {epoch}, {_first_line(error)}", at=stage.call_site) from None
+                raise DataError(f"in epoch {epoch}, {str(error).splitlines()[0]}", at=stage.call_site) from None
             return weights
 
         return stage.memo(("weights", epoch if callable(row_weights) else None), make)
@@ -192,21 +190,6 @@ def _weighted_order(weights: Floats, numbers: Floats) -> npt.NDArray[np.int64]:
     """The rows in the order in which they are drawn, one after the other, each by the weights of those left."""
     drawable = np.flatnonzero(weights)
     return drawable[np.argsort(np.log1p(-numbers[drawable]) / -weights[drawable], kind="stable")]
-
-
-class _Cumulative(NamedTuple):
-    """The sums of the weights up to each row, and the last row that may be drawn."""
-
-    sums: Floats
-    last: int
-
-
-def _cumulative(weights: Floats) -> _Cumulative:
-    return _Cumulative(np.cumsum(weights), int(np.flatnonzero(weights)[-1]))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
 
 
 def _check_weights(weights: object) -> Floats:

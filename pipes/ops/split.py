@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block, Parted, parted
+from ..core.block import Block, parted
 from ..core.checks import check_int
 from ..core.code import call_code, value_code
 from ..core.context import Context, mixed
@@ -22,8 +22,6 @@ from ..core.cursor import Json
 from ..core.findings import Finding
 from ..core.graph import Node, find_reshuffle, node_code, walk
 from ..core.operator import Operator, Order, StageView, Trait
-from ..core.rows import BlockRows, Indices, index_array, take
-from ..core.skips import Skipped, SkippedRow
 from ..engine.seeds import Permutation
 from ..errors import ArgumentError, ArgumentTypeError, PlanError
 from ._filter_rows import FilterResult, FilterRows
@@ -39,8 +37,8 @@ from ._keys import (
     keys_of,
     read_key_digests,
 )
-from ._row_set import RowSet
-from ._shared import Rearranged, SameRows
+from ._row_set import ChosenRows, RowSet
+from ._shared import SameRows
 from .placement import ShardByRank
 from .shuffle import Shuffle
 
@@ -57,7 +55,6 @@ Positions = npt.NDArray[np.int64]
 _POSITIONS = 2**20
 """Positions that are looked at together."""
 _SCALE = 2**63
-_WITHOUT_KEY = "it failed when the keys were read, so its part is not known"
 
 
 class Parts(dict[K, "Pipe[T]"], Generic[K, T]):
@@ -423,68 +420,32 @@ class StreamedSplitPart(FilterRows, SplitPart):
 
 
 @dataclass(frozen=True)
-class IndexedSplitPart(Rearranged, SplitPart):
+class IndexedSplitPart(ChosenRows, SplitPart):
     """Knows its rows by position. They are found once, before the first row, and sent to the workers as bits.
 
     A row that is skipped when the keys are read is in the part of its position, so each of them counts in one part.
-    It stays skipped if it does not fail later, for its key may be that of another part.
-
-    Attributes:
-        rows_of_part: the positions of its rows in the input.
-        without_key: those of them that were skipped when the keys were read.
     """
-
-    rows_of_part: RowSet | None = field(default=None, kw_only=True, repr=False, compare=False)
-    without_key: Positions = field(default_factory=_no_positions, kw_only=True, repr=False, compare=False)
 
     def divided_by(self) -> str:
         return "their position" if self.key is None else _described(self.key)
 
     def identity(self) -> Json:
-        bits = b"" if self.rows_of_part is None else self.rows_of_part.bits.tobytes()
-        length = 0 if self.rows_of_part is None else len(self.rows_of_part)
+        bits = b"" if self.chosen is None else self.chosen.bits.tobytes()
+        length = 0 if self.chosen is None else len(self.chosen)
         return {"without" if self.others else "part": value_code(self.part), "length": length, "rows": crc32(bits)}
 
     def resolve(self, stage: StageView) -> Operator:
         for key in (self.key, self.stratify):
             check_named_key(self, stage, key)
         if self.key is None and not self.has_counts and self.stratify is None:
-            return replace(self, rows_of_part=RowSet.of(self._masks_by_position(stage)))
+            return replace(self, chosen=RowSet.of(self._masks_by_position(stage)))
         divided = self.shared.of(stage, lambda: self._divided(stage))
-        mask = (divided.parts == self.number) ^ self.others
-        without_key = divided.skipped[mask[divided.skipped]]
-        return replace(self, rows_of_part=RowSet.of([mask]), without_key=without_key)
+        return self.with_rows((divided.parts == self.number) ^ self.others, divided.skipped)
 
     def within(self, rows: range) -> Operator:
-        mask = np.unpackbits(self._rows_of_part.bits)[rows.start : rows.stop].view(np.bool_)
-        without_key = self.without_key - rows.start
-        without_key = without_key[(without_key >= 0) & (without_key < len(rows))]
-        return replace(self, rows_of_part=RowSet.of([mask]), without_key=without_key)
-
-    def length(self, stage: StageView) -> int | None:
-        return len(self._rows_of_part)
-
-    def places(self, stage: StageView, indices: Indices, context: Context) -> Indices:
-        return self._rows_of_part.positions(indices)
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        rows = super().rows(stage, indices, context)
-        if not len(self.without_key):
-            return rows
-        without_key = np.isin(index_array(self.places(stage, indices, context)), self.without_key)
-        parts = parted(rows)
-        kept = [number for number, place in enumerate(parts.places) if not without_key[place]]
-        if len(kept) == len(parts.places):
-            return rows
-        mark = Skipped((SkippedRow(f".{self.call()}", _WITHOUT_KEY),))
-        skipped = {**{place: mark for place in parts.places if without_key[place]}, **parts.skipped}
-        values = take(parts.values, np.array(kept, np.int64))
-        return Parted(values, [parts.places[number] for number in kept], skipped, parts.total).merged(values)
-
-    @property
-    def _rows_of_part(self) -> RowSet:
-        assert self.rows_of_part is not None, "`resolve` finds the rows before a run"
-        return self.rows_of_part
+        mask = np.unpackbits(self.row_set.bits)[rows.start : rows.stop].view(np.bool_)
+        without_key = self.without_key[(self.without_key >= rows.start) & (self.without_key < rows.stop)]
+        return self.with_rows(mask, without_key - rows.start)
 
     def _masks_by_position(self, stage: StageView) -> Iterator[Mask]:
         """For each range of the input's rows, the mask of those to give, by the digests of positions."""

@@ -84,6 +84,7 @@ class TestColumns:
 
 
 class TestPlan:
+    @pytest.mark.slow
     def test_workers_read_the_other_side_once_each(self):
         pipe = fp.from_sequence(TABLE.to_pylist()).join(fp.from_table(OTHER), on="id")
         with fp.Loader(pipe, workers=2) as loader:

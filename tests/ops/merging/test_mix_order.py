@@ -155,8 +155,8 @@ def test_the_order_is_that_of_earlier_versions(kind, streamed):
 
 @pytest.mark.parametrize("streamed", [False, True])
 def test_hundreds_of_inputs_of_different_lengths(streamed):
-    inputs = [[1000 * source + row for row in range((source * 7) % 11)] for source in range(300)]
-    weights = [1 + source % 5 for source in range(300)]
+    inputs = [[1000 * source + row for row in range((source * 7) % 11)] for source in range(150)]
+    weights = [1 + source % 5 for source in range(150)]
     assert list(mixed(inputs, weights, "longest", streamed=streamed)) == reference_rows(inputs, weights, "longest")
 
 

@@ -137,6 +137,14 @@ def with_previous(rows: Iterator[int]) -> Iterator[tuple[int | None, int]]:
         previous = row
 
 
+@fp.operator
+def sums(rows: Iterator[int]) -> Iterator[int]:
+    total = 0
+    for row in rows:
+        total += row
+        yield total
+
+
 READ_AGAIN: dict[str, Callable[[fp.Pipe[int]], fp.Pipe[Any]]] = {
     **{
         f"interleave({cycle})": lambda p, cycle=cycle: p.interleave(
@@ -147,6 +155,7 @@ READ_AGAIN: dict[str, Callable[[fp.Pipe[int]], fp.Pipe[Any]]] = {
     "distinct": lambda p: streamed(p).distinct(lambda x: x % 5, last=3),
     "sliding": lambda p: streamed(p).sliding(3),
     "lookback": with_previous,
+    "generator": sums,
     "pack": lambda p: p.map(lambda x: np.arange(x % 7)).pack(4),
     "zip_by_key": lambda p: streamed(p).zip_by_key(streamed(numbers(12)), key=lambda x: x, window=4, unmatched="drop"),
 }
