@@ -73,11 +73,22 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
     def _next(self) -> Block | None:
         if self._error is not None:
             raise self._error.with_traceback(self._trace)  # its first traceback: each `raise` would add to it
+        clock = self._context.pacing.clock
+        clock.enter()
         try:
-            block = self._next_block()
-        except (RowError, KeyboardInterrupt) as error:
-            raise error.with_traceback(shown_traceback(error)) from error.__cause__
-        return block
+            if self._skip_log is not None:
+                self._skip_log.open()
+            return self._block_of_stage()
+        except BaseException as error:
+            self._error = error if isinstance(error, Exception) else interrupted(error)
+            self._trace = shown_traceback(error)
+            with suppress(Exception):  # the first error is the one to show
+                self._ending()
+            if isinstance(error, (RowError, KeyboardInterrupt)):
+                raise error.with_traceback(self._trace) from error.__cause__
+            raise
+        finally:
+            clock.leave()
 
     def _delivered(self, rows: BlockRows, lost_log: LostLog) -> Iterator[object]:
         """The rows that were not skipped; the others are counted in their turn."""
@@ -96,22 +107,6 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
             if lost_log.counts_rows:
                 self._counts = self._counts._replace(rows=self._counts.rows + row_count(value))
             yield value
-
-    def _next_block(self) -> Block | None:
-        clock = self._context.pacing.clock
-        clock.enter()
-        try:
-            if self._skip_log is not None:
-                self._skip_log.open()
-            return self._block_of_stage()
-        except BaseException as error:
-            self._error = error if isinstance(error, Exception) else interrupted(error)
-            self._trace = shown_traceback(error)
-            with suppress(Exception):  # the first error is the one to show
-                self._ending()
-            raise
-        finally:
-            clock.leave()
 
     def _block_of_stage(self) -> Block | None:
         try:

@@ -311,12 +311,7 @@ class LoadedFiles:
                 self._add(file)
 
     def write(self, parts: Sequence[BlockRows], place: str, *, last: bool) -> None:
-        """Write the next rows, and the place of the run after them.
-
-        Raises:
-            UnfitRowsError: a value is of a type that no file holds.
-            NoRoomError: there is no room for them.
-        """
+        """Write the next rows, and the place of the run after them."""
         rows = concat(parts) if parts else []
         buffers = Buffers()
         start = int(self.bounds[-1])
@@ -325,11 +320,7 @@ class LoadedFiles:
         self._add(self.files.write(head, np.zeros(0, np.uint8), buffers.parts))
 
     def rows(self, indices: Indices) -> BlockRows:
-        """The rows at these positions.
-
-        Raises:
-            SourceError: a file is gone.
-        """
+        """The rows at these positions."""
         if not self._is_open:
             with self._lock:
                 self._open()

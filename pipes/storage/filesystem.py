@@ -150,11 +150,7 @@ def _as_path(path: object) -> str:
 
 
 def file_infos(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
-    """Look up the type and size of each path.
-
-    Raises:
-        OSError: the storage does not answer, or refuses.
-    """
+    """Look up the type and size of each path."""
     return with_retries(lambda: _file_infos(filesystem, paths), paths[0]) if paths else []
 
 
@@ -441,18 +437,6 @@ def with_retries(call: Callable[[], T], path: str, cancellation: Cancellation | 
     return _policy.run(lambda failures: call(), path, cancellation)
 
 
-def with_other_retries(
-    first: Callable[[], T], again: Callable[[], T], path: str, cancellation: Cancellation | None = None
-) -> T:
-    """Return the result of `first`, or after a failure that of `again`, which reopens the file."""
-    return _policy.run(lambda failures: again() if failures else first(), path, cancellation)
-
-
-def retry_count() -> int:
-    """Return the number of repeated attempts in this process."""
-    return _policy.counts.total()
-
-
 def _host(path: str) -> str:
     scheme, separator, rest = redacted_url(path).rpartition("://")
     return scheme + separator + rest.split("/", 1)[0]
@@ -487,7 +471,7 @@ _BUSY_EXCEPTIONS = {
 _AWS_MESSAGES = {
     "ACCESS_DENIED": _REFUSED,
     "INVALID_ACCESS_KEY_ID": f"the server does not know the access key; it comes from {_CREDENTIALS}",
-    "INVALID_CLIENT_TOKEN_ID": f"the server does not know the credentials; they come from {_CREDENTIALS}",
+    "INVALID_CLIENT_TOKEN_ID": _REFUSED,
     "INVALID_SIGNATURE": _SIGNATURE,
     "SIGNATURE_DOES_NOT_MATCH": _SIGNATURE,
     "REQUEST_EXPIRED": f"the credentials have expired; they come from {_CREDENTIALS}",

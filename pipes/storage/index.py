@@ -107,11 +107,7 @@ class Version:
 
     @staticmethod
     def of(metadata: Mapping[Any, Any], path: str) -> Version:
-        """The version with these metadata.
-
-        Raises:
-            DataError: it is no version of an index, one of a newer format, or damaged.
-        """
+        """The version with these metadata; a `DataError` if they are of none, of a newer format, or damaged."""
         try:
             values: Any = json.loads(metadata.get(_KEY, b""))
             version = values.pop("version")
@@ -155,7 +151,6 @@ class FileBlock:
 
     @staticmethod
     def read(batch: pa.RecordBatch, schemas: Sequence[pa.Schema]) -> FileBlock:
-        """The block of a record batch."""
         if "seal" not in batch.schema.names:
             return FileBlock(batch, None)
         schema, seals, footers, rows, compressed = (
@@ -293,12 +288,7 @@ class Index:
 
     @cached_property
     def version(self) -> Version:
-        """What holds of the version as a whole.
-
-        Raises:
-            SourceError: it is not there any more, or cannot be read.
-            DataError: another version has its number now, or it is damaged.
-        """
+        """What holds of the version as a whole; a `DataError` if another version has its number now."""
         version = Version.of(self._metadata.metadata or {}, self._path)
         if self.digest and version.digest != self.digest:
             raise DataError(
@@ -426,12 +416,7 @@ class Index:
         return np.cumsum([0, *(self._metadata.row_group(k).num_rows for k in groups)], dtype=np.int64)[:-1]
 
     def check(self) -> None:
-        """Read all blocks.
-
-        Raises:
-            SourceError: one of them cannot be read.
-            DataError: one of them is damaged.
-        """
+        """Read all blocks; raise a `DataError` if one of them is damaged."""
         files = sum(map(len, self.blocks()))  # Parquet has a checksum of each page
         if files != self.version.files:
             raise DataError(f"{self.name} is damaged: it has {files} files and not {self.version.files}")
@@ -441,12 +426,7 @@ class Index:
         return (self._read_block(number) for number in range(len(self._firsts)))
 
     def block(self, number: int) -> FileBlock:
-        """A block. A process keeps the last ones.
-
-        Raises:
-            SourceError: it cannot be read.
-            DataError: it is damaged.
-        """
+        """A block. A process keeps the last ones."""
         return _kept_block(self, number)
 
     def _read_block(self, number: int) -> FileBlock:
@@ -569,11 +549,7 @@ def _file_name(number: int) -> str:
 
 
 def versions(address: str, filesystem: object = None) -> list[int]:
-    """The numbers of the versions of an index; none if there is no such folder.
-
-    Raises:
-        SourceError: the folder cannot be listed.
-    """
+    """The numbers of the versions of an index; none if there is no such folder."""
     from pyarrow.fs import FileSelector
 
     place = locate(address, filesystem)
@@ -586,12 +562,7 @@ def versions(address: str, filesystem: object = None) -> list[int]:
 
 
 def remove_versions(address: str, filesystem: object, keep: int) -> list[int]:
-    """Remove all versions of an index but the last `keep` ones; return their numbers.
-
-    Raises:
-        MissingError: there is no index.
-        SourceError: a file cannot be removed.
-    """
+    """Remove all versions of an index but the last `keep` ones; return their numbers."""
     newest = Index.open(address, filesystem).number
     old = [number for number in versions(address, filesystem) if number <= newest][:-keep]
     for number in old:
@@ -617,21 +588,17 @@ def write_version(
     schemas: Sequence[pa.Schema],
     unit_fields: tuple[str, ...],
 ) -> Version | None:
-    """Write a version of an index. It gets its name when it is complete.
+    """Write a version of an index, which gets its name when it is complete.
 
     Args:
         version: all of it but what follows from the blocks.
-        address: the folder.
-        filesystem: that the folder is on.
+        address, filesystem: the folder, and the file system of it.
         blocks: in order.
         schemas: those of the blocks; read after the last block.
         unit_fields: those of the units that states are checked against.
 
     Returns:
         The version as it was written; None if another writer has written one of that number.
-
-    Raises:
-        SourceError: it cannot be written.
     """
     from pyarrow.parquet import ParquetWriter
 

@@ -9,6 +9,7 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -197,16 +198,14 @@ class FileValues(Generic[T]):
             self._bytes -= entry.size
 
 
+@dataclass(slots=True, eq=False)
 class _Entry(Generic[T]):
     """A value, the version of its file, and how many bytes it takes; it keeps the file system, whose `id` is a key."""
 
-    __slots__ = ("filesystem", "size", "value", "version")
-
-    def __init__(self, filesystem: object, version: object, value: Task[T]) -> None:
-        self.filesystem = filesystem
-        self.version = version
-        self.value = value
-        self.size = 0
+    filesystem: object
+    version: object
+    value: Task[T]
+    size: int = 0
 
 
 class ValuesInUse(Generic[T]):
