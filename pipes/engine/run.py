@@ -161,11 +161,7 @@ def length_of(stage: Stage) -> int:
 
 
 def position_count(stage: Stage) -> int:
-    """The number of elements, with those that are skipped because they fail.
-
-    Raises:
-        UnknownLengthError: the length is not known before a run; the error names the operator.
-    """
+    """As `length_of`, with the elements that are skipped because they fail."""
     if stage.length is not None:
         return stage.length
     raise UnknownLengthError(
@@ -212,11 +208,7 @@ def at_index(stage: Stage, index: int) -> object:
 
 
 def present(row: object) -> object:
-    """A row that was asked for by its number.
-
-    Raises:
-        DataError: it was skipped.
-    """
+    """A row that was asked for by its number; a `DataError` if it was skipped."""
     if not isinstance(row, Skipped):
         return row
     if row.is_row:
@@ -225,11 +217,7 @@ def present(row: object) -> object:
 
 
 def check_cursor(stage: Stage, plain: Json) -> None:
-    """Checks a cursor of `stage`. It reads nothing, and calls no function of the user.
-
-    Raises:
-        ValueError: no run of the stage makes such a cursor; the message names the operator.
-    """
+    """Raise a `ValueError` if no run of `stage` makes this cursor. It reads nothing, and calls no user's function."""
     try:
         at = checked_cursor(plain)
         if stage.indexed and at.token is not None:

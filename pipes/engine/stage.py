@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +27,6 @@ from ..errors import CallSite, FeedpipeError, Origin, PlanError, RowError, raise
 from .ahead import rows_ahead
 from .prefetch import in_thread
 from .skips import blocks_around, code_without_policy, lost_of, parted_cursor, rows_around
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
 
 T = TypeVar("T")
 
@@ -135,11 +130,7 @@ class Stage:
 
     @property
     def length(self) -> int | None:
-        """The number of rows, if it is known without a run.
-
-        Raises:
-            PlanError: the stage is indexed, and its operator knows no length; or the length is no number of rows.
-        """
+        """The number of rows, if it is known without a run; an indexed stage must know it."""
         # No `cached_property`: up to Python 3.11 that holds one lock for all instances, and `load` runs a pipe here.
         if self._length is _UNASKED:
             length = self.op.length(self)
@@ -463,11 +454,7 @@ def no_length(node: Node) -> PlanError:
 
 
 def check_row_count(length: object, node: Node) -> int:
-    """`length`, which the operator of `node` returned, as a number of rows.
-
-    Raises:
-        PlanError: it is no number of rows.
-    """
+    """`length`, which the operator of `node` returned; a `PlanError` if it is no number of rows."""
     try:
         count = operator.index(length)  # type: ignore[arg-type]
     except TypeError:

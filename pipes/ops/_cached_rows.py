@@ -447,10 +447,7 @@ def restored(kept: Json, steps: tuple[SkippingStep, ...]) -> dict[int, Skipped] 
 def skipped_in(rows: BlockRows, context: Context, part: int | None = None) -> BlockRows:
     """Return the rows, with this run in the records of those that an earlier run skipped.
 
-    Args:
-        rows: as the input makes them, which does not depend on the run.
-        context: of this run.
-        part: the unit in which positions begin at 0.
+    `part` is the unit in which positions begin at 0.
     """
     parts = parted(rows)
     if not parts.skipped:

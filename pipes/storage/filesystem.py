@@ -126,12 +126,7 @@ def check_filesystem(value: object) -> None:
 
 
 def as_paths(paths: object) -> str | list[str]:
-    """Check `paths`, and return it as a string or a list of strings.
-
-    Raises:
-        ArgumentTypeError: it is neither a path nor a list of paths.
-        SourceError: it is an empty list.
-    """
+    """Check `paths`, and return it as a string or a list of strings."""
     if isinstance(paths, (str, os.PathLike)):
         return _as_path(paths)
     if not isinstance(paths, Iterable) or isinstance(paths, (bytes, bytearray)):

@@ -32,9 +32,6 @@ def with_commits(paths: list[str]) -> list[str]:
     """Let `hf://` URLs name the commits that their revisions are now; other paths stay as they are.
 
     All processes of a job then read the same files, whatever is pushed meanwhile.
-
-    Raises:
-        OSError: the hub does not answer, or refuses.
     """
     if not any(path.startswith("hf://") for path in paths):
         return paths

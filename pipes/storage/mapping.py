@@ -66,14 +66,7 @@ def file_size(path: str) -> int | None:
 def map_file(path: str, name: str) -> pa.Buffer:
     """Map a local file, or give another view of its mapping. The mapping ends with the last view.
 
-    If the file becomes shorter later, the system ends a process that reads beyond its end.
-
-    Args:
-        path: of the file.
-        name: of the file, for errors.
-
-    Raises:
-        SourceError: the file cannot be mapped.
+    If the file becomes shorter later, the system ends a process that reads beyond its end. Errors show its `name`.
     """
     try:
         status = os.stat(path)
@@ -263,9 +256,7 @@ def open_version(file: File) -> tuple[Stream, object]:
 def open_object(file: File, seal: int) -> tuple[RemoteFile, object]:
     """Open a file in an object store, unless it is open already, and return its version, as `open_version` does.
 
-    Args:
-        file: the file.
-        seal: that of the footer which the caller knows. A pipe that is older may hold an object which was replaced.
+    `seal` is that of the footer which the caller knows. A pipe that is older may hold an object which was replaced.
     """
 
     def opened() -> RemoteFile:
