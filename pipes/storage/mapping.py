@@ -24,7 +24,7 @@ from .filesystem import describe, file_infos, is_local, locate
 from .remote import RemoteFile
 from .tasks import Budget, Task
 
-_LIMIT_FILE, _MAPPINGS_FILE = Path("/proc/sys/vm/max_map_count"), Path("/proc/self/maps")
+_LIMIT_FILE = Path("/proc/sys/vm/max_map_count")
 _USUAL_LIMIT = 65_530
 
 
@@ -85,9 +85,8 @@ def map_file(path: str, name: str) -> pa.Buffer:
         if os.strerror(errno.ENOMEM) not in str(error):
             raise SourceError(f"{name} cannot be mapped into memory: {describe(error)}") from error
         raise SourceError(
-            f"{name} cannot be mapped into memory: this process has {_mapping_count()} mappings, and the system allows "
-            f"{mapping_limit()}; keep fewer rows of different files, write fewer and larger files, or raise "
-            "`vm.max_map_count` with `sysctl`"
+            f"{name} cannot be mapped into memory: the system allows a process {mapping_limit()} mappings; keep fewer "
+            "rows of different files, write fewer and larger files, or raise `vm.max_map_count` with `sysctl`"
         ) from error
     return pa.py_buffer(cast("Any", memory))  # its views, also those in C++, keep `memory`
 
@@ -105,14 +104,6 @@ def _forget_freed() -> None:
             mapped.room.release(1)
             if _mapped.get(mapped.key) is mapped:
                 del _mapped[mapped.key]
-
-
-def _mapping_count() -> int | str:
-    try:
-        with _MAPPINGS_FILE.open() as lines:
-            return sum(1 for _ in lines)
-    except OSError:
-        return "too many"
 
 
 def _reset() -> None:
