@@ -41,6 +41,10 @@ MAX_PART_OF_UNITS = 8
 _UNASKED = object()
 
 
+def _memo_bytes(value: object) -> int:
+    return 1024 + int(getattr(value, "nbytes", MEMO_BYTES - 1024))
+
+
 class Stage:
     """One node of a graph, bound: an `Input` for the operators that read from it, a `StageView` for its own.
 
@@ -95,7 +99,6 @@ class Stage:
         self._length: object = _UNASKED
         self._schema: object = _UNASKED
         self._memos: dict[Hashable, object] = {}
-        self._memo_sizes: dict[Hashable, int] = {}
         self._lock = Lock()
 
     def _find_begins(self, regroups: bool) -> frozenset[Stage]:
@@ -181,13 +184,10 @@ class Stage:
         value = self._memos.get(key, _UNASKED)
         if value is _UNASKED:
             value = make()
-            size = 1024 + int(getattr(value, "nbytes", MEMO_BYTES - 1024))
             with self._lock:  # not held by `make`: two threads then make the value twice
                 self._memos[key] = value
-                self._memo_sizes[key] = size
-                while len(self._memos) > 1 and sum(self._memo_sizes.values()) > MAX_MEMO_BYTES:
-                    oldest = next(iter(self._memo_sizes))
-                    del self._memo_sizes[oldest], self._memos[oldest]
+                while len(self._memos) > 1 and sum(map(_memo_bytes, self._memos.values())) > MAX_MEMO_BYTES:
+                    del self._memos[next(iter(self._memos))]
         return cast("T", value)
 
     def rows(self, indices: Indices, context: Context) -> BlockRows:

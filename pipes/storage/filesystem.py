@@ -382,8 +382,8 @@ class RetryPolicy:
     draw: Callable[[], float] = random.SystemRandom().random  # has no state that a fork would copy
     counts: Counter[str] = field(default_factory=Counter)
 
-    def run(self, call: Callable[[int], T], path: str, cancellation: Cancellation | None = None) -> T:
-        """Return the result of `call`, whose argument is the number of failed attempts.
+    def run(self, call: Callable[[], T], path: str, cancellation: Cancellation | None = None) -> T:
+        """Return the result of `call`, which is repeated after transient errors.
 
         Args:
             call: raises an `OSError` if storage fails.
@@ -398,7 +398,7 @@ class RetryPolicy:
         asked = 0.0  # in all
         while True:
             try:
-                return call(failures)
+                return call()
             except OSError as error:
                 if not is_transient(error):
                     raise
@@ -429,7 +429,7 @@ _policy = RetryPolicy()
 
 def with_retries(call: Callable[[], T], path: str, cancellation: Cancellation | None = None) -> T:
     """Return the result of `call`, which is repeated after transient errors; see `RetryPolicy.run`."""
-    return _policy.run(lambda failures: call(), path, cancellation)
+    return _policy.run(call, path, cancellation)
 
 
 def _host(path: str) -> str:

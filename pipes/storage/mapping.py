@@ -10,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -22,7 +23,7 @@ from ..errors import SourceError
 from .file import File, Stream
 from .filesystem import describe, file_infos, is_local, locate
 from .remote import RemoteFile
-from .tasks import Budget, Task
+from .tasks import Task
 
 _LIMIT_FILE = Path("/proc/sys/vm/max_map_count")
 _USUAL_LIMIT = 65_530
@@ -31,10 +32,9 @@ _USUAL_LIMIT = 65_530
 class _Mapped(weakref.ref[npt.NDArray[np.uint8]]):
     """A mapping. When it is freed, only a function in C runs, for Python drops a KeyboardInterrupt there."""
 
-    __slots__ = ("key", "room")
+    __slots__ = ("key",)
 
     key: tuple[object, ...]
-    room: Budget
 
 
 _mapped: dict[tuple[object, ...], _Mapped] = {}
@@ -78,9 +78,8 @@ def map_file(path: str, name: str) -> pa.Buffer:
             # Unlike NumPy's and Python's maps, Arrow's keeps no file open. There may be thousands of files.
             with pa.memory_map(path) as file:
                 memory = np.frombuffer(memoryview(file.read_buffer()), np.uint8)
-            _room.acquire(1, needed=True)
             _mapped[key] = mapped = _Mapped(memory, _freed.append)
-            mapped.key, mapped.room = key, _room
+            mapped.key = key
     except OSError as error:
         if os.strerror(errno.ENOMEM) not in str(error):
             raise SourceError(f"{name} cannot be mapped into memory: {describe(error)}") from error
@@ -91,29 +90,25 @@ def map_file(path: str, name: str) -> pa.Buffer:
     return pa.py_buffer(cast("Any", memory))  # its views, also those in C++, keep `memory`
 
 
+@lru_cache(maxsize=1)
+def _most_files() -> int:
+    """Half of what the system allows; the rest is for other uses."""
+    return mapping_limit() // 2
+
+
 def room_for_mappings() -> int:
-    """The number of files that may still be mapped; half of what the system allows is for other uses."""
+    """The number of files that may still be mapped; below 0 if more are than should be."""
     _forget_freed()
-    return _room.left()
+    return _most_files() - len(_mapped)
 
 
 def _forget_freed() -> None:
     with suppress(IndexError):
         while True:
             mapped = cast("_Mapped", _freed.popleft())
-            mapped.room.release(1)
             if _mapped.get(mapped.key) is mapped:
                 del _mapped[mapped.key]
 
-
-def _reset() -> None:
-    global _room
-    _room = Budget(mapping_limit() // 2)
-
-
-_room: Budget
-_reset()
-system.after_fork(_reset)
 
 # Values of files
 
