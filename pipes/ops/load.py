@@ -277,13 +277,7 @@ class LoadFiles(_AllRows):
 
 
 class LoadedFiles:
-    """The files of all rows, or of the first ones.
-
-    Attributes:
-        files: their folder.
-        pages: their heads, in the order of the rows.
-        bounds: the positions at which files begin, and the end.
-    """
+    """The files of all rows, or of the first ones: their heads in order, and the positions at which they begin."""
 
     def __init__(self, files: RowFiles) -> None:
         self.files = files

@@ -174,7 +174,3 @@ class FileUnits:
             self.compressed[units].astype(bool).tolist(),
             footer_bytes=int(self.footer_bytes[file]),
         )
-
-    def first_files(self) -> Numbers:
-        """The position of the first file of each schema."""
-        return np.unique(self.schema_numbers, return_index=True)[1]
