@@ -123,14 +123,7 @@ class CallPool(ABC):
 
 
 class ThreadPool(CallPool):
-    """Calls functions in threads.
-
-    Args:
-        concurrency: the most threads.
-        resources: what owns them.
-        operator: the name of the operator that calls.
-        times: of the thread that begins the calls, if it is seen; the threads of the pool then are too.
-    """
+    """Calls functions in threads; `times` are of the thread that begins the calls, if it is seen, and so are these."""
 
     def __init__(
         self, concurrency: int, resources: ProcessResources, operator: str = "", times: Times | None = None

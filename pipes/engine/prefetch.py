@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import cast
-from weakref import ref
 
 from ..core.block import Block
 from ..core.context import Context
@@ -60,12 +58,7 @@ class _Queue:
         self._ready: SimpleQueue[Block | _Failed | None] = SimpleQueue()  # None: the end
         self._taken: SimpleQueue[int | None] = SimpleQueue()  # rows of each block that was taken; None: closed
         self._done = False
-        _queues[ref(self, _queues.__delitem__)] = None
-
-    @property
-    def ready(self) -> Callable[[], int]:
-        """Tells how many blocks are ready; it does not refer to the queue."""
-        return self._ready.qsize
+        self._process = os.getpid()
 
     def fill(self, make: Callable[[Context], Iterator[Block]], context: Context) -> None:
         end: _Failed | None = None
@@ -106,6 +99,10 @@ class _Queue:
     def next(self) -> Block | None:
         if self._done:
             return None
+        if os.getpid() != self._process:  # the thread is not here
+            raise LoaderError(
+                "the thread of `prefetch` belongs to the process that started it; begin a new iterator in this one"
+            )
         if self._ready.empty():
             with waiting("input", self._clock.name):
                 item = self._ready.get()
@@ -124,19 +121,3 @@ class _Queue:
 
     def close(self) -> None:
         self._taken.put(None)
-
-    def disown(self) -> None:
-        """Ends the queue in a forked copy of its process, which does not have the thread that fills it."""
-        message = "the thread of `prefetch` belongs to the process that started it; begin a new iterator in this one"
-        self._ready = SimpleQueue()
-        self._ready.put(_Failed(LoaderError(message)))
-
-
-def _disown() -> None:
-    for reference in list(_queues):
-        if (queue := cast("ref[_Queue]", reference)()) is not None:
-            queue.disown()
-
-
-_queues: dict[object, None] = {}
-os.register_at_fork(after_in_child=_disown)

@@ -73,11 +73,22 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
     def _next(self) -> Block | None:
         if self._error is not None:
             raise self._error.with_traceback(self._trace)  # its first traceback: each `raise` would add to it
+        clock = self._context.pacing.clock
+        clock.enter()
         try:
-            block = self._next_block()
-        except (RowError, KeyboardInterrupt) as error:
-            raise error.with_traceback(shown_traceback(error)) from error.__cause__
-        return block
+            if self._skip_log is not None:
+                self._skip_log.open()
+            return self._block_of_stage()
+        except BaseException as error:
+            self._error = error if isinstance(error, Exception) else interrupted(error)
+            self._trace = shown_traceback(error)
+            with suppress(Exception):  # the first error is the one to show
+                self._ending()
+            if isinstance(error, (RowError, KeyboardInterrupt)):
+                raise error.with_traceback(self._trace) from error.__cause__
+            raise
+        finally:
+            clock.leave()
 
     def _delivered(self, rows: BlockRows, lost_log: LostLog) -> Iterator[object]:
         """The rows that were not skipped; the others are counted in their turn."""
@@ -96,22 +107,6 @@ class _ElementsOfBlocks(Iterator["Iterable[object]"]):
             if lost_log.counts_rows:
                 self._counts = self._counts._replace(rows=self._counts.rows + row_count(value))
             yield value
-
-    def _next_block(self) -> Block | None:
-        clock = self._context.pacing.clock
-        clock.enter()
-        try:
-            if self._skip_log is not None:
-                self._skip_log.open()
-            return self._block_of_stage()
-        except BaseException as error:
-            self._error = error if isinstance(error, Exception) else interrupted(error)
-            self._trace = shown_traceback(error)
-            with suppress(Exception):  # the first error is the one to show
-                self._ending()
-            raise
-        finally:
-            clock.leave()
 
     def _block_of_stage(self) -> Block | None:
         try:
@@ -166,11 +161,7 @@ def length_of(stage: Stage) -> int:
 
 
 def position_count(stage: Stage) -> int:
-    """The number of elements, with those that are skipped because they fail.
-
-    Raises:
-        UnknownLengthError: the length is not known before a run; the error names the operator.
-    """
+    """As `length_of`, with the elements that are skipped because they fail."""
     if stage.length is not None:
         return stage.length
     raise UnknownLengthError(
@@ -217,11 +208,7 @@ def at_index(stage: Stage, index: int) -> object:
 
 
 def present(row: object) -> object:
-    """A row that was asked for by its number.
-
-    Raises:
-        DataError: it was skipped.
-    """
+    """A row that was asked for by its number; a `DataError` if it was skipped."""
     if not isinstance(row, Skipped):
         return row
     if row.is_row:
@@ -230,11 +217,7 @@ def present(row: object) -> object:
 
 
 def check_cursor(stage: Stage, plain: Json) -> None:
-    """Checks a cursor of `stage`. It reads nothing, and calls no function of the user.
-
-    Raises:
-        ValueError: no run of the stage makes such a cursor; the message names the operator.
-    """
+    """Raise a `ValueError` if no run of `stage` makes this cursor. It reads nothing, and calls no user's function."""
     try:
         at = checked_cursor(plain)
         if stage.indexed and at.token is not None:

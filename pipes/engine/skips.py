@@ -16,7 +16,7 @@ from dataclasses import fields, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +27,18 @@ from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Input, Operator, StageView, Trait
+from ..core.operator import Input, StageView, Trait
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..core.skips import Quarantine, Skipped, SkippedRow, skips
 from ..errors import CallSite, DataError, Origin, PlanError, SourceError, redacted, text_of
 
+if TYPE_CHECKING:
+    from .stage import Stage
+
 T = TypeVar("T")
 
 
-def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows:
+def rows_around(stage: Stage, indices: Indices, context: Context) -> BlockRows:
     """`rows` of an operator that gets only the rows that were not skipped; the skipped ones keep their places.
 
     Raises:
@@ -60,7 +63,7 @@ def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows
     return parts.merged(stage.op.rows(_view(stage, [at_hand]), places, context))
 
 
-def blocks_around(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
+def blocks_around(stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
     """`blocks` of an operator that gets only the rows that were not skipped.
 
     If it gives one row for each row, skipped rows keep their places. Else they end here, and count before the next row
@@ -71,7 +74,7 @@ def blocks_around(stage: _Around, at: Cursor, context: Context) -> Iterator[Bloc
     return _left_out(stage, at, context)
 
 
-def _one_for_one(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
+def _one_for_one(stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
     waiting: deque[Block] = deque()  # of one `Skipped` each
     source = _instead(stage.input, blocks=partial(_sound_blocks, stage.input, waiting.append, False))
     for block in stage.op.blocks(_view(stage, [source]), at, context):
@@ -95,7 +98,7 @@ def _one_for_one(stage: _Around, at: Cursor, context: Context) -> Iterator[Block
     yield from waiting
 
 
-def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
+def _left_out(stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
     """The rows of an operator; cursors hold the number of rows of each input up to the last skipped one.
 
     A run from a cursor reads some rows again, as a window does; the skipped ones of these have counted already.
@@ -142,11 +145,7 @@ def _after(skipped: Skipped, row: Block) -> Block:
 
 
 def parted_cursor(at: Cursor, inputs: int) -> tuple[Cursor, list[int]]:
-    """The operator's own cursor, and the number of rows of each input up to the last skipped one.
-
-    Raises:
-        ValueError: the token has another form.
-    """
+    """The operator's own cursor, and the number of rows of each input up to the last skipped one."""
     if not isinstance(at.token, dict):
         return at, [0] * inputs
     token, looked_at = at.token["token"], at.token["skips"]
@@ -158,17 +157,6 @@ def parted_cursor(at: Cursor, inputs: int) -> tuple[Cursor, list[int]]:
 
 def _joined_cursor(own: Cursor, looked_at: list[int]) -> Cursor:
     return own._replace(token={"token": own.token, "skips": looked_at.copy()}) if any(looked_at) else own
-
-
-class _Around(StageView, Protocol):
-    """The part of a stage that keeps its operator from skipped rows."""
-
-    @property
-    def one_for_one(self) -> bool: ...
-    @property
-    def node(self) -> Node: ...
-    @property
-    def op(self) -> Operator: ...
 
 
 class _Instead:
@@ -185,7 +173,7 @@ def _instead(other: T, **own: object) -> T:
     return cast("T", _Instead(other, own))
 
 
-def _view(stage: _Around, inputs: Sequence[Input]) -> StageView:
+def _view(stage: Stage, inputs: Sequence[Input]) -> StageView:
     """The stage with other inputs, for one run of its operator."""
     own = {"input": inputs[0]} if len(inputs) == 1 else {}
     return _instead(stage, inputs=inputs, name=stage.name, memo=stage.memo, **own)  # read for each block
@@ -270,10 +258,7 @@ def lost_of(
     context: Context,
     find_origin: Callable[[], Origin | None],
 ) -> Skipped:
-    """The mark of a row that failed, with a record if the policy is a `Quarantine`.
-
-    `code` is the call of the operator, `name` its name.
-    """
+    """The mark of a row that failed, with a record if the policy is a `Quarantine`; `code` is the operator's call."""
     text = redacted(f"{type(error).__name__}: {text_of(error)}")
     at = context.rounds, place.position if isinstance(place, Cursor) else place
     if not isinstance(policy, Quarantine):
@@ -387,11 +372,7 @@ class LostLog:
         return LostLog(root) if any(skips(node.op.on_error) for node in walk(root)) else None
 
     def open(self) -> None:
-        """Checks that the folders of all policies can be written.
-
-        Raises:
-            SourceError: one of them cannot.
-        """
+        """Check that the folders of all policies can be written; raise a `SourceError` if one cannot."""
         for code, policy in self._policies.items():
             folder = str(policy.folder)
             if folder not in self._files:
@@ -403,16 +384,9 @@ class LostLog:
     def add(
         self, new: Iterable[SkippedRow], counts: LostCounts, cursor: Callable[[], dict[str, Json]] | None = None
     ) -> LostCounts:
-        """Counts and records rows that were skipped.
+        """Count and record rows that were skipped; raise a `DataError` if they are more than a policy allows.
 
-        Args:
-            new: the rows.
-            counts: those before.
-            cursor: gives the cursor of the element that they are a part of, or come before.
-
-        Raises:
-            DataError: they are more than a policy allows.
-            SourceError: a record cannot be written.
+        `cursor` gives the cursor of the element that they are a part of, or come before.
         """
         totals = dict(counts.skipped)
         for skip in new:
@@ -432,7 +406,7 @@ class LostLog:
         return LostCounts(totals, counts.rows)
 
     def report(self, counts: LostCounts, what: str) -> None:
-        """Logs the numbers of skipped rows, if there are any."""
+        """Log the numbers of skipped rows, if there are any."""
         if counts.skipped:
             operators = ", ".join(f"{count} by `{code}`" for code, count in counts.skipped.items())
             log.warning("%s: rows that failed were skipped: %s", what, operators)
@@ -455,9 +429,6 @@ class _RecordFile:
     """The file in which this process records rows, beside those of others. It appears with its first record.
 
     It holds parts of rows, so only its owner may read it.
-
-    Raises:
-        OSError: the folder cannot be written.
     """
 
     def __init__(self, folder: str) -> None:

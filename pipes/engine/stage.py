@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +28,6 @@ from .ahead import rows_ahead
 from .prefetch import in_thread
 from .skips import blocks_around, code_without_policy, lost_of, parted_cursor, rows_around
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-
 T = TypeVar("T")
 
 MAX_MEMO_BYTES = 2**26
@@ -44,6 +39,10 @@ MAX_PART_OF_UNITS = 8
 """A block of units of work has at most this part of those that are left."""
 
 _UNASKED = object()
+
+
+def _memo_bytes(value: object) -> int:
+    return 1024 + int(getattr(value, "nbytes", MEMO_BYTES - 1024))
 
 
 class Stage:
@@ -100,7 +99,6 @@ class Stage:
         self._length: object = _UNASKED
         self._schema: object = _UNASKED
         self._memos: dict[Hashable, object] = {}
-        self._memo_sizes: dict[Hashable, int] = {}
         self._lock = Lock()
 
     def _find_begins(self, regroups: bool) -> frozenset[Stage]:
@@ -135,11 +133,7 @@ class Stage:
 
     @property
     def length(self) -> int | None:
-        """The number of rows, if it is known without a run.
-
-        Raises:
-            PlanError: the stage is indexed, and its operator knows no length; or the length is no number of rows.
-        """
+        """The number of rows, if it is known without a run; an indexed stage must know it."""
         # No `cached_property`: up to Python 3.11 that holds one lock for all instances, and `load` runs a pipe here.
         if self._length is _UNASKED:
             length = self.op.length(self)
@@ -190,13 +184,10 @@ class Stage:
         value = self._memos.get(key, _UNASKED)
         if value is _UNASKED:
             value = make()
-            size = 1024 + int(getattr(value, "nbytes", MEMO_BYTES - 1024))
             with self._lock:  # not held by `make`: two threads then make the value twice
                 self._memos[key] = value
-                self._memo_sizes[key] = size
-                while len(self._memos) > 1 and sum(self._memo_sizes.values()) > MAX_MEMO_BYTES:
-                    oldest = next(iter(self._memo_sizes))
-                    del self._memo_sizes[oldest], self._memos[oldest]
+                while len(self._memos) > 1 and sum(map(_memo_bytes, self._memos.values())) > MAX_MEMO_BYTES:
+                    del self._memos[next(iter(self._memos))]
         return cast("T", value)
 
     def rows(self, indices: Indices, context: Context) -> BlockRows:
@@ -463,11 +454,7 @@ def no_length(node: Node) -> PlanError:
 
 
 def check_row_count(length: object, node: Node) -> int:
-    """`length`, which the operator of `node` returned, as a number of rows.
-
-    Raises:
-        PlanError: it is no number of rows.
-    """
+    """`length`, which the operator of `node` returned; a `PlanError` if it is no number of rows."""
     try:
         count = operator.index(length)  # type: ignore[arg-type]
     except TypeError:

@@ -139,7 +139,7 @@ class ArrowIpc(CountedFormat, IndexedFormat):
     def with_table(self, files: InputFiles) -> tuple[ArrowIpc, RowTable]:
         batches = cast("Units", files.source)
         table = batches.resolved_table
-        firsts = np.append(0, np.cumsum(table.rows_of(range(len(table))), dtype=np.int64))
+        firsts = np.append(0, np.cumsum(table.column("rows"), dtype=np.int64))
         return cast("ArrowIpc", batches.format), RowTable(firsts)
 
     def row_reader(self, table: RowTable, units: UnitsAt) -> ArrowRows:

@@ -97,8 +97,7 @@ class CountedFormat(TableFormat, UnitFormat):
         return Origin(unit.file.path, unit.first + 1)
 
     def weights(self, units: UnitTable) -> Weights:
-        rows = units.sums()
-        return Weights(rows.values, are_rows=True, granule=rows.granule, each=units.rows_of)
+        return units.weights()
 
     def length(self, units: UnitTable) -> int | None:
         return units.rows()

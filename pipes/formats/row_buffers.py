@@ -43,22 +43,15 @@ _NUMBERS: dict[type, str] = {bool: "|b1", int: "<i8", float: "<f8"}
 
 
 class Buffers:
-    """The memory of rows that are being written. They must not change before.
-
-    Attributes:
-        parts: each in pieces, which follow each other.
-    """
+    """The memory of rows that are being written, in parts. They must not change before."""
 
     def __init__(self) -> None:
-        self.parts: list[list[Memory]] = []
+        self.parts: list[Memory] = []
 
     def add(self, array: Array) -> int:
         """Add the values of an array, and return the number of the part."""
         flat = np.ascontiguousarray(array).reshape(-1)
-        return self._add([flat.view(np.uint8) if flat.nbytes else np.zeros(0, np.uint8)])
-
-    def _add(self, pieces: list[Memory]) -> int:
-        self.parts.append(pieces)
+        self.parts.append(flat.view(np.uint8) if flat.nbytes else np.zeros(0, np.uint8))
         return len(self.parts) - 1
 
     def rows(self, rows: BlockRows) -> Node:
@@ -79,19 +72,14 @@ class Buffers:
                 columns[name] = self._array(column)
             else:
                 raise UnfitError(f"`row[{name!r}]` is of dtype {column.dtype}")
+        stream: int | None = None
         if arrow:
-            batch = pa.RecordBatch.from_arrays(list(arrow.values()), names=list(arrow))
-            stream: int | None = self._stream(batch)
-        else:
-            stream = None
+            batch, sink = pa.RecordBatch.from_arrays(list(arrow.values()), names=list(arrow)), pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            stream = self.add(np.frombuffer(memoryview(sink.getvalue()), np.uint8))
         names = list(rows.columns)
         return {"is": "table", "names": names, "columns": columns, "arrow": stream, "length": len(rows)}
-
-    def _stream(self, batch: pa.RecordBatch) -> int:
-        sink = _PieceSink()
-        with pa.ipc.new_stream(pa.PythonFile(cast("Any", sink), "w"), batch.schema) as writer:
-            writer.write_batch(batch)
-        return self._add(sink.pieces)
 
     def _array(self, array: Array) -> Node:
         return {"is": "array", "dtype": array.dtype.str, "shape": array.shape, "part": self.add(array)}
@@ -160,22 +148,6 @@ class Buffers:
 
     def _lengths(self, values: Sequence[Any]) -> int:
         return self.add(np.fromiter(map(len, values), np.int64, len(values)))
-
-
-class _PieceSink:
-    """A file that takes the memory of columns without a copy."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.pieces: list[Memory] = []
-
-    def write(self, data: Any) -> int:
-        self.pieces.append(np.frombuffer(data, np.uint8))
-        return len(data)
-
-    def flush(self) -> None:
-        return
 
 
 def _kind(value: Any, path: str) -> object:

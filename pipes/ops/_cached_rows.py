@@ -29,6 +29,7 @@ from ..engine.stage import Stage
 from ..errors import UnfitError
 from ..files.units import ParseUnits
 from ..formats.row_buffers import Buffers, Node, StoredRows, snapshot
+from ..storage.mapping import room_for_mappings
 from ..storage.row_files import NoRoomError, RowFile, RowFiles
 
 LOG = logging.getLogger("feedpipe")
@@ -42,7 +43,7 @@ FILE_BYTES = 2**24
 """The size of a page, about."""
 _MISSING, _PENDING = -1, -2
 _NO_KEYS = np.zeros(0, np.uint8)
-_MAX_OPEN = 1024
+_MAX_OPEN = 4096
 
 
 class Page(NamedTuple):
@@ -80,12 +81,10 @@ class PendingPage:
     """Rows of a unit that this process has made and not written yet.
 
     Attributes:
-        unit: its number.
         start: the number of the first of them in the unit.
-        at, end: as in `Page`.
+        at, end, skipped: as in `Page`.
         positions: theirs, if the input is indexed; they need not be adjacent.
         rows: those that were not skipped.
-        skipped: the others, by their place in the page.
         count, bytes: of all rows.
     """
 
@@ -126,8 +125,7 @@ class CachedRows:
     `steps` ask for more than it has.
 
     Args:
-        folder: that of the pages.
-        limit: the bytes that all files take together.
+        folder, limit: see `RowFiles`.
         steps: the operators that may have skipped rows of a streamed pipe.
         length: of an indexed pipe; None if it is streamed.
         outlives: whether the folder is there after this process.
@@ -161,11 +159,7 @@ class CachedRows:
         return sum(len(page.numbers) - sum(mark.is_row for mark in page.skipped.values()) for page in pages)
 
     def keep(self, pending: PendingPage, rows: BlockRows, positions: Numbers | None, end: Json) -> None:
-        """Add rows to a page as they are now, whatever the consumer does to them later; write it if it is large enough.
-
-        Raises:
-            UnfitRowsError: a value is of a type that no file of a cache holds.
-        """
+        """Add rows to a page as they are now, whatever the consumer does to them; write it if it is large enough."""
         if not self.files.usable:
             return
         parts = parted(rows)
@@ -294,7 +288,7 @@ class CachedRows:
             if parts is None:
                 return None
             opened = StoredRows(file.head["rows"], parts, make_tensor)
-            while len(self._opened) >= _MAX_OPEN:
+            while len(self._opened) >= _MAX_OPEN or (self._opened and room_for_mappings() < 0):
                 self._opened.popitem(last=False)
             self._opened[file.name] = opened
         return opened
@@ -369,11 +363,7 @@ def make_tensor(array: Array) -> object:
 
 
 def packed_rows(rows: BlockRows, buffers: Buffers, operator: str = "cache") -> Node:
-    """Add rows to memory that will be written.
-
-    Raises:
-        UnfitRowsError: a value is of a type that no file holds.
-    """
+    """Add rows to memory that will be written; an `UnfitRowsError` names a value that no file holds."""
     try:
         return buffers.rows(rows)
     except (UnfitError, RecursionError) as error:
@@ -392,13 +382,7 @@ class UnfitRowsError(UnfitError):
 
 
 class SkippingStep(NamedTuple):
-    """An operator before a cache.
-
-    Attributes:
-        code: its call without policies.
-        name: its name in the pipe.
-        policy: its policy for errors.
-    """
+    """An operator before a cache: its call without policies, its name in the pipe, and its policy for errors."""
 
     code: str
     name: str
@@ -463,10 +447,7 @@ def restored(kept: Json, steps: tuple[SkippingStep, ...]) -> dict[int, Skipped] 
 def skipped_in(rows: BlockRows, context: Context, part: int | None = None) -> BlockRows:
     """Return the rows, with this run in the records of those that an earlier run skipped.
 
-    Args:
-        rows: as the input makes them, which does not depend on the run.
-        context: of this run.
-        part: the unit in which positions begin at 0.
+    `part` is the unit in which positions begin at 0.
     """
     parts = parted(rows)
     if not parts.skipped:

@@ -126,10 +126,7 @@ def existing_columns(names: Iterable[str], columns: Iterable[str]) -> dict[str, 
 def data_error(op: Operator, error: Exception, what: str = "on") -> Exception:
     """Return a `DataError` for a `RowError` whose row is at fault, and any other error itself.
 
-    Args:
-        op: the operator that the error is about.
-        error: the result of `stage.failed`.
-        what: words that lead to the origin of the row.
+    `error` is the result of `stage.failed`, and `what` leads to the origin of the row.
     """
     if not isinstance(error, RowError) or not isinstance(error.__cause__, UnfitError):
         return error

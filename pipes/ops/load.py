@@ -277,13 +277,7 @@ class LoadFiles(_AllRows):
 
 
 class LoadedFiles:
-    """The files of all rows, or of the first ones.
-
-    Attributes:
-        files: their folder.
-        pages: their heads, in the order of the rows.
-        bounds: the positions at which files begin, and the end.
-    """
+    """The files of all rows, or of the first ones: their heads in order, and the positions at which they begin."""
 
     def __init__(self, files: RowFiles) -> None:
         self.files = files
@@ -311,12 +305,7 @@ class LoadedFiles:
                 self._add(file)
 
     def write(self, parts: Sequence[BlockRows], place: str, *, last: bool) -> None:
-        """Write the next rows, and the place of the run after them.
-
-        Raises:
-            UnfitRowsError: a value is of a type that no file holds.
-            NoRoomError: there is no room for them.
-        """
+        """Write the next rows, and the place of the run after them."""
         rows = concat(parts) if parts else []
         buffers = Buffers()
         start = int(self.bounds[-1])
@@ -325,11 +314,7 @@ class LoadedFiles:
         self._add(self.files.write(head, np.zeros(0, np.uint8), buffers.parts))
 
     def rows(self, indices: Indices) -> BlockRows:
-        """The rows at these positions.
-
-        Raises:
-            SourceError: a file is gone.
-        """
+        """The rows at these positions."""
         if not self._is_open:
             with self._lock:
                 self._open()

@@ -164,8 +164,7 @@ class ListFiles(UnitSource):
         return list[object](self._resolved_listing().files_at(indices))
 
     def weights(self, stage: StageView, context: Context) -> Weights:
-        sums = self._resolved_listing().bytes_of_files()
-        return Weights(sums.values, granule=sums.granule, each=self._resolved_listing().bytes_of)
+        return self._resolved_listing().bytes_of_files()
 
     def reduce_for_worker(self) -> tuple[object, ...]:
         selection = vars(self.selection)

@@ -111,12 +111,6 @@ class CachedFile(RemoteFile):
     """Reads blocks from the local copy, and fetches those that are not there.
 
     If the process knows the version of the file, the remote file is opened only when a block is missing.
-
-    Args:
-        name: for errors.
-        open_file: opens the remote file.
-        location: of the remote file.
-        cache: keeps the blocks.
     """
 
     def __init__(self, name: str, open_file: Callable[[], NativeFile], location: Location, cache: FileCache) -> None:
@@ -259,14 +253,8 @@ class CacheFolder:
     The number of bytes is in a file of its own, which processes lock to change it. It may be wrong after a process was
     killed, so it is counted again, from the copies, each time copies are removed.
 
-    Args:
-        path: the folder; it is made if it is missing.
-        limit: the bytes that all copies take together.
-
-    Raises:
-        SourceError: the folder cannot be made or written to.
-
     Attributes:
+        limit: the bytes that all copies take together.
         usable: False after a copy could not be written, because the disk is full, say.
     """
 

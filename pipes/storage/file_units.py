@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.lazy import pa
+from ..core.operator import Weights
 from ..core.rows import Indices, index_array
-from .listing import Sums
 
 Numbers = npt.NDArray[np.int64]
 UNKNOWN = -1
@@ -33,13 +33,9 @@ class UnitTable:
     def column(self, name: str) -> Numbers:
         return self.numbers[:, self.fields.index(name)]
 
-    def sums(self) -> Sums:
+    def weights(self) -> Weights:
         """The rows of each unit, or of neighbouring ones."""
-        return Sums(self.column("rows"))
-
-    def rows_of(self, units: range) -> Numbers:
-        """The rows of each of some units."""
-        return self.column("rows")[units.start : units.stop]
+        return Weights(self.column("rows"), are_rows=True)
 
     def rows(self) -> int | None:
         """The number of rows of all units; None if one of them does not know it."""
@@ -178,7 +174,3 @@ class FileUnits:
             self.compressed[units].astype(bool).tolist(),
             footer_bytes=int(self.footer_bytes[file]),
         )
-
-    def first_files(self) -> Numbers:
-        """The position of the first file of each schema."""
-        return np.unique(self.schema_numbers, return_index=True)[1]

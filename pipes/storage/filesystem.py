@@ -126,12 +126,7 @@ def check_filesystem(value: object) -> None:
 
 
 def as_paths(paths: object) -> str | list[str]:
-    """Check `paths`, and return it as a string or a list of strings.
-
-    Raises:
-        ArgumentTypeError: it is neither a path nor a list of paths.
-        SourceError: it is an empty list.
-    """
+    """Check `paths`, and return it as a string or a list of strings."""
     if isinstance(paths, (str, os.PathLike)):
         return _as_path(paths)
     if not isinstance(paths, Iterable) or isinstance(paths, (bytes, bytearray)):
@@ -150,11 +145,7 @@ def _as_path(path: object) -> str:
 
 
 def file_infos(filesystem: FileSystem, paths: list[str]) -> list[FileInfo]:
-    """Look up the type and size of each path.
-
-    Raises:
-        OSError: the storage does not answer, or refuses.
-    """
+    """Look up the type and size of each path."""
     return with_retries(lambda: _file_infos(filesystem, paths), paths[0]) if paths else []
 
 
@@ -391,8 +382,8 @@ class RetryPolicy:
     draw: Callable[[], float] = random.SystemRandom().random  # has no state that a fork would copy
     counts: Counter[str] = field(default_factory=Counter)
 
-    def run(self, call: Callable[[int], T], path: str, cancellation: Cancellation | None = None) -> T:
-        """Return the result of `call`, whose argument is the number of failed attempts.
+    def run(self, call: Callable[[], T], path: str, cancellation: Cancellation | None = None) -> T:
+        """Return the result of `call`, which is repeated after transient errors.
 
         Args:
             call: raises an `OSError` if storage fails.
@@ -407,7 +398,7 @@ class RetryPolicy:
         asked = 0.0  # in all
         while True:
             try:
-                return call(failures)
+                return call()
             except OSError as error:
                 if not is_transient(error):
                     raise
@@ -438,19 +429,7 @@ _policy = RetryPolicy()
 
 def with_retries(call: Callable[[], T], path: str, cancellation: Cancellation | None = None) -> T:
     """Return the result of `call`, which is repeated after transient errors; see `RetryPolicy.run`."""
-    return _policy.run(lambda failures: call(), path, cancellation)
-
-
-def with_other_retries(
-    first: Callable[[], T], again: Callable[[], T], path: str, cancellation: Cancellation | None = None
-) -> T:
-    """Return the result of `first`, or after a failure that of `again`, which reopens the file."""
-    return _policy.run(lambda failures: again() if failures else first(), path, cancellation)
-
-
-def retry_count() -> int:
-    """Return the number of repeated attempts in this process."""
-    return _policy.counts.total()
+    return _policy.run(call, path, cancellation)
 
 
 def _host(path: str) -> str:
@@ -487,7 +466,7 @@ _BUSY_EXCEPTIONS = {
 _AWS_MESSAGES = {
     "ACCESS_DENIED": _REFUSED,
     "INVALID_ACCESS_KEY_ID": f"the server does not know the access key; it comes from {_CREDENTIALS}",
-    "INVALID_CLIENT_TOKEN_ID": f"the server does not know the credentials; they come from {_CREDENTIALS}",
+    "INVALID_CLIENT_TOKEN_ID": _REFUSED,
     "INVALID_SIGNATURE": _SIGNATURE,
     "SIGNATURE_DOES_NOT_MATCH": _SIGNATURE,
     "REQUEST_EXPIRED": f"the credentials have expired; they come from {_CREDENTIALS}",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from time import time
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote
 
 TYPE_NAME = "py::fsspec+hf"
@@ -32,9 +32,6 @@ def with_commits(paths: list[str]) -> list[str]:
     """Let `hf://` URLs name the commits that their revisions are now; other paths stay as they are.
 
     All processes of a job then read the same files, whatever is pushed meanwhile.
-
-    Raises:
-        OSError: the hub does not answer, or refuses.
     """
     if not any(path.startswith("hf://") for path in paths):
         return paths
@@ -59,12 +56,7 @@ def with_commits(paths: list[str]) -> list[str]:
 class HubFile:
     """A file of a commit, as `RemoteFile` reads it: each range is a request, and nothing is looked up before.
 
-    The file system would look up the repository, and list the folder, in each process.
-
-    Args:
-        path: as the file system takes it.
-        size: its bytes, as it was listed.
-        filesystem: the `HfFileSystem`, which has the server and the token.
+    The file system, an `HfFileSystem`, would look up the repository, and list the folder, in each process.
     """
 
     def __init__(self, path: str, size: int, filesystem: Any) -> None:
@@ -106,12 +98,6 @@ class HubFile:
 
     def close(self) -> None:
         """There is nothing to close."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 _TIMEOUT_SECONDS = 60.0

@@ -24,17 +24,18 @@ import numpy.typing as npt
 
 from ..core.arrow import arrow_array, arrow_scalar, numpy_array
 from ..core.lazy import pa, pc
+from ..core.operator import Weights
 from ..core.process import PerProcess
 from ..core.rows import Indices, index_array
 from ..errors import DataError, MissingError, SourceError, shown_cause, shown_path
 from .file import File
 from .file_units import UNKNOWN, FileContents, FileUnits, Numbers, UnitTable, by_file
 from .filesystem import describe, locate
-from .listing import ListedPath, Sums, common_prefix
+from .listing import ListedPath, common_prefix
 from .manifest import TEMPORARY_SUFFIX, join_path, open_output
 
 SUFFIX = ".index"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BLOCK_FILES = 4096
 """The files of a block. Some 110 kB, which one request fetches."""
 MAX_EXACT_UNITS = 2**20
@@ -106,12 +107,8 @@ class Version:
     schemas: tuple[tuple[str, str | None], ...] = ()
 
     @staticmethod
-    def of(metadata: Mapping[Any, Any], path: str) -> Version:
-        """The version with these metadata.
-
-        Raises:
-            DataError: it is no version of an index, one of a newer format, or damaged.
-        """
+    def of(metadata: Mapping[Any, Any], schema: pa.Schema, path: str) -> Version:
+        """The version with these metadata; a `DataError` if they are of none, of a newer format, or damaged."""
         try:
             values: Any = json.loads(metadata.get(_KEY, b""))
             version = values.pop("version")
@@ -122,7 +119,7 @@ class Version:
                 f"{shown_path(path)} is of version {version!r} of the format; this feedpipe reads version "
                 f"{FORMAT_VERSION}"
             )
-        if metadata.get(_CHECKSUM) != _checksum(metadata):
+        if metadata.get(_CHECKSUM) != _checksum(metadata, schema):
             raise DataError(f"{shown_path(path)} is damaged: its metadata have another checksum")
         for name in ("statistics", "first_units", "schemas"):
             values[name] = tuple(tuple(item) if isinstance(item, list) else item for item in values[name])
@@ -155,7 +152,6 @@ class FileBlock:
 
     @staticmethod
     def read(batch: pa.RecordBatch, schemas: Sequence[pa.Schema]) -> FileBlock:
-        """The block of a record batch."""
         if "seal" not in batch.schema.names:
             return FileBlock(batch, None)
         schema, seals, footers, rows, compressed = (
@@ -293,13 +289,8 @@ class Index:
 
     @cached_property
     def version(self) -> Version:
-        """What holds of the version as a whole.
-
-        Raises:
-            SourceError: it is not there any more, or cannot be read.
-            DataError: another version has its number now, or it is damaged.
-        """
-        version = Version.of(self._metadata.metadata or {}, self._path)
+        """What holds of the version as a whole; a `DataError` if another version has its number now."""
+        version = Version.of(self._metadata.metadata or {}, self._parquet(lambda file: file.schema_arrow), self._path)
         if self.digest and version.digest != self.digest:
             raise DataError(
                 f"{self.name} is another version than the one that was opened: its digest was {self.digest} and is "
@@ -355,12 +346,11 @@ class Index:
         """The path of a file."""
         return str(self.files_at(range(index, index + 1))[0])
 
-    def bytes_of_files(self) -> Sums:
+    def bytes_of_files(self) -> Weights:
         """The bytes of neighbouring files."""
-        return self.weights() if self.kind == FILES else Sums(self._numbers(_SIZES), granule_size(self.files))
+        return Weights(self._numbers(_SIZES), granule=granule_size(self.files), each=self._bytes_of)
 
-    def bytes_of(self, files: range) -> Numbers:
-        """The bytes of each of some files."""
+    def _bytes_of(self, files: range) -> Numbers:
         return self._column(files, self._firsts, lambda block: block.sizes)
 
     def folders(self) -> list[str]:
@@ -369,9 +359,10 @@ class Index:
 
     # Units
 
-    def weights(self) -> Sums:
+    def weights(self) -> Weights:
         """The rows of neighbouring units, or the bytes of neighbouring files if these are the units."""
-        return Sums(self._numbers(_WEIGHTS), self.version.granule)
+        granule = self.version.granule
+        return Weights(self._numbers(_WEIGHTS), self.kind != FILES, granule, self._weights_of_units)
 
     def units_at(self, indices: Numbers, fields: tuple[str, ...]) -> Numbers:
         """Units by these fields, a row each; a file is its position in the index."""
@@ -384,8 +375,7 @@ class Index:
             rows[places] = part
         return rows
 
-    def weights_of_units(self, units: range) -> Numbers:
-        """The rows of each of some units, or the bytes of files if these are the units."""
+    def _weights_of_units(self, units: range) -> Numbers:
         return self._column(units, np.array(self.version.first_units), lambda block: block.weights)
 
     @cached_property
@@ -426,12 +416,7 @@ class Index:
         return np.cumsum([0, *(self._metadata.row_group(k).num_rows for k in groups)], dtype=np.int64)[:-1]
 
     def check(self) -> None:
-        """Read all blocks.
-
-        Raises:
-            SourceError: one of them cannot be read.
-            DataError: one of them is damaged.
-        """
+        """Read all blocks; raise a `DataError` if one of them is damaged."""
         files = sum(map(len, self.blocks()))  # Parquet has a checksum of each page
         if files != self.version.files:
             raise DataError(f"{self.name} is damaged: it has {files} files and not {self.version.files}")
@@ -441,12 +426,7 @@ class Index:
         return (self._read_block(number) for number in range(len(self._firsts)))
 
     def block(self, number: int) -> FileBlock:
-        """A block. A process keeps the last ones.
-
-        Raises:
-            SourceError: it cannot be read.
-            DataError: it is damaged.
-        """
+        """A block. A process keeps the last ones."""
         return _kept_block(self, number)
 
     def _read_block(self, number: int) -> FileBlock:
@@ -536,11 +516,8 @@ class IndexedUnits(UnitTable):
     def column(self, name: str) -> Numbers:
         return self.index.units_at(np.arange(len(self)), self.fields)[:, self.fields.index(name)]
 
-    def sums(self) -> Sums:
+    def weights(self) -> Weights:
         return self.index.weights()
-
-    def rows_of(self, units: range) -> Numbers:
-        return self.index.weights_of_units(units)
 
     def rows(self) -> int | None:
         return self.index.rows
@@ -569,11 +546,7 @@ def _file_name(number: int) -> str:
 
 
 def versions(address: str, filesystem: object = None) -> list[int]:
-    """The numbers of the versions of an index; none if there is no such folder.
-
-    Raises:
-        SourceError: the folder cannot be listed.
-    """
+    """The numbers of the versions of an index; none if there is no such folder."""
     from pyarrow.fs import FileSelector
 
     place = locate(address, filesystem)
@@ -586,12 +559,7 @@ def versions(address: str, filesystem: object = None) -> list[int]:
 
 
 def remove_versions(address: str, filesystem: object, keep: int) -> list[int]:
-    """Remove all versions of an index but the last `keep` ones; return their numbers.
-
-    Raises:
-        MissingError: there is no index.
-        SourceError: a file cannot be removed.
-    """
+    """Remove all versions of an index but the last `keep` ones; return their numbers."""
     newest = Index.open(address, filesystem).number
     old = [number for number in versions(address, filesystem) if number <= newest][:-keep]
     for number in old:
@@ -617,21 +585,17 @@ def write_version(
     schemas: Sequence[pa.Schema],
     unit_fields: tuple[str, ...],
 ) -> Version | None:
-    """Write a version of an index. It gets its name when it is complete.
+    """Write a version of an index, which gets its name when it is complete.
 
     Args:
         version: all of it but what follows from the blocks.
-        address: the folder.
-        filesystem: that the folder is on.
+        address, filesystem: the folder, and the file system of it.
         blocks: in order.
         schemas: those of the blocks; read after the last block.
         unit_fields: those of the units that states are checked against.
 
     Returns:
         The version as it was written; None if another writer has written one of that number.
-
-    Raises:
-        SourceError: it cannot be written.
     """
     from pyarrow.parquet import ParquetWriter
 
@@ -649,6 +613,7 @@ def write_version(
         for block in blocks:
             if writer is None:
                 options: dict[str, Any] = {"use_dictionary": False, "column_encoding": {"path": "DELTA_BYTE_ARRAY"}}
+                options["use_compliant_nested_type"] = False  # so that types are read as they were written
                 writer = ParquetWriter(
                     cast("Any", stream), block.batch.schema, compression="zstd", write_page_checksum=True, **options
                 )
@@ -657,7 +622,7 @@ def write_version(
         written = sums.filled(version, schemas)
         text = json.dumps({"version": FORMAT_VERSION, **asdict(written)}).encode()
         metadata = {_KEY: text, **sums.metadata()}
-        writer.add_key_value_metadata({**metadata, _CHECKSUM: _checksum(metadata)})
+        writer.add_key_value_metadata({**metadata, _CHECKSUM: _checksum(metadata, writer.schema)})
         writer.close()
     return (
         written if _publish(temporary, join_path(address, _file_name(version.number), filesystem), filesystem) else None
@@ -748,9 +713,9 @@ class _Sums:
         }
 
 
-def _checksum(metadata: Mapping[bytes, bytes]) -> bytes:
-    """Parquet has checksums of pages, but none of its metadata."""
-    digest = hashlib.blake2b(digest_size=16)
+def _checksum(metadata: Mapping[bytes, bytes], schema: pa.Schema) -> bytes:
+    """Parquet has checksums of pages, but none of its metadata and its columns."""
+    digest = hashlib.blake2b(str([(field.name, str(field.type)) for field in schema]).encode(), digest_size=16)
     for key in (_KEY, _WEIGHTS, _SIZES, _FOLDERS):
         value = metadata.get(key, b"")
         digest.update(len(value).to_bytes(8, "little") + value)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, cast
 from ..core.arrow import arrow_array, arrow_scalar, numpy_array
 from ..core.code import call_code
 from ..core.lazy import pa, pc
+from ..core.operator import Weights
 from ..core.progress_bar import ProgressBar
 from ..core.rows import Indices, index_array
 from ..errors import (
@@ -48,8 +49,6 @@ from .filesystem import (
 from .tasks import in_threads, in_turn
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from pyarrow.fs import FileInfo, FileSystem
 
 log = logging.getLogger("feedpipe")
@@ -116,13 +115,8 @@ class Listing:
                 of_paths[-1].add_to(digest, paths.slice(own.start, len(own)), sizes.slice(own.start, len(own)))
         return Listing(paths, sizes, digest.hexdigest(), changed, self.root, tuple(of_paths))
 
-    def bytes_of_files(self) -> Sums:
-        """The bytes of each file."""
-        return Sums(numpy_array(self.sizes))
-
-    def bytes_of(self, files: range) -> npt.NDArray[np.int64]:
-        """The bytes of each of some files."""
-        return numpy_array(self.sizes)[files.start : files.stop]
+    def bytes_of_files(self) -> Weights:
+        return Weights(numpy_array(self.sizes))
 
     def folders(self) -> list[str]:
         """The folders of the files."""
@@ -152,17 +146,6 @@ class FilesOfPath(NamedTuple):
             else:
                 names = [path[len(self.prefix) : len(path) - len(self.suffix)] for path in texts]
             add_to_digest(digest, names, sizes.slice(start, BATCH_FILES))
-
-
-class Sums(NamedTuple):
-    """Numbers of neighbouring rows, added up.
-
-    Attributes:
-        values: each is the sum of `granule` rows; the last may be of fewer.
-    """
-
-    values: npt.NDArray[np.int64]
-    granule: int = 1
 
 
 def _values_at(column: Any, indices: Indices) -> list[Any]:
@@ -227,11 +210,7 @@ class Selection:
     def listing(self, *, times: bool = False) -> Listing:
         """List the files in the order of the paths, those of one folder or glob sorted by name.
 
-        It does not read or write a manifest. The listing keeps when files were changed if all are on S3, or with
-        `times`.
-
-        Raises:
-            SourceError: a path is missing, cannot be listed, or matches no file.
+        The listing keeps when files were changed if all are on S3, or with `times`.
         """
         batches: list[pa.RecordBatch] = []
         root: str | None = None
@@ -298,12 +277,7 @@ class Selection:
         return path if re.match(_ABSOLUTE, path) else os.path.join(os.getcwd(), path)
 
     def absolute_listing(self, manifest: str) -> Listing:
-        """As `listing`, for `manifest`, which keeps the paths: absolute ones.
-
-        Raises:
-            SourceError: as `listing`.
-            ArgumentError: the paths hold a password.
-        """
+        """As `listing`, for `manifest`, which keeps the paths: absolute ones without a password."""
         if any(redacted(name) != name for name in self.all_paths()):
             raise ArgumentError(
                 f"`manifest` would keep the password in `paths` in {manifest}; give the password in the environment or "

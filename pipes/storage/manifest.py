@@ -68,11 +68,7 @@ def manifest_schema() -> pa.Schema:
 
 
 def write_manifest(manifest: Manifest, path: str, filesystem: object = None) -> None:
-    """Write a manifest. A concurrent reader sees all of it, or no file.
-
-    Raises:
-        SourceError: it cannot be written.
-    """
+    """Write a manifest. A concurrent reader sees all of it, or no file."""
     with open_output(path, filesystem) as stream:
         for text in _encode(manifest):
             stream.write(text.encode())
@@ -170,11 +166,7 @@ class Output(io.RawIOBase):
 
 @contextmanager
 def open_output(path: str, filesystem: object = None) -> Generator[Output]:
-    """Open a stream into the file `path`. The file appears, complete, when the block ends without an error.
-
-    Raises:
-        SourceError: it cannot be written.
-    """
+    """Open a stream into the file `path`. The file appears, complete, when the block ends without an error."""
     place = locate(path, filesystem)
     folder, slash, name = place.path.rpartition("/")
     temporary = f"{folder}{slash}.{name}.{uuid.uuid4().hex[:8]}{TEMPORARY_SUFFIX}"

@@ -9,6 +9,8 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -20,19 +22,18 @@ from ..errors import SourceError
 from .file import File, Stream
 from .filesystem import describe, file_infos, is_local, locate
 from .remote import RemoteFile
-from .tasks import Budget, Task
+from .tasks import Task
 
-_LIMIT_FILE, _MAPPINGS_FILE = Path("/proc/sys/vm/max_map_count"), Path("/proc/self/maps")
+_LIMIT_FILE = Path("/proc/sys/vm/max_map_count")
 _USUAL_LIMIT = 65_530
 
 
 class _Mapped(weakref.ref[npt.NDArray[np.uint8]]):
     """A mapping. When it is freed, only a function in C runs, for Python drops a KeyboardInterrupt there."""
 
-    __slots__ = ("key", "room")
+    __slots__ = ("key",)
 
     key: tuple[object, ...]
-    room: Budget
 
 
 _mapped: dict[tuple[object, ...], _Mapped] = {}
@@ -64,14 +65,7 @@ def file_size(path: str) -> int | None:
 def map_file(path: str, name: str) -> pa.Buffer:
     """Map a local file, or give another view of its mapping. The mapping ends with the last view.
 
-    If the file becomes shorter later, the system ends a process that reads beyond its end.
-
-    Args:
-        path: of the file.
-        name: of the file, for errors.
-
-    Raises:
-        SourceError: the file cannot be mapped.
+    If the file becomes shorter later, the system ends a process that reads beyond its end. Errors show its `name`.
     """
     try:
         status = os.stat(path)
@@ -83,51 +77,37 @@ def map_file(path: str, name: str) -> pa.Buffer:
             # Unlike NumPy's and Python's maps, Arrow's keeps no file open. There may be thousands of files.
             with pa.memory_map(path) as file:
                 memory = np.frombuffer(memoryview(file.read_buffer()), np.uint8)
-            _room.acquire(1, needed=True)
             _mapped[key] = mapped = _Mapped(memory, _freed.append)
-            mapped.key, mapped.room = key, _room
+            mapped.key = key
     except OSError as error:
         if os.strerror(errno.ENOMEM) not in str(error):
             raise SourceError(f"{name} cannot be mapped into memory: {describe(error)}") from error
         raise SourceError(
-            f"{name} cannot be mapped into memory: this process has {_mapping_count()} mappings, and the system allows "
-            f"{mapping_limit()}; keep fewer rows of different files, write fewer and larger files, or raise "
-            "`vm.max_map_count` with `sysctl`"
+            f"{name} cannot be mapped into memory: the system allows a process {mapping_limit()} mappings; keep fewer "
+            "rows of different files, write fewer and larger files, or raise `vm.max_map_count` with `sysctl`"
         ) from error
     return pa.py_buffer(cast("Any", memory))  # its views, also those in C++, keep `memory`
 
 
+@lru_cache(maxsize=1)
+def _most_files() -> int:
+    """Half of what the system allows; the rest is for other uses."""
+    return mapping_limit() // 2
+
+
 def room_for_mappings() -> int:
-    """The number of files that may still be mapped; half of what the system allows is for other uses."""
+    """The number of files that may still be mapped; below 0 if more are than should be."""
     _forget_freed()
-    return _room.left()
+    return _most_files() - len(_mapped)
 
 
 def _forget_freed() -> None:
     with suppress(IndexError):
         while True:
             mapped = cast("_Mapped", _freed.popleft())
-            mapped.room.release(1)
             if _mapped.get(mapped.key) is mapped:
                 del _mapped[mapped.key]
 
-
-def _mapping_count() -> int | str:
-    try:
-        with _MAPPINGS_FILE.open() as lines:
-            return sum(1 for _ in lines)
-    except OSError:
-        return "too many"
-
-
-def _reset() -> None:
-    global _room
-    _room = Budget(mapping_limit() // 2)
-
-
-_room: Budget
-_reset()
-os.register_at_fork(after_in_child=_reset)
 
 # Values of files
 
@@ -196,16 +176,14 @@ class FileValues(Generic[T]):
             self._bytes -= entry.size
 
 
+@dataclass(slots=True, eq=False)
 class _Entry(Generic[T]):
     """A value, the version of its file, and how many bytes it takes; it keeps the file system, whose `id` is a key."""
 
-    __slots__ = ("filesystem", "size", "value", "version")
-
-    def __init__(self, filesystem: object, version: object, value: Task[T]) -> None:
-        self.filesystem = filesystem
-        self.version = version
-        self.value = value
-        self.size = 0
+    filesystem: object
+    version: object
+    value: Task[T]
+    size: int = 0
 
 
 class ValuesInUse(Generic[T]):
@@ -263,9 +241,7 @@ def open_version(file: File) -> tuple[Stream, object]:
 def open_object(file: File, seal: int) -> tuple[RemoteFile, object]:
     """Open a file in an object store, unless it is open already, and return its version, as `open_version` does.
 
-    Args:
-        file: the file.
-        seal: that of the footer which the caller knows. A pipe that is older may hold an object which was replaced.
+    `seal` is that of the footer which the caller knows. A pipe that is older may hold an object which was replaced.
     """
 
     def opened() -> RemoteFile:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import SourceError, shown_cause
 from . import tasks
-from .filesystem import Cancellation, describe, with_other_retries, with_retries
+from .filesystem import Cancellation, describe, with_retries
 from .tasks import Task
 
 if TYPE_CHECKING:
@@ -71,12 +71,7 @@ class RemoteFile:
             SourceError: they cannot be read, or the file has been replaced.
         """
         try:
-            return with_other_retries(
-                lambda: self._read(self._opened(), start, size),
-                lambda: self._reopen_and_read(start, size),
-                self.name,
-                cancellation,
-            )
+            return with_retries(lambda: self._read(start, size), self.name, cancellation)
         except SourceError:
             raise
         except OSError as error:
@@ -99,16 +94,19 @@ class RemoteFile:
                 self._file = self._reopen()
             return self._file
 
-    def _read(self, file: Any, start: int, size: int) -> bytes:
+    def _read(self, start: int, size: int) -> bytes:
+        file: Any = self._opened()
         self.reads += 1
-        data: bytes = file.read_at(size, start)
-        if len(data) < size:
-            raise ConnectionError(f"{len(data)} bytes came of {size}")
+        try:
+            data: bytes = file.read_at(size, start)
+            if len(data) < size:
+                raise ConnectionError(f"{len(data)} bytes came of {size}")
+        except OSError:
+            with self._opening:
+                if self._file is file:
+                    self._file = None  # the next attempt opens it again
+            raise
         return data
-
-    def _reopen_and_read(self, start: int, size: int) -> bytes:
-        with self._reopen() as file:
-            return self._read(file, start, size)
 
     def _reopen(self) -> NativeFile:
         file = self._open_file()

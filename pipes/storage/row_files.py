@@ -12,7 +12,6 @@ import shutil
 import struct
 import tempfile
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -25,7 +24,7 @@ import numpy.typing as npt
 from ..core.ending import Ending
 from ..errors import SourceError
 from .filesystem import describe
-from .mapping import map_file, room_for_mappings
+from .mapping import map_file
 
 Memory: TypeAlias = npt.NDArray[np.uint8]
 
@@ -35,7 +34,6 @@ _MAGIC = b"feedpipe rows 1\n"
 _PREFIX = struct.Struct("<16sQQ")  # the magic, and the length and the checksum of the head
 _ALIGNMENT = 64
 _ENDING = ".rows"
-_MAX_OPEN = 4096
 _TICK_NS = 2 * 10**7
 """Two changes of a folder may have the same time if they come within a tick of the system's clock."""
 ABANDONED_SECONDS = 3600
@@ -43,13 +41,7 @@ ABANDONED_SECONDS = 3600
 
 
 class RowFile(NamedTuple):
-    """A file whose head was read.
-
-    Attributes:
-        name: of the file in its folder.
-        head: the values of the writer.
-        keys: the first part of the memory.
-    """
+    """A file whose head was read: its name, the values of its writer, and the first part of its memory."""
 
     name: str
     head: dict[str, Any]
@@ -64,12 +56,8 @@ class RowFiles:
     """The files in a folder, which several processes fill at once. No file is changed after it was written.
 
     Args:
-        folder: is made if it is missing.
         limit: the bytes that all files take together; None for as many as the disk holds.
         sums: whether the sum of a file is checked when it is opened, for which all of it is read.
-
-    Raises:
-        SourceError: the folder cannot be made or written to.
 
     Attributes:
         bytes: the size of all files that this process has seen.
@@ -84,7 +72,6 @@ class RowFiles:
         self.usable = True
         self._names: set[str] = set()
         self._changed = -1
-        self._parts: OrderedDict[str, list[Memory]] = OrderedDict()
         try:
             folder.mkdir(0o700, parents=True, exist_ok=True)
             probe = self._temporary()
@@ -118,15 +105,10 @@ class RowFiles:
             files.append(file)
         return files
 
-    def write(self, head: dict[str, Any], keys: Memory, parts: Sequence[Sequence[Memory]]) -> RowFile:
-        """Write a file. Each part is in pieces, which follow each other.
-
-        Raises:
-            NoRoomError: there is no room for it; no other one will be written.
-        """
-        content = ([keys], *parts)
-        sizes = [sum(map(len, part)) for part in content]
-        checksums = [_padded_checksum([keys]), sum(map(_padded_checksum, parts)) % 2**64 if self._sums else 0]
+    def write(self, head: dict[str, Any], keys: Memory, parts: Sequence[Memory]) -> RowFile:
+        """Write a file; a `NoRoomError` says that there is no room for it, nor for any other."""
+        sizes = [len(keys), *map(len, parts)]
+        checksums = [_checksum(keys), sum(map(_checksum, parts)) % 2**64 if self._sums else 0]
         text = json.dumps({"head": head, "sizes": sizes, "checksums": checksums}).encode()
         text = text.ljust(-(-(len(text) + _PREFIX.size) // _ALIGNMENT) * _ALIGNMENT - _PREFIX.size)
         size = _PREFIX.size + len(text) + sum(map(_padded_size, sizes))
@@ -137,12 +119,11 @@ class RowFiles:
         temporary = self._temporary()
         try:
             with open(temporary, "xb", opener=partial(os.open, mode=0o600)) as file:
-                file.write(_PREFIX.pack(_MAGIC, len(text), _checksum([_memory(text)])))
+                file.write(_PREFIX.pack(_MAGIC, len(text), _checksum(_memory(text))))
                 file.write(text)
-                for part, length in zip(content, sizes, strict=True):
-                    for piece in part:
-                        file.write(piece.data)
-                    file.write(bytes(-length % _ALIGNMENT))
+                for part in (keys, *parts):
+                    file.write(part.data)
+                    file.write(bytes(-len(part) % _ALIGNMENT))
             os.rename(temporary, self.folder / name)
         except OSError as error:
             with contextlib.suppress(OSError):
@@ -155,22 +136,14 @@ class RowFiles:
 
     def parts(self, name: str) -> list[Memory] | None:
         """The memory of a file, without the keys; None if the file is gone, or damaged, in which case it is removed."""
-        parts = self._parts.get(name)
-        if parts is not None:
-            return parts
         try:
-            parts = self._read_parts(name)
+            return self._read_parts(name)
         except (SourceError, OSError, ValueError, KeyError):
             self.remove(name)
             return None
-        while len(self._parts) >= _MAX_OPEN or (self._parts and room_for_mappings() < 0):
-            self._parts.popitem(last=False)
-        self._parts[name] = parts
-        return parts
 
     def remove(self, name: str) -> None:
         """Remove a damaged file."""
-        self._parts.pop(name, None)
         with contextlib.suppress(OSError):
             (self.folder / name).unlink()
             LOG.warning("%s is damaged and was removed; its rows are made again", self.folder / name)
@@ -192,12 +165,12 @@ class RowFiles:
             if magic != _MAGIC or length > size:
                 raise ValueError("no file of rows")
             text = file.read(length)
-            if _checksum([_memory(text)]) != checksum:
+            if _checksum(_memory(text)) != checksum:
                 raise ValueError("the head is damaged")
             content = json.loads(text)
             sizes, checksums = content["sizes"], content["checksums"]
             keys = _memory(file.read(_padded_size(sizes[0])))
-            if size != _PREFIX.size + length + sum(map(_padded_size, sizes)) or _checksum([keys]) != checksums[0]:
+            if size != _PREFIX.size + length + sum(map(_padded_size, sizes)) or _checksum(keys) != checksums[0]:
                 raise ValueError("the keys are damaged")
         self.bytes += size
         return RowFile(name, content["head"], keys[: sizes[0]])
@@ -208,7 +181,7 @@ class RowFiles:
         _, length, _ = _PREFIX.unpack(memory[: _PREFIX.size].tobytes())
         content = json.loads(memory[_PREFIX.size : _PREFIX.size + length].tobytes())
         at = _PREFIX.size + length + _padded_size(content["sizes"][0])
-        if self._sums and _checksum([memory[at:]]) != content["checksums"][1]:
+        if self._sums and _checksum(memory[at:]) != content["checksums"][1]:
             raise ValueError("the rows are damaged")
         parts: list[Memory] = []
         for size in content["sizes"][1:]:
@@ -227,23 +200,11 @@ def _memory(data: bytes) -> Memory:
     return np.frombuffer(data, np.uint8)
 
 
-def _checksum(pieces: Sequence[Memory]) -> int:
-    """The sum of the words. It takes 10 GB/s, and differs if a byte is damaged or a page was not written."""
-    total = length = 0
-    for piece in pieces:
-        within = length % 8  # of a word that an earlier piece begins
-        rest = piece[-within % 8 :]
-        whole = len(rest) // 8 * 8
-        total += int.from_bytes(piece[: -within % 8].tobytes(), "little") << 8 * within
-        total += int(np.add.reduce(rest[:whole].view(np.uint64), initial=np.uint64(0)))
-        total += int.from_bytes(rest[whole:].tobytes(), "little")
-        length += len(piece)
-    return (total + length) % 2**64
-
-
-def _padded_checksum(pieces: Sequence[Memory]) -> int:
-    """The checksum of a part and the zeros after it."""
-    return _checksum(pieces) + -sum(map(len, pieces)) % _ALIGNMENT
+def _checksum(memory: Memory) -> int:
+    """The sum of the words, which zeros behind them do not change. It takes 10 GB/s, and differs if a page is lost."""
+    whole = len(memory) // 8 * 8
+    last = int.from_bytes(memory[whole:].tobytes(), "little")
+    return (int(np.add.reduce(memory[:whole].view(np.uint64), initial=np.uint64(0))) + last) % 2**64
 
 
 # Folders of caches

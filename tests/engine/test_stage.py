@@ -11,97 +11,37 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import Origin
-from feedpipe.extensions import (
-    BlockRows,
-    Context,
-    Indices,
-    Operator,
-    Source,
-    StageView,
-)
+from feedpipe.extensions import BlockRows, Context, Indices, Operator, Source, StageView
 
-from ..support.core import Ahead, walk
-from ..support.engine import REQUESTS, bind, resolve
+from ..support.core import walk
+from ..support.engine import bind, resolve
 
 
 @dataclass(frozen=True)
-class Digits(Source):
-    """A source that must be resolved, counts what it is asked, and fails on some rows."""
+class Listed(Source):
+    """A source that must be resolved, counts how often it is, and under which names; the first time may fail."""
 
     kind: ClassVar[str] = "digits"
 
-    count: int = 10
-    fails: tuple[int, ...] = ()
-    resolved: bool = False
-
-    def resolve(self, stage: StageView) -> Operator:
-        return self if self.resolved else replace(self, resolved=True)
-
-    def length(self, stage: StageView) -> int:
-        assert self.resolved
-        return self.count
-
-    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
-        return Origin("digits", index + 1)
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        for index in indices:
-            if int(index) in self.fails:
-                raise ValueError(f"no digit {index}")
-        return [int(index) for index in indices]
-
-
-def digits(**options: object) -> fp.Pipe[int]:
-    return fp.Pipe.source(Digits(**options))  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class Remote(Digits):
-    """Its rows wait for storage: work can start before they are asked for."""
-
-    kind: ClassVar[str] = "remote"
-
-    def ahead(self) -> Ahead:
-        return REQUESTS
-
-    def begin(self, stage: StageView, indices: Indices, context: Context) -> list[Fetch]:
-        return [Fetch(int(index)) for index in indices]
-
-    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
-        works = context.take_started(stage.name, indices)
-        return [
-            (int(index), isinstance(work, Fetch) and work.started) for index, work in zip(indices, works, strict=True)
-        ]
-
-
-class Fetch:
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.started = False
-
-    def start(self) -> bool:
-        self.started = True
-        return True
-
-    def is_done(self) -> bool:
-        return self.started
-
-    def cancel(self) -> None:
-        pass
-
-
-@dataclass(frozen=True)
-class Listed(Digits):
-    """Counts how often it is resolved, under which names; the first time may fail."""
-
     names: tuple[list[str], ...] = ([],)
     failures: tuple[list[Exception], ...] = ([],)
+    resolved: bool = False
 
     def resolve(self, stage: StageView) -> Operator:
         self.names[0].append(stage.name)
         if self.failures[0]:
             raise self.failures[0].pop()
         return replace(self, resolved=True)
+
+    def length(self, stage: StageView) -> int:
+        assert self.resolved
+        return 10
+
+    def origin(self, stage: StageView, index: int, context: Context) -> Origin:
+        return Origin("digits", index + 1)
+
+    def rows(self, stage: StageView, indices: Indices, context: Context) -> BlockRows:
+        return [int(index) for index in indices]
 
 
 def test_a_pipe_is_resolved_once_for_all_its_uses() -> None:
@@ -141,7 +81,7 @@ def test_resolved_pipes_are_freed_at_once() -> None:
         nodes = [weakref.ref(node) for root in (pipe, resolve(pipe), plain, resolve(plain)) for node in walk(root)]
         del pipe, plain
         assert [node() for node in nodes] == [None] * 8
-        ahead = bind(resolve(fp.Pipe.source(Remote())))
+        ahead = bind(resolve(fp.from_sequence(range(4)).map(abs, concurrency=2)))
         assert ahead.begins == {ahead}
         stage = weakref.ref(ahead)
         del ahead

@@ -57,14 +57,6 @@ def test_a_damaged_index_is_not_replaced(here: Path) -> None:
         len(fp.list_files("data", manifest="m.index"))
 
 
-def test_no_password_is_kept(here: Path) -> None:
-    pipe = fp.list_files("s3://user:secret@bucket/*.csv", manifest="m.index")
-    with pytest.raises(ArgumentError, match="`manifest` would keep the password in `paths`") as error:
-        len(pipe)
-    assert "secret" not in str(error.value)
-    assert not (here / "m.index").exists()
-
-
 READERS = ("read_arrow", "read_bytes", "read_csv", "read_jsonl", "read_lines", "read_parquet", "read_tar")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import feedpipe as fp
 
-from ..support.storage import Budget, mapping
+from ..support.storage import mapping
 from .remote_store import RemoteStore
 
 FILES = 12
@@ -22,7 +23,9 @@ FILES = 12
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Sets how many files may be mapped."""
-    return lambda count: monkeypatch.setattr(mapping, "_room", Budget(count))
+    gc.collect()
+    others = mapping._most_files() - mapping.room_for_mappings()
+    return lambda count: monkeypatch.setattr(mapping, "_most_files", lambda: count + others)
 
 
 def mappings(folder: Path) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
@@ -26,14 +26,14 @@ class Time:
         return RetryPolicy(clock=lambda: self.now, sleep=self.sleep, draw=lambda: 0.5, **options)
 
 
-def failing(*errors: OSError | None, took: Callable[[], None] = lambda: None) -> Callable[[int], str]:
-    left: Iterator[OSError | None] = iter(errors)
+def failing(count: int, took: Callable[[], None] = lambda: None) -> Callable[[], str]:
+    left = [RESET] * count
 
-    def call(failed: int) -> str:
+    def call() -> str:
         took()
-        if (error := next(left, None)) is not None:
-            raise error
-        return f"after {failed}"
+        if left:
+            raise left.pop()
+        return "done"
 
     return call
 
@@ -44,7 +44,7 @@ RESET = ConnectionResetError("reset")
 def test_pauses_grow_up_to_the_longest() -> None:
     time = Time()
     policy = time.policy(max_attempts=8, first_pause=1.0, max_pause=10.0)
-    assert policy.run(failing(*7 * [RESET]), "s3://data/a") == "after 7"
+    assert policy.run(failing(7), "s3://data/a") == "done"
     assert time.pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0]
     assert policy.counts == {"s3://data": 7}
 
@@ -56,7 +56,7 @@ def test_time_is_bounded() -> None:
         time.now += 25
 
     with pytest.raises(OSError, match=r"^reset; 3 attempts in 75.3 s$"):
-        time.policy(max_attempts=100).run(failing(*9 * [RESET], took=took), "a")
+        time.policy(max_attempts=100).run(failing(9, took), "a")
 
 
 def test_a_cancellation_ends_the_pause() -> None:
@@ -64,23 +64,22 @@ def test_a_cancellation_ends_the_pause() -> None:
     cancellation.put(None)
     calls = []
 
-    def call(failed: int) -> None:
-        calls.append(failed)
+    def call() -> None:
+        calls.append(0)
         raise RESET
 
     with pytest.raises(OSError, match="1 attempts"):
         RetryPolicy(first_pause=1e6).run(call, "a", cancellation)
     cancellation.get()
 
-    def end(failed: int) -> None:
-        calls.append(failed)
-        if failed == 0:
-            raise RESET
-        cancellation.put(None)
+    def end() -> None:
+        calls.append(len(calls))
+        if len(calls) == 3:
+            cancellation.put(None)
         raise RESET
 
     policy = RetryPolicy(draw=lambda: 0.0)  # the real pause, with length 0
     with pytest.raises(OSError, match="2 attempts"):
         policy.run(end, "a", cancellation)
-    assert calls == [0, 0, 1]
+    assert calls == [0, 1, 2]
     assert not cancellation.empty()  # other calls share it

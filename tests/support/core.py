@@ -26,7 +26,6 @@ from feedpipe.core.graph import names as names
 from feedpipe.core.graph import sent as sent
 from feedpipe.core.graph import walk as walk
 from feedpipe.core.operator import MAX_DEPTH as MAX_DEPTH
-from feedpipe.core.operator import Ahead as Ahead
 from feedpipe.core.operator import fill_unknown as fill_unknown
 from feedpipe.core.rows import Stack as Stack
 from feedpipe.core.rows import TensorData as TensorData

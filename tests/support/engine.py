@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from feedpipe.engine import ahead as ahead
-from feedpipe.engine.ahead import REQUESTS as REQUESTS
 from feedpipe.engine.run import elements as elements
 from feedpipe.engine.seeds import Permutation as Permutation
 from feedpipe.engine.stage import Stage as Stage

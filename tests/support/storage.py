@@ -32,5 +32,4 @@ from feedpipe.storage.remote import REQUESTS_AHEAD as REQUESTS_AHEAD
 from feedpipe.storage.remote import RemoteFile as RemoteFile
 from feedpipe.storage.remote import RemoteRanges as RemoteRanges
 from feedpipe.storage.remote import RemoteStream as RemoteStream
-from feedpipe.storage.tasks import Budget as Budget
 from feedpipe.storage.tasks import Task as Task
