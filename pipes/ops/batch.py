@@ -23,6 +23,7 @@ from ..core.taken import Taken
 from ..errors import ArgumentError, DataError, Origin
 from ._schedule import NEVER, check_stages, edges_in_words, stages_from, stages_in_shard
 from .balance import Balance
+from .group_by import leave_over
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -251,12 +252,11 @@ class Batch(TokenOfInput, Grouping):
                 yield output.pop()
         if not pending:
             return
-        rows, origins = join_blocks(pending)
-        start, end = pending[0].at, pending[-1].end
         if self.drop_last:
-            context.leftovers[stage.name] = Block(rows, start, end, origins)
+            leave_over(pending, stage, context)
         else:
-            end = Cursor(end.plain, 0, row + 1)
+            rows, origins = join_blocks(pending)
+            start, end = pending[0].at, Cursor(pending[-1].end.plain, 0, row + 1)
             yield Block([rows[:]], Cursor(start.plain, 0, row), end, group_origins(origins, [range(len(rows))]))
 
 
@@ -395,8 +395,7 @@ def _filled_batches(
                 pieces, good, row = [], 0, row + 1
                 size = bounds.between(row, row + 1)
     if pieces and drop_last:
-        rows, origins = join_blocks(pieces)
-        context.leftovers[stage.name] = Block(rows, pieces[0].at, pieces[-1].end, origins)
+        leave_over(pieces, stage, context)
     elif pieces:
         yield _batch(pieces, row)
 

@@ -24,7 +24,7 @@ from ..core.rows import Array, BlockRows, Column, Rows, is_plain_number, read_on
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ._shared import convert_until_error, data_error
 from .group_by import Groups, segment_blocks
-from .pad_batch import NUMBERS, Fill, check_fill, described, fill_of, filled, list_items
+from .pad_batch import NUMBERS, Fill, check_fill, described, fill_of, filled, list_items, number_array
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -224,12 +224,9 @@ class Pack(Grouping):
 
 
 def _packed_origins(origins: Origins | None, packs: Sequence[Sequence[int] | Ints], begun: int = 0) -> Origins | None:
-    """The origins of packs. A document counts in the first pack that has a part of it.
+    """The origins of packs of documents. A document counts in the first pack that has a part of it.
 
-    Args:
-        origins: of the documents.
-        packs: the documents of each.
-        begun: the number of documents that an earlier pack has a part of.
+    The first `begun` documents have a part in an earlier pack.
     """
     if origins is None:
         return None
@@ -331,7 +328,7 @@ class DocumentReader:
         """The items of all documents, and the length of each; -1 of one that has a number instead."""
         needs_items = name in self._room or name == self._names[0]
         if isinstance(column, list):
-            arrays = [_array(value, name) for value in column]
+            arrays = [number_array(value, name, _RULE, least=0) for value in column]
             for array in arrays:
                 if needs_items and not array.ndim:
                     raise UnfitError(f"field `{name}`: a number, {described(array)}; {_RULE}")
@@ -408,18 +405,6 @@ class DocumentReader:
             elif before.is_number != kind.is_number:
                 what = "numbers and arrays"
             raise UnfitError(f"field `{name}`: {what} differ between rows; convert them with a `.map` before")
-
-
-def _array(value: object, field: str) -> Array:
-    if isinstance(value, list) and not value:
-        return np.zeros(0, np.int64)  # a float for NumPy
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise UnfitError(f"field `{field}`: {error}; {_RULE}") from error
-    if array.dtype.kind not in NUMBERS:
-        raise UnfitError(f"field `{field}`: a value of type {type(value).__name__}, {described(array)}; {_RULE}")
-    return array
 
 
 def _is_number(column: Column) -> bool:

@@ -69,7 +69,7 @@ def test_lengths_that_are_none(values, message, row):
         list(fp.from_sequence([1]).bucket_by_length(2, lambda row: "a"))
     with pytest.raises(RowError, match="ZeroDivisionError"):
         list(fp.from_sequence([0]).bucket_by_length(2, lambda row: 1 / row))
-    with pytest.raises(DataError, match="rows have no column 'y'"):
+    with pytest.raises(DataError, match="there is no column 'y'"):
         list(pipes([1])[1].bucket_by_length(2, "y"))
     with pytest.raises(DataError, match="rows must be dicts with 'y'"):
         list(pipes([1])[0].bucket_by_length(2, "y"))
