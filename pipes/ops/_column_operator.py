@@ -257,13 +257,8 @@ def check_fit(
 ) -> dict[str, pa.DataType]:
     """Check that the expressions fit the columns; return the types of the columns by name.
 
-    Args:
-        expressions: over these columns.
-        schema: names and types of the columns.
-        problem_of: returns the reason why an expression does not fit, or None.
-
     Raises:
-        UnfitError: an expression does not fit.
+        UnfitError: `problem_of` has a reason why an expression does not fit.
     """
     types = dict(zip(schema.names, schema.types, strict=True))
     for expression in expressions:

@@ -27,19 +27,12 @@ from ._shared import SameRows, convert_until_error, data_error, plan_error
 
 
 class FilterResult(NamedTuple):
-    """The rows of a block that pass a filter.
-
-    Attributes:
-        rows: those that pass.
-        origins: of these rows.
-        tested: the number of rows that were tested.
-        error: of the first row that could not be tested.
-    """
+    """The rows of a block that pass a filter, with their origins."""
 
     rows: BlockRows
     origins: Origins | None
-    tested: int
-    error: Exception | None
+    tested: int  # the number of rows before the first that could not be tested
+    error: Exception | None  # of that row
 
 
 class FilterRows(TokenOfInput, SameRows, ABC):

@@ -126,10 +126,7 @@ def existing_columns(names: Iterable[str], columns: Iterable[str]) -> dict[str, 
 def data_error(op: Operator, error: Exception, what: str = "on") -> Exception:
     """Return a `DataError` for a `RowError` whose row is at fault, and any other error itself.
 
-    Args:
-        op: the operator that the error is about.
-        error: the result of `stage.failed`.
-        what: words that lead to the origin of the row.
+    `what` stands before the origin of the row.
     """
     if not isinstance(error, RowError) or not isinstance(error.__cause__, UnfitError):
         return error
@@ -165,11 +162,7 @@ def read_each_row(
 ) -> tuple[npt.NDArray[N], npt.NDArray[np.int64]]:
     """Return a number of each row of the indexed input, and the positions of rows that are skipped, whose number is 0.
 
-    Args:
-        op: the operator that errors are about.
-        stage: its view of the input.
-        values_of: returns the numbers of the rows before the first that has none, and its error.
-        dtype: of the numbers.
+    `values_of` returns the numbers of the rows before the first that has none, and its error, which is about `op`.
     """
     values = np.zeros(stage.input.length or 0, dtype)
     skipped = [np.zeros(0, np.int64)]

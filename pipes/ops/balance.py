@@ -41,11 +41,7 @@ class Balance(Rearranged, TokenOfInput):
     """Orders the rows of each group of `size * among` so that each `size` of them cost about the same.
 
     The costs of an indexed input are kept by position before all shuffles, where they stay in all epochs. A stream is
-    balanced segment by segment.
-
-    Attributes:
-        size, drop_last, balance, among: as in `batch`, which makes the batches of this order.
-        costs: of the rows of an indexed input, by their positions in `_before_moves`.
+    balanced segment by segment. The arguments are those of `batch`, which makes the batches of this order.
     """
 
     kind: ClassVar[str] = "balance"
@@ -55,7 +51,7 @@ class Balance(Rearranged, TokenOfInput):
     drop_last: bool = False
     balance: Measure | Sequence[float] | npt.NDArray[Any] = field(kw_only=True)
     among: int = field(default=64, kw_only=True)
-    costs: Costs | None = field(default=None, kw_only=True, repr=False, compare=False)
+    costs: Costs | None = field(default=None, kw_only=True, repr=False, compare=False)  # as in `_before_moves`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", check_int("size", self.size, least=1))

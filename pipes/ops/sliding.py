@@ -173,12 +173,10 @@ class Sliding(Operator):
 
 @dataclass(frozen=True)
 class SeriesWindows(Sliding):
-    """Windows of rows of one key.
+    """Windows of rows of one key, a series.
 
-    Attributes:
-        key: of a row; the rows of one key are a series.
-        firsts: of an indexed input: the first row of each window, as a place in `places`.
-        places: the rows of the input, series by series; None if they lie so.
+    Of an indexed input, `firsts` are the first rows of the windows, as places in `places`: the rows of the input,
+    series by series; None if they lie so.
     """
 
     kind: ClassVar[str] = "sliding"

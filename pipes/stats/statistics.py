@@ -79,22 +79,19 @@ class Summary(ABC):
 
 
 class Fitted(ABC):
-    """The result of `fit` for a column: a frozen dataclass of plain values.
+    """The result of `fit` for a column: a frozen dataclass of plain values."""
 
-    Attributes:
-        kind: the name of the function of `fp.stats`.
-    """
-
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # the name of the function of `fp.stats`
 
     def to_json(self) -> dict[str, object]:
         """The fields as JSON has them."""
-        return {name: plain(value) for name, value in vars(self).items()}
+        return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in vars(self).items()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Fitted:
         """The result of which `to_json` made these values."""
-        return cls(**{field.name: from_plain(values[field.name]) for field in fields(cast("Any", cls))})
+        own = {field.name: values[field.name] for field in fields(cast("Any", cls))}
+        return cls(**{name: np.array(v, np.float64) if isinstance(v, list) else v for name, v in own.items()})
 
 
 class Statistic(ABC, Generic[S]):
@@ -186,12 +183,7 @@ class Missing(Fitted):
 
 
 class NumberSummary(Summary):
-    """Counts and arrays, each of the shape of a value.
-
-    Attributes:
-        rows, missing: the number of rows, and of those without a value.
-        arrays: the moments or extremes of the other rows, by name.
-    """
+    """Counts of rows and of those without a value; and of the others the moments or extremes, by name."""
 
     def __init__(self, rows: int, missing: int, **arrays: Floats) -> None:
         self.rows = rows
@@ -236,7 +228,11 @@ class Moments(NumberSummary):
         return cls(len(numbers) + missing, missing, **digit_sums(numbers))
 
     def mean_and_std(self) -> tuple[Floats, Floats]:
-        return mean_and_std(self.count, self.arrays)
+        """The mean and the standard deviation: exact but for the last rounding."""
+        totals = zip(_totals(self.arrays, "x"), _totals(self.arrays, "q"), strict=True)
+        both = np.array([_mean_and_std(self.count, x, q) for x, q in totals], np.float64).reshape(-1, 2)
+        shape = self.arrays["x0"].shape
+        return both[:, 0].reshape(shape), both[:, 1].reshape(shape)
 
 
 class Extremes(NumberSummary):
@@ -466,14 +462,6 @@ def item(array: Floats) -> Any:
     return array if array.ndim else float(array)
 
 
-def plain(value: Any) -> object:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def from_plain(value: Any) -> Any:
-    return np.array(value, np.float64) if isinstance(value, list) else value
-
-
 def spread(width: Any) -> Any:
     """The divisor: 1 for a constant column."""
     return item(np.where(np.asarray(width) == 0, 1.0, width))
@@ -501,11 +489,7 @@ _HALVES = 2.0**27 + 1
 
 
 def digit_sums(numbers: Floats) -> Sums:
-    """The sums along the first axis, by digit: "x0" of the numbers, "q0" of their squares.
-
-    Args:
-        numbers: finite.
-    """
+    """The sums of finite numbers along the first axis, by digit: "x0" of the numbers, "q0" of their squares."""
     sums = {name: np.zeros(numbers.shape[1:]) for name in ("x0", "q0")}
     for start in range(0, len(numbers), _ROWS):
         rows = numbers[start : start + _ROWS]
@@ -518,14 +502,6 @@ def digit_sums(numbers: Floats) -> Sums:
         for chosen, scale in ((small, -_SCALE_DIGITS), (~(small | large), 0), (large, _SCALE_DIGITS)):
             _add_squares(sums, np.ldexp(np.where(chosen, rows, 0.0), -scale * _BITS), 2 * scale)
     return sums
-
-
-def mean_and_std(count: int, sums: Mapping[str, Floats]) -> tuple[Floats, Floats]:
-    """The mean and the standard deviation of `count` numbers: exact but for the last rounding."""
-    both = [_mean_and_std(count, *totals) for totals in zip(_totals(sums, "x"), _totals(sums, "q"), strict=True)]
-    shape = sums["x0"].shape
-    means, deviations = (np.array([pair[i] for pair in both], np.float64).reshape(shape) for i in (0, 1))
-    return means, deviations
 
 
 def _add_squares(sums: Sums, numbers: Floats, shift: int) -> None:
