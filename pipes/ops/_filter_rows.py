@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,19 @@ from ..core.block import Block
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
-from ..core.operator import Amount, Operator, Order, StageView, TokenOfInput, amount_of_inputs
+from ..core.graph import Node
+from ..core.operator import Amount, Operator, Order, StageView, TokenOfInput, Trait, amount_of_inputs
 from ..core.origins import Origins
 from ..core.rows import BlockRows, Rows
 from ..core.skips import OnError, check_on_error
 from ..errors import UnfitError
+from ..files.parquet import Parquet
+from ..files.units import Parse, Units
 from ..formats.expressions import check_expression, expression_code, expression_identity, filter_problem
 from ._column_operator import check_fit, values_of
 from ._shared import SameRows, convert_until_error, data_error, plan_error
+
+N = TypeVar("N", bound=Node)
 
 
 class FilterResult(NamedTuple):
@@ -124,3 +129,17 @@ class ExpressionFilter(FilterRows):
     def _matches(self, stage: StageView, rows: Rows) -> npt.NDArray[np.bool_]:
         (matches,) = values_of([self.expression], stage, rows, filter_problem)
         return cast("npt.NDArray[np.bool_]", numpy_array(matches.fill_null(arrow_scalar(False))))
+
+
+# What Parquet files before `filter` and `select` are told, so that they read less.
+
+
+def told_parquet(node: N, tell: Callable[[Parquet], Parquet], passes_on: Callable[[Operator], bool]) -> N:
+    """The graph, in which Parquet files are told something; `passes_on` says of an operator if it may be told early."""
+    op = node.op
+    if isinstance(op, Units) and isinstance(op.format, Parquet):
+        return type(node)(replace(op, format=tell(op.format)), node.inputs, node.call_site)
+    if len(node.inputs) != 1 or not (op.trait is Trait.TRANSPARENT or isinstance(op, Parse) or passes_on(op)):
+        return node
+    source = told_parquet(node.inputs[0], tell, passes_on)
+    return node if source is node.inputs[0] else type(node)(op, (source,), node.call_site)
