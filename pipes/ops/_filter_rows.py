@@ -26,7 +26,7 @@ from ..files.parquet import Parquet
 from ..files.units import Parse, Units
 from ..formats.expressions import check_expression, expression_code, expression_identity, filter_problem
 from ._column_operator import check_fit, values_of
-from ._shared import SameRows, convert_until_error, data_error, plan_error
+from ._shared import SameRows, convert_until_error, data_error, fit_to_schema
 
 N = TypeVar("N", bound=Node)
 
@@ -105,12 +105,7 @@ class ExpressionFilter(FilterRows):
         return expression_identity(self.expression)
 
     def resolve(self, stage: StageView) -> Operator:
-        schema = stage.input.schema
-        try:
-            if schema is not None:
-                check_fit([self.expression], schema, filter_problem)
-        except UnfitError as error:
-            raise plan_error(self, stage, error) from None
+        fit_to_schema(self, stage, lambda schema: check_fit([self.expression], schema, filter_problem))
         return self
 
     def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:

@@ -23,7 +23,7 @@ from ..core.rows import BlockRows, Column, Rows, column_names, concat, take
 from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ._partition import CLOSE, Ints, parts_below
-from ._shared import data_error, existing_columns
+from ._shared import check_rising, data_error, existing_columns
 from .group_by import Groups, grouped, leave_over, segment_blocks, slice_apart
 
 if TYPE_CHECKING:
@@ -267,7 +267,10 @@ def bucket_by_length(
         >>> list(words.bucket_by_length(2, len, boundaries=[3]))
         [['a', 'bb'], ['ccc', 'fff'], ['d', 'ee']]
     """
-    return pipe.then(BucketByLength(size, length, _rising(boundaries), window, drop_last))
+    if boundaries is not None:
+        check_rising("boundaries", boundaries)
+        boundaries = tuple(boundaries)
+    return pipe.then(BucketByLength(size, length, boundaries, window, drop_last))
 
 
 @dataclass(frozen=True)
@@ -307,20 +310,6 @@ class BucketByLength(TokenOfInput, Grouping):
         else:
             labels = slice_apart(np.searchsorted(np.array(self.boundaries), lengths, "right"), self.size)
         return grouped(segment, labels, self.size if self.drop_last else 1)
-
-
-def _rising(boundaries: Sequence[float] | None) -> tuple[float, ...] | None:
-    if boundaries is None:
-        return None
-    try:
-        values = np.array(boundaries, np.float64)
-    except (TypeError, ValueError):
-        values = np.zeros((0, 0))
-    if values.ndim != 1:
-        raise ArgumentTypeError(f"`boundaries` must be a list of numbers but got: {boundaries!r:.80}")
-    if not (np.diff(values) > 0).all():
-        raise ArgumentError(f"`boundaries` must rise but got: {boundaries!r:.80}")
-    return tuple(boundaries)
 
 
 # Sizes of rows: numbers in a column, lengths of its lists and texts, or results of a function.

@@ -18,6 +18,7 @@ from ..core.rows import Column, infer_array, is_grid, read_only, to_arrow
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ..stats.statistics import Quantiles
 from ._column_operator import ColumnConversion, map_numbers, missing_mask, numbers_and_nulls, type_name
+from ._shared import check_rising
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -169,15 +170,8 @@ def check_boundaries(value: object) -> tuple[float, ...]:
     """Check the argument `boundaries`: numbers that rise, or fitted quantiles."""
     if isinstance(value, Quantiles):
         value = sorted({*value.values.values()})  # of frequent values there are several
-    if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, np.ndarray)):
-        raise ArgumentTypeError(f"`boundaries` must be a list of numbers but got: {value!r:.200}")
-    try:
-        numbers = np.array(value, np.float64)
-    except (ValueError, TypeError):
-        raise ArgumentTypeError(f"`boundaries` must be a list of numbers but got: {value!r:.200}") from None
-    if numbers.ndim != 1 or not len(numbers) or not (numbers[1:] > numbers[:-1]).all() or np.isnan(numbers).any():
-        raise ArgumentError(f"`boundaries` must be numbers that rise but got: {value!r:.200}")
-    return tuple(numbers.tolist())
+    check_rising("boundaries", value)
+    return tuple(np.array(value, np.float64).tolist())
 
 
 Ints = npt.NDArray[np.int64]
