@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import combinations_with_replacement
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 S = TypeVar("S", bound="Summary")
 
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[Any]  # floats, or whole numbers
 
 
 def mean_std() -> Statistic[Any]:
@@ -185,7 +187,7 @@ class Missing(Fitted):
 class NumberSummary(Summary):
     """Counts of rows and of those without a value; and of the others the moments or extremes, by name."""
 
-    def __init__(self, rows: int, missing: int, **arrays: Floats) -> None:
+    def __init__(self, rows: int, missing: int, **arrays: Numbers) -> None:
         self.rows = rows
         self.missing = missing
         self.arrays = arrays
@@ -199,7 +201,7 @@ class NumberSummary(Summary):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> NumberSummary:
-        arrays = {name: np.array(value, np.float64) for name, value in values.items()}
+        arrays = {name: np.array(value) for name, value in values.items()}
         return cls(int(arrays.pop("rows")), int(arrays.pop("missing")), **arrays)
 
     @classmethod
@@ -214,7 +216,7 @@ class NumberSummary(Summary):
         return cls(sum(part.rows for part in parts), sum(part.missing for part in parts), **joined)
 
     @classmethod
-    def _join(cls, name: str, stack: Floats) -> Floats:
+    def _join(cls, name: str, stack: Numbers) -> Numbers:
         """The array of all parts: the sum of theirs, unless a subclass joins them in another way."""
         return np.asarray(stack.sum(axis=0))
 
@@ -239,7 +241,7 @@ class Extremes(NumberSummary):
     """The smallest and the largest number."""
 
     @classmethod
-    def _join(cls, name: str, stack: Floats) -> Floats:
+    def _join(cls, name: str, stack: Numbers) -> Numbers:
         return np.asarray(stack.min(axis=0) if name == "min" else stack.max(axis=0))
 
 
@@ -474,64 +476,41 @@ def like(values: Any, constant: Any) -> Any:
     return values.new_tensor(constant) if hasattr(values, "new_tensor") else constant
 
 
-# Exact sums, however the rows are divided and ordered: a float is cut into digits on a grid that is the same for all
-# floats, at first of 40 bits. The sum of such a digit of 4096 floats is a whole number below 2**53, so it is exact in a
-# float. It is cut into digits of 20 bits. The sum of 2**33 of these is exact too. Python's integers put them together.
+# Exact sums, however the rows are divided and ordered: a float is cut into whole digits of 26 bits, on a grid that is
+# the same for all floats. A product of two of them is a whole number too, and is cut into digits again. So the sums of
+# fewer than 2**36 rows are exact in 64 bits, and Python's integers put them together.
 
 
-Sums = dict[str, Floats]
-
-_BITS = 20
-_ROWS = 4096
-_SCALE_DIGITS = 40  # of 20 bits: the scale of numbers whose squares are no floats, or inexact
-_LEAST_SQUARED, _MOST_SQUARED = 2.0**-400, 2.0**400
-_HALVES = 2.0**27 + 1
+_BITS = 26
 
 
-def digit_sums(numbers: Floats) -> Sums:
+def digit_sums(numbers: Floats) -> dict[str, Numbers]:
     """The sums of finite numbers along the first axis, by digit: "x0" of the numbers, "q0" of their squares."""
-    sums = {name: np.zeros(numbers.shape[1:]) for name in ("x0", "q0")}
-    for start in range(0, len(numbers), _ROWS):
-        rows = numbers[start : start + _ROWS]
-        _add_digits(sums, "x", rows)
-        sizes = np.abs(rows)
-        small, large = (sizes < _LEAST_SQUARED) & (sizes > 0), sizes > _MOST_SQUARED
-        if not (small.any() or large.any()):
-            _add_squares(sums, rows, 0)
-            continue
-        for chosen, scale in ((small, -_SCALE_DIGITS), (~(small | large), 0), (large, _SCALE_DIGITS)):
-            _add_squares(sums, np.ldexp(np.where(chosen, rows, 0.0), -scale * _BITS), 2 * scale)
-    return sums
-
-
-def _add_squares(sums: Sums, numbers: Floats, shift: int) -> None:
-    # Dekker, A Floating-Point Technique for Extending the Available Precision (1971): a square and its rounding error.
-    product = _HALVES * numbers
-    high = product - (product - numbers)
-    low = numbers - high
-    squares = numbers * numbers
-    _add_digits(sums, "q", squares, shift)
-    _add_digits(sums, "q", ((high * high - squares) + 2 * high * low) + low * low, shift)
-
-
-def _add_digits(sums: Sums, name: str, numbers: Floats, shift: int = 0) -> None:
+    digits: dict[int, npt.NDArray[np.int64]] = {}
     while largest := float(np.abs(numbers).max(initial=0.0)):
-        digit = 2 * ((math.frexp(largest)[1] - 1) // (2 * _BITS))
-        digits = np.trunc(_scaled(numbers, -digit * _BITS))
-        numbers = numbers - _scaled(digits, digit * _BITS)
-        rest = digits.sum(axis=0)
-        for place in (2, 1, 0):
-            part = np.trunc(rest * 2.0 ** (-place * _BITS))
-            rest = rest - part * 2.0 ** (place * _BITS)
-            key = f"{name}{digit + place + shift}"
-            sums[key] = sums.get(key, 0.0) + part
+        digit = (math.frexp(largest)[1] - 1) // _BITS
+        values = np.trunc(_scaled(numbers, -digit * _BITS))
+        numbers = numbers - _scaled(values, digit * _BITS)
+        digits[digit] = values.astype(np.int64)
+    sums = {name: np.zeros(numbers.shape[1:], np.int64) for name in ("x0", "q0")}
+
+    def add(name: str, digit: int, values: npt.NDArray[np.int64]) -> None:
+        sums[f"{name}{digit}"] = np.asarray(sums.get(f"{name}{digit}", 0) + values.sum(axis=0))
+
+    for digit, values in digits.items():
+        add("x", digit, values)
+    for (one, values), (other, others) in combinations_with_replacement(digits.items(), 2):
+        products = values * others * (1 if one == other else 2)
+        add("q", one + other, products & (2**_BITS - 1))
+        add("q", one + other + 1, products >> _BITS)
+    return sums
 
 
 def _scaled(numbers: Floats, power: int) -> Floats:
     return numbers * 2.0**power if abs(power) < 1000 else np.ldexp(numbers, power)
 
 
-def _totals(sums: Mapping[str, Floats], name: str) -> Iterator[tuple[int, int]]:
+def _totals(sums: Mapping[str, Numbers], name: str) -> Iterator[tuple[int, int]]:
     """Each sum, as a whole number and the power of two that it is multiplied by."""
     digits = {int(key[1:]): array.ravel().tolist() for key, array in sums.items() if key[0] == name}
     lowest = min(digits)
@@ -544,6 +523,6 @@ def _mean_and_std(count: int, total: tuple[int, int], squares: tuple[int, int]) 
     power = min(2 * x_power, q_power)
     spread = count * (q << (q_power - power)) - (x * x << (2 * x_power - power))
     mean = (x << max(x_power, 0)) / (count << max(-x_power, 0))
-    # The variance may be no float although its root is one. Powers are even.
+    # The variance may be no float although its root is one. Powers are even, as `_BITS` is.
     excess = max(0, spread.bit_length() - 1000) // 2 * 2
     return mean, math.ldexp(math.sqrt((spread >> excess) / (count * count)), (power + excess) // 2)
