@@ -31,7 +31,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class ErrorOptions(TypedDict, total=False):
+class GroupOptions(TypedDict, total=False):
     """The options that all overloads have."""
 
     on_error: OnError | None
@@ -46,7 +46,7 @@ def map_batches(
     size: int,
     *,
     format: Literal["rows"] = "rows",
-    **options: Unpack[ErrorOptions],
+    **options: Unpack[GroupOptions],
 ) -> Pipe[U]: ...
 @overload
 def map_batches(
@@ -56,7 +56,7 @@ def map_batches(
     size: int,
     *,
     format: Literal["numpy"],
-    **options: Unpack[ErrorOptions],
+    **options: Unpack[GroupOptions],
 ) -> Pipe[Row]: ...
 @overload
 def map_batches(
@@ -66,7 +66,7 @@ def map_batches(
     size: int,
     *,
     format: Literal["arrow"],
-    **options: Unpack[ErrorOptions],
+    **options: Unpack[GroupOptions],
 ) -> Pipe[Row]: ...
 @overload
 def map_batches(
@@ -76,7 +76,7 @@ def map_batches(
     size: int,
     *,
     format: Literal["torch"],
-    **options: Unpack[ErrorOptions],
+    **options: Unpack[GroupOptions],
 ) -> Pipe[Row]: ...
 def map_batches(
     pipe: Pipe[Any],
