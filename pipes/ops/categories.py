@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -225,11 +226,11 @@ def check_values(value: object) -> tuple[Hashable, ...]:
         raise ArgumentError("`values` must have at least one value but got: []")
     try:
         repeated = next((item for item, count in Counter(values).items() if count > 1), None)
-        array: Any = infer_array([*values])
     except TypeError:  # not hashable
         raise ArgumentTypeError(f"`values` must be hashable but got: {value!r:.200}") from None
-    except (pa.ArrowException, ValueError, OverflowError):
-        array = None
+    array: Any = None
+    with suppress(pa.ArrowException, ValueError, TypeError, OverflowError):
+        array = infer_array([*values])
     if array is None or array.null_count or any(item != item for item in values):
         raise ArgumentTypeError(f"`values` must be of one type, without None and NaN, but got: {value!r:.200}")
     if repeated is not None:
