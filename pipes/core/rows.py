@@ -407,10 +407,7 @@ def sharing(signature: RowSignature, rows: Rows) -> Rows:
 def gather(indices: Indices, bounds: npt.NDArray[np.int64], part: Callable[[int, Indices], BlockRows]) -> BlockRows:
     """The rows at `indices`, gathered from several parts.
 
-    Args:
-        indices: positions among the rows of all parts.
-        bounds: part k holds positions `bounds[k]` to `bounds[k + 1]`.
-        part: gives the rows of part k at places of its own.
+    Part k holds positions `bounds[k]` to `bounds[k + 1]`; `part` gives its rows at places of its own.
     """
     if not len(indices):
         return part(0, range(0))
@@ -729,9 +726,7 @@ def _has_nanoseconds(value: object) -> bool:
 class Stack:
     """Arrays of one shape and dtype, to be stacked along a new first axis directly in their target memory.
 
-    Attributes:
-        shape: of the stacked array.
-        dtype: of the stacked array, in the byte order of this machine.
+    Its `shape` and `dtype` are those of the stacked array, in the byte order of this machine.
     """
 
     __slots__ = ("_arrays", "dtype", "shape")
@@ -772,12 +767,7 @@ class TensorData:
 
 @dataclass(frozen=True, slots=True)
 class JaggedData:
-    """The values of a nested tensor, whose rows differ in their first dimension. A worker sends it as it is.
+    """The values of a nested tensor, whose rows differ in their first dimension. A worker sends it as it is."""
 
-    Attributes:
-        values: of all rows, one after the other.
-        offsets: the first value of each row, and the end of the last.
-    """
-
-    values: npt.NDArray[np.generic]
-    offsets: npt.NDArray[np.int64]
+    values: npt.NDArray[np.generic]  # of all rows, one after the other
+    offsets: npt.NDArray[np.int64]  # the first value of each row, and the end of the last

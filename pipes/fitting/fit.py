@@ -201,11 +201,7 @@ def single_rows(batch: Sequence[object]) -> Rows:
 
 
 class ColumnSummaries:
-    """The summaries of all rows so far.
-
-    Attributes:
-        rows: the number of rows.
-    """
+    """The summaries of all rows so far."""
 
     def __init__(self, statistics: Statistics) -> None:
         self.rows = 0

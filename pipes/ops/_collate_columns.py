@@ -21,37 +21,22 @@ T = TypeVar("T")
 
 
 class Form(NamedTuple):
-    """The form of what `collate` makes.
-
-    Attributes:
-        noun: its name in errors.
-        of_array: makes it of an array that nothing else refers to.
-        of_jagged: makes it of arrays that differ in their first dimension.
-        shares: whether it may share the memory of a column, because it is copied when it is sent.
-        by_torch: whether torch collates what has no rule here.
-    """
+    """The form of what `collate` makes."""
 
     noun: Literal["a tensor", "an array of numbers"]
-    of_array: Callable[[Array | Stack], object]
+    of_array: Callable[[Array | Stack], object]  # of one that nothing else refers to
     of_jagged: Callable[[JaggedData], object]
-    shares: bool = False
-    by_torch: bool = True
+    shares: bool = False  # the memory of a column, because it is copied when it is sent
+    by_torch: bool = True  # torch collates what has no rule here
 
 
 class Rules(NamedTuple):
-    """The rules of a collation.
-
-    Attributes:
-        form: of the results.
-        nan: whether a null among numbers becomes NaN; otherwise it is an error.
-        ragged: the fields that become nested tensors, or whether all do that can.
-        codes: whether a dictionary column stays codes, with its vocabulary.
-    """
+    """The rules of a collation."""
 
     form: Form
-    nan: bool = False
-    ragged: frozenset[str] | bool = False
-    codes: bool = False
+    nan: bool = False  # a null among numbers becomes NaN; otherwise it is an error
+    ragged: frozenset[str] | bool = False  # the fields that become nested tensors, or whether all do that can
+    codes: bool = False  # a dictionary column stays codes, with its vocabulary
 
     def is_ragged(self, field: str) -> bool:
         return self.ragged if isinstance(self.ragged, bool) else field in self.ragged
@@ -142,12 +127,10 @@ def _list_array(column: Any, field: str, rules: Rules, row_of: RowOf) -> object:
     inner = rules._replace(ragged=False)  # a nested tensor has one dimension of different lengths
     if fixed is None and rules.is_ragged(field):
         offsets = offsets_of(lengths)
-        ends = offsets[1:]
-
-        def row_of_item(value: int) -> int:
-            return row_of(int(np.searchsorted(ends, value, "right")))
-
-        return _in_ragged_lists(_arrays(column.flatten(), field, inner, row_of_item), offsets)
+        items = _arrays(
+            column.flatten(), field, inner, lambda item: row_of(int(np.searchsorted(offsets[1:], item, "right")))
+        )
+        return _in_ragged_lists(items, offsets)
     width = int(lengths[0]) if len(lengths) else 0
     different = np.flatnonzero(lengths != width)
     if len(different):

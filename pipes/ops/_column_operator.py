@@ -34,7 +34,7 @@ from ..engine.calls import map_until_error
 from ..errors import UnfitError
 from ..formats.columns import check_names
 from ..formats.expressions import evaluate, expression_problem, used_columns
-from ._shared import RowByRow, as_mapping, convert_until_error, data_error, existing_columns, plan_error
+from ._shared import RowByRow, as_mapping, convert_until_error, data_error, existing_columns, fit_to_schema
 
 
 class ColumnOperator(RowByRow, ABC):
@@ -73,11 +73,7 @@ class ColumnOperator(RowByRow, ABC):
         return self
 
     def schema(self, stage: StageView) -> pa.Schema | None:
-        schema = stage.input.schema
-        try:
-            return None if schema is None else self.schema_of(schema)
-        except UnfitError as error:
-            raise plan_error(self, stage, error) from None
+        return fit_to_schema(self, stage, self.schema_of)
 
     def row_error(self, error: Exception) -> Exception:
         return data_error(self, error)
@@ -257,13 +253,8 @@ def check_fit(
 ) -> dict[str, pa.DataType]:
     """Check that the expressions fit the columns; return the types of the columns by name.
 
-    Args:
-        expressions: over these columns.
-        schema: names and types of the columns.
-        problem_of: returns the reason why an expression does not fit, or None.
-
     Raises:
-        UnfitError: an expression does not fit.
+        UnfitError: `problem_of` has a reason why an expression does not fit.
     """
     types = dict(zip(schema.names, schema.types, strict=True))
     for expression in expressions:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,30 +16,28 @@ from ..core.block import Block
 from ..core.code import value_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
-from ..core.operator import Amount, Operator, Order, StageView, TokenOfInput, amount_of_inputs
+from ..core.graph import Node
+from ..core.operator import Amount, Operator, Order, StageView, TokenOfInput, Trait, amount_of_inputs
 from ..core.origins import Origins
 from ..core.rows import BlockRows, Rows
 from ..core.skips import OnError, check_on_error
 from ..errors import UnfitError
+from ..files.parquet import Parquet
+from ..files.units import Parse, Units
 from ..formats.expressions import check_expression, expression_code, expression_identity, filter_problem
 from ._column_operator import check_fit, values_of
-from ._shared import SameRows, convert_until_error, data_error, plan_error
+from ._shared import SameRows, convert_until_error, data_error, fit_to_schema
+
+N = TypeVar("N", bound=Node)
 
 
 class FilterResult(NamedTuple):
-    """The rows of a block that pass a filter.
-
-    Attributes:
-        rows: those that pass.
-        origins: of these rows.
-        tested: the number of rows that were tested.
-        error: of the first row that could not be tested.
-    """
+    """The rows of a block that pass a filter, with their origins."""
 
     rows: BlockRows
     origins: Origins | None
-    tested: int
-    error: Exception | None
+    tested: int  # the number of rows before the first that could not be tested
+    error: Exception | None  # of that row
 
 
 class FilterRows(TokenOfInput, SameRows, ABC):
@@ -107,12 +105,7 @@ class ExpressionFilter(FilterRows):
         return expression_identity(self.expression)
 
     def resolve(self, stage: StageView) -> Operator:
-        schema = stage.input.schema
-        try:
-            if schema is not None:
-                check_fit([self.expression], schema, filter_problem)
-        except UnfitError as error:
-            raise plan_error(self, stage, error) from None
+        fit_to_schema(self, stage, lambda schema: check_fit([self.expression], schema, filter_problem))
         return self
 
     def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:
@@ -131,3 +124,17 @@ class ExpressionFilter(FilterRows):
     def _matches(self, stage: StageView, rows: Rows) -> npt.NDArray[np.bool_]:
         (matches,) = values_of([self.expression], stage, rows, filter_problem)
         return cast("npt.NDArray[np.bool_]", numpy_array(matches.fill_null(arrow_scalar(False))))
+
+
+# What Parquet files before `filter` and `select` are told, so that they read less.
+
+
+def told_parquet(node: N, tell: Callable[[Parquet], Parquet], passes_on: Callable[[Operator], bool]) -> N:
+    """The graph, in which Parquet files are told something; `passes_on` says of an operator if it may be told early."""
+    op = node.op
+    if isinstance(op, Units) and isinstance(op.format, Parquet):
+        return type(node)(replace(op, format=tell(op.format)), node.inputs, node.call_site)
+    if len(node.inputs) != 1 or not (op.trait is Trait.TRANSPARENT or isinstance(op, Parse) or passes_on(op)):
+        return node
+    source = told_parquet(node.inputs[0], tell, passes_on)
+    return node if source is node.inputs[0] else type(node)(op, (source,), node.call_site)

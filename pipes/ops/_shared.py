@@ -19,7 +19,7 @@ from ..core.cursor import START, Cursor
 from ..core.lazy import pa
 from ..core.operator import CursorOfInput, Input, Operator, Order, StageView, Weights, each_row
 from ..core.rows import Array, BlockRows, Column, Indices, Rows, grid, index_array, infer_array, is_grid, read_only
-from ..errors import DataError, PlanError, RowError, UnfitError
+from ..errors import ArgumentError, ArgumentTypeError, DataError, PlanError, RowError, UnfitError
 from ..formats.columns import suggest_name
 
 T = TypeVar("T")
@@ -162,11 +162,7 @@ def read_each_row(
 ) -> tuple[npt.NDArray[N], npt.NDArray[np.int64]]:
     """Return a number of each row of the indexed input, and the positions of rows that are skipped, whose number is 0.
 
-    Args:
-        op: the operator that errors are about.
-        stage: its view of the input.
-        values_of: returns the numbers of the rows before the first that has none, and its error.
-        dtype: of the numbers.
+    `values_of` returns the numbers of the rows before the first that has none, and its error, which is about `op`.
     """
     values = np.zeros(stage.input.length or 0, dtype)
     skipped = [np.zeros(0, np.int64)]
@@ -194,6 +190,31 @@ def _error(convert: Callable[[Rows], object], rows: Rows) -> Exception | None:
 def plan_error(op: Operator, stage: StageView, error: UnfitError) -> PlanError:
     """Return the error of an operator that does not fit the columns of its input, which are known without a run."""
     return PlanError(f"`{step_code(op, source=False)}`: {error}", at=stage.call_site)
+
+
+def fit_to_schema(op: Operator, stage: StageView, fit: Callable[[pa.Schema], T]) -> T | None:
+    """Return `fit(schema)` for the columns of the input; None if only a run can tell these.
+
+    Raises:
+        PlanError: `fit` raised an `UnfitError`.
+    """
+    schema = stage.input.schema
+    try:
+        return None if schema is None else fit(schema)
+    except UnfitError as error:
+        raise plan_error(op, stage, error) from None
+
+
+def check_rising(name: str, value: object) -> None:
+    """Check an argument: numbers that rise."""
+    try:
+        numbers = np.array(value, np.float64)
+    except (TypeError, ValueError):
+        numbers = np.zeros((0, 0))
+    if numbers.ndim != 1 or isinstance(value, (str, bytes)):
+        raise ArgumentTypeError(f"`{name}` must be a list of numbers but got: {value!r:.80}")
+    if not len(numbers) or not (np.diff(numbers) > 0).all() or np.isnan(numbers).any():
+        raise ArgumentError(f"`{name}` must be numbers that rise but got: {value!r:.80}")
 
 
 def as_mapping(row: object) -> Mapping[str, object]:

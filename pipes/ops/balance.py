@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block, join_blocks, parted
+from ..core.block import Block, join_blocks
 from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
@@ -23,8 +23,8 @@ from ..engine.stage import Stage
 from ..errors import ArgumentError, ArgumentTypeError, PlanError, UnfitError
 from ._keys import check_named_key
 from ._partition import balanced_order
-from ._shared import Rearranged, data_error, plan_error, read_each_row
-from .batch_by_size import Measure, check_measure, sizes_of
+from ._shared import Rearranged, plan_error, read_each_row
+from .batch_by_size import Measure, check_measure, sizes_in, sizes_of
 from .group_by import Groups, segment_blocks
 
 Costs: TypeAlias = npt.NDArray[np.float64]
@@ -41,11 +41,7 @@ class Balance(Rearranged, TokenOfInput):
     """Orders the rows of each group of `size * among` so that each `size` of them cost about the same.
 
     The costs of an indexed input are kept by position before all shuffles, where they stay in all epochs. A stream is
-    balanced segment by segment.
-
-    Attributes:
-        size, drop_last, balance, among: as in `batch`, which makes the batches of this order.
-        costs: of the rows of an indexed input, by their positions in `_before_moves`.
+    balanced segment by segment. The arguments are those of `batch`, which makes the batches of this order.
     """
 
     kind: ClassVar[str] = "balance"
@@ -55,7 +51,7 @@ class Balance(Rearranged, TokenOfInput):
     drop_last: bool = False
     balance: Measure | Sequence[float] | npt.NDArray[Any] = field(kw_only=True)
     among: int = field(default=64, kw_only=True)
-    costs: Costs | None = field(default=None, kw_only=True, repr=False, compare=False)
+    costs: Costs | None = field(default=None, kw_only=True, repr=False, compare=False)  # as in `_before_moves`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", check_int("size", self.size, least=1))
@@ -115,7 +111,10 @@ class Balance(Rearranged, TokenOfInput):
         if measure is not None:
             still = _with_still_rows(source, moves)
             view = Stage(Node(self, (still.node,), stage.call_site), stage.name, (still,))
-            return replace(self, costs=read_each_row(self, view, partial(_costs_of, measure), np.float64)[0])
+            return replace(
+                self,
+                costs=read_each_row(self, view, partial(sizes_of, measure=measure, argument="balance"), np.float64)[0],
+            )
         costs = cast("Costs", self.balance)
         if len(costs) != rows:
             error = UnfitError(f"`balance` must have a cost for each of the {rows} rows but has {len(costs)}")
@@ -157,15 +156,7 @@ class Balance(Rearranged, TokenOfInput):
 
     def _balanced(self, stage: StageView, context: Context, segment: list[Block]) -> Groups:
         assert self._measure is not None, "only an indexed pipe has costs by position"
-        costs = np.zeros(sum(map(len, segment)))  # that of a skipped row stays 0
-        start = 0
-        for block in segment:
-            parts = parted(block.rows)
-            sizes, error = _costs_of(self._measure, parts.values)
-            if error is not None:
-                raise data_error(self, stage.failed(error, block.at.advance(parts.places[len(sizes)]), context))
-            costs[start + np.array(parts.places, np.int64)] = sizes
-            start += len(block)
+        costs = sizes_in(segment, self, stage, context, self._measure, "balance")
         context.pacing.clock.count("cost", stage.name, round(float(costs.sum())))
         order = balanced_order(costs, self.size, self.among)
         rows, origins = join_blocks(segment)
@@ -206,10 +197,6 @@ def _checked(balance: object) -> Costs:
         )
     costs.flags.writeable = False
     return costs
-
-
-def _costs_of(measure: Measure, rows: BlockRows) -> tuple[npt.NDArray[Any], Exception | None]:
-    return sizes_of(rows, measure, "balance")
 
 
 def _spread(sums: Costs) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..core.block import Block, group_origins, has_skipped, join_blocks, join_origins, parted, split_block
+from ..core.block import Block, group_origins, has_skipped, join_origins, parted, split_block
 from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
@@ -23,6 +23,7 @@ from ..core.taken import Taken
 from ..errors import ArgumentError, DataError, Origin
 from ._schedule import NEVER, check_stages, edges_in_words, stages_from, stages_in_shard
 from .balance import Balance
+from .group_by import leave_over
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -220,44 +221,44 @@ class Batch(TokenOfInput, Grouping):
         return [_shorter_batch(stage, batch) for batch in batches] if stage.input.may_skip else batches
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
-        if stage.input.may_skip:
-            yield from _filled_batches(stage, self.bounds, at, context, drop_last=self.drop_last)
-            return
         row = at.position
-        pending: list[Block] = []  # rows that do not fill a batch yet
-        count = 0
-        size = self.bounds.between(row, row + 1)
+        pieces: list[Block] = []  # of the batch that is not complete, and its rows that were not skipped
+        good, size = 0, self.bounds.between(row, row + 1)
         for block in stage.input.blocks(Cursor.of(at.token).advance(self.bounds.between(at.row, row)), context):
-            # A batch of rows of several blocks comes by itself, so that no cursor skips rows of two blocks.
-            parts = [block]
-            if pending and count + len(block) >= self.bounds.between(row, row + 2):
-                parts = [block.slice(size - count, len(block)), block.slice(0, size - count)]
-            del block
-            while parts:
-                block = parts.pop()
-                pending.append(block)
-                count += len(block)
-                if count < size:
-                    continue
-                sizes, rest = self.bounds.sizes(row, count)
-                full = [*pending[:-1], block.slice(0, len(block) - rest)] if rest else pending
-                remainder = [block.slice(len(block) - rest, len(block))] if rest else []
-                batches, origins = _full_batches(full, sizes)
-                start, end = pending[0].at, remainder[0].at if remainder else block.end
-                first, row = row, row + len(batches)
-                output = [Block(batches, Cursor(start.plain, 0, first), Cursor(end.plain, 0, row), origins)]
-                pending, count, size = remainder, rest, self.bounds.between(row, row + 1)
-                del block, full, remainder, batches  # only the consumer holds them now
-                yield output.pop()
-        if not pending:
-            return
-        rows, origins = join_blocks(pending)
-        start, end = pending[0].at, pending[-1].end
-        if self.drop_last:
-            context.leftovers[stage.name] = Block(rows, start, end, origins)
-        else:
-            end = Cursor(end.plain, 0, row + 1)
-            yield Block([rows[:]], Cursor(start.plain, 0, row), end, group_origins(origins, [range(len(rows))]))
+            rest = [block]
+            while rest:
+                block = rest.pop()
+                parts = parted(block.rows)
+                output: list[Block] = []
+                if not pieces and not parts.skipped and len(block) >= size:
+                    sizes, left = self.bounds.sizes(row, len(block))
+                    stop = len(block) - left
+                    first, row = row, row + len(sizes)
+                    batches: list[Any] = self.bounds.cut(parts.values, range(first, row))[: len(sizes)]
+                    spans = (range(end - size, end) for end, size in zip(accumulate(sizes), sizes, strict=True))
+                    end = block.at.advance(stop) if left else block.end
+                    origins = group_origins(block.origins, spans)
+                    output = [Block(batches, Cursor(block.at.plain, 0, first), Cursor(end.plain, 0, row), origins)]
+                    size = self.bounds.between(row, row + 1)
+                    del batches
+                else:  # a batch by itself, so that no cursor skips rows of two blocks, or rows that were skipped
+                    missing = size - good
+                    stop = parts.places[missing - 1] + 1 if len(parts.places) >= missing else len(block)
+                    pieces.append(block.slice(0, stop))
+                    good += min(missing, len(parts.places))
+                    if good == size:
+                        output = [_batch(pieces, row)]
+                        pieces, good, row = [], 0, row + 1
+                        size = self.bounds.between(row, row + 1)
+                if stop < len(block):
+                    rest = [block.slice(stop, len(block))]
+                del block, parts  # only the consumer holds them now
+                if output:
+                    yield output.pop()
+        if pieces and self.drop_last:
+            leave_over(pieces, stage, context)
+        elif pieces:
+            yield _batch(pieces, row)
 
 
 N = TypeVar("N", int, npt.NDArray[np.int64])
@@ -328,28 +329,6 @@ class RampBounds:
         return [rows[start:stop] for start, stop in pairwise((bounds - bounds[0]).tolist())]
 
 
-def _full_batches(blocks: list[Block], sizes: Sequence[int]) -> tuple[list[object], Origins | None]:
-    """Return the rows in full batches of these sizes, and the origin of each batch.
-
-    Each batch is joined by itself: whether it has columns must not depend on its neighbours in a block.
-    """
-    batches: list[object] = []
-    parts: list[BlockRows] = []
-    missing = sizes[0]
-    for block in blocks:
-        start = 0
-        while start < len(block):
-            stop = min(len(block), start + missing)
-            parts.append(block.rows[start:stop])  # a list is copied: its consumer may change an element
-            missing -= stop - start
-            start = stop
-            if not missing:
-                batches.append(concat(parts))
-                parts, missing = [], sizes[len(batches)] if len(batches) < len(sizes) else 0
-    spans = (range(stop - size, stop) for stop, size in zip(accumulate(sizes), sizes, strict=True))
-    return batches, group_origins(join_origins(blocks), spans)
-
-
 def _shorter_batch(stage: StageView, rows: BlockRows) -> object:
     """Return the rows of a batch that were not skipped; if all were, raise a `DataError`."""
     if not has_skipped(rows):
@@ -371,47 +350,18 @@ def _skips_of(skipped: Iterable[Skipped]) -> Skips:
     return tuple(skip for each in skipped for skip in each.skips)
 
 
-def _filled_batches(
-    stage: StageView, bounds: EvenBounds | RampBounds, at: Cursor, context: Context, *, drop_last: bool
-) -> Iterator[Block]:
-    """Give batches of rows that were not skipped, each in a block of its own.
-
-    A resume then begins right after a batch, however many rows failed before it.
-    """
-    row = at.row
-    pieces: list[Block] = []
-    good, size = 0, bounds.between(row, row + 1)
-    for block in stage.input.blocks(Cursor.of(at.token), context):
-        rest: Block | None = block
-        while rest is not None:
-            places = parted(rest.rows).places
-            missing = size - good
-            stop = places[missing - 1] + 1 if len(places) >= missing else len(rest)
-            pieces.append(rest.slice(0, stop))
-            good += min(missing, len(places))
-            rest = rest.slice(stop, len(rest)) if stop < len(rest) else None
-            if good == size:
-                yield _batch(pieces, row)
-                pieces, good, row = [], 0, row + 1
-                size = bounds.between(row, row + 1)
-    if pieces and drop_last:
-        rows, origins = join_blocks(pieces)
-        context.leftovers[stage.name] = Block(rows, pieces[0].at, pieces[-1].end, origins)
-    elif pieces:
-        yield _batch(pieces, row)
-
-
 def _batch(pieces: list[Block], row: int) -> Block:
     parts = [parted(piece.rows) for piece in pieces]
     values = [part.values for part in parts if part.places]  # without marks, for which tables would need a column
     batch: object = concat(values)[:]
     if skips := _skips_of(mark for part in parts for mark in part.skipped.values()):
         batch = Skipped(skips, batch, is_row=not values)
-    starts = accumulate(map(len, pieces), initial=0)
-    places = [start + place for start, part in zip(starts, parts, strict=False) for place in part.places]
-    groups = group_origins(join_origins(pieces), [places])
+    if (origins := join_origins(pieces)) is not None:
+        starts = accumulate(map(len, pieces), initial=0)
+        places = [start + place for start, part in zip(starts, parts, strict=False) for place in part.places]
+        origins = origins.grouped([places])
     start, end = pieces[0].at, pieces[-1].end
-    return Block([batch], Cursor(start.plain, 0, row), Cursor(end.plain, 0, row + 1), groups)
+    return Block([batch], Cursor(start.plain, 0, row), Cursor(end.plain, 0, row + 1), origins)
 
 
 def unbatch(pipe: Pipe[Iterable[T]], /) -> Pipe[T]:

@@ -12,19 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import numpy_array
-from ..core.block import Block, group_rows, join_blocks, join_origins
+from ..core.block import Block, group_rows, join_origins, parted
 from ..core.checks import check_int
 from ..core.context import Context
 from ..core.cursor import Cursor, Json
 from ..core.lazy import pa, pc
 from ..core.operator import Grouping, Operator, Past, StageView, TokenOfInput
 from ..core.origins import Origins
-from ..core.rows import BlockRows, Column, Rows, concat, take
+from ..core.rows import BlockRows, Column, Rows, column_names, concat, take
 from ..engine.calls import map_until_error
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ._partition import CLOSE, Ints, parts_below
-from ._shared import data_error
-from .group_by import Groups, grouped, segment_blocks, slice_apart
+from ._shared import check_rising, data_error, existing_columns
+from .group_by import Groups, grouped, leave_over, segment_blocks, slice_apart
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -134,7 +134,7 @@ class BatchBySize(TokenOfInput, Grouping):
         return segment_blocks(stage, at, context, self.window, groups, leaves_over=self.leaves_over)
 
     def _of_segment(self, stage: StageView, context: Context, segment: list[Block]) -> Groups:
-        sizes = segment_sizes(self, stage, context, segment, self.size_of, "size_of", self.limit)
+        sizes = sizes_in(segment, self, stage, context, self.size_of, "size_of", self.limit)
         order = np.argsort(sizes, kind="stable")
         first = np.zeros(len(sizes), np.int64)
         first[SizeLimit(self.limit, self.max_rows, padded=self.padded).cuts(sizes[order].tolist())] = 1
@@ -159,8 +159,7 @@ class BatchBySize(TokenOfInput, Grouping):
             if error is not None:
                 raise data_error(self, stage.failed(error, block.at.advance(len(own)), context))
         if pending and self.leaves_over:
-            rows, origins = join_blocks(pending)
-            context.leftovers[stage.name] = Block(rows, pending[0].at, pending[-1].end, origins)
+            leave_over(pending, stage, context)
         elif pending:
             output, _ = self._given(stage, pending, self._last_labels(sizes), row, context, sizes)
             yield output
@@ -214,8 +213,7 @@ class BatchBySize(TokenOfInput, Grouping):
             if error is not None:
                 raise data_error(self, stage.failed(error, block.at.advance(len(sizes)), context))
         if pending and self.leaves_over:
-            rows, origins = join_blocks(pending)
-            context.leftovers[stage.name] = Block(rows, pending[0].at, pending[-1].end, origins)
+            leave_over(pending, stage, context)
         elif pending and not self.drop_last:
             yield _batches([pending], row, pending[-1].end)
 
@@ -269,7 +267,10 @@ def bucket_by_length(
         >>> list(words.bucket_by_length(2, len, boundaries=[3]))
         [['a', 'bb'], ['ccc', 'fff'], ['d', 'ee']]
     """
-    return pipe.then(BucketByLength(size, length, _rising(boundaries), window, drop_last))
+    if boundaries is not None:
+        check_rising("boundaries", boundaries)
+        boundaries = tuple(boundaries)
+    return pipe.then(BucketByLength(size, length, boundaries, window, drop_last))
 
 
 @dataclass(frozen=True)
@@ -302,27 +303,13 @@ class BucketByLength(TokenOfInput, Grouping):
         return segment_blocks(stage, at, context, self.window, groups, leaves_over=self.leaves_over)
 
     def _groups(self, stage: StageView, context: Context, segment: list[Block]) -> Groups:
-        lengths = segment_sizes(self, stage, context, segment, self.measure, "length")
+        lengths = sizes_in(segment, self, stage, context, self.measure, "length")
         if self.boundaries is None:
             labels = np.empty(len(lengths), np.int64)
             labels[np.argsort(lengths, kind="stable")] = np.arange(len(lengths)) // self.size
         else:
             labels = slice_apart(np.searchsorted(np.array(self.boundaries), lengths, "right"), self.size)
         return grouped(segment, labels, self.size if self.drop_last else 1)
-
-
-def _rising(boundaries: Sequence[float] | None) -> tuple[float, ...] | None:
-    if boundaries is None:
-        return None
-    try:
-        values = np.array(boundaries, np.float64)
-    except (TypeError, ValueError):
-        values = np.zeros((0, 0))
-    if values.ndim != 1:
-        raise ArgumentTypeError(f"`boundaries` must be a list of numbers but got: {boundaries!r:.80}")
-    if not (np.diff(values) > 0).all():
-        raise ArgumentError(f"`boundaries` must rise but got: {boundaries!r:.80}")
-    return tuple(boundaries)
 
 
 # Sizes of rows: numbers in a column, lengths of its lists and texts, or results of a function.
@@ -340,18 +327,14 @@ def check_measure(name: str, value: object) -> None:
 def sizes_of(
     rows: BlockRows, measure: Measure, argument: str, limit: float = math.inf
 ) -> tuple[Sizes, Exception | None]:
-    """Return the sizes of the rows before the first that has none, and its error.
+    """Return the sizes of the rows before the first that has none or one above `limit`, and its error.
 
-    Args:
-        rows: the rows of a block or a segment.
-        measure: the name of a column, or a function.
-        argument: the user's name of `measure`.
-        limit: the largest size of a row.
+    `argument` is the user's name of `measure`.
     """
     error: Exception | None = None
     if isinstance(rows, Rows) and isinstance(measure, str):
         try:
-            sizes = _column_sizes(_column(rows, measure))
+            sizes = _column_sizes(rows[existing_columns([measure], column_names(rows))[measure]])
         except UnfitError as unfit:
             return np.zeros(0, np.int64), unfit
     else:
@@ -374,35 +357,30 @@ def sizes_of(
     return sizes, error
 
 
-def segment_sizes(
+def sizes_in(
+    segment: list[Block],
     op: Operator,
     stage: StageView,
     context: Context,
-    segment: list[Block],
     measure: Measure,
     argument: str,
     limit: float = math.inf,
-) -> Sizes:
-    """Return the sizes of the rows of a segment.
+) -> Floats:
+    """Return the sizes of the rows of a segment; that of a skipped row is 0.
 
     Raises:
         DataError: a row has none.
         RowError: the function failed on a row.
     """
-    parts: list[Sizes] = []
+    sizes: list[Floats] = []
     for block in segment:
-        sizes, error = sizes_of(block.rows, measure, argument, limit)
+        parts = parted(block.rows)
+        own, error = sizes_of(parts.values, measure, argument, limit)
         if error is not None:
-            raise data_error(op, stage.failed(error, block.at.advance(len(sizes)), context))
-        parts.append(sizes)
-    return np.concatenate(parts)
-
-
-def _column(rows: Rows, name: str) -> Column:
-    try:
-        return rows[name]
-    except KeyError:
-        raise UnfitError(f"rows have no column {name!r}; their columns are {list(rows.columns)}") from None
+            raise data_error(op, stage.failed(error, block.at.advance(parts.places[len(own)]), context))
+        sizes.append(np.zeros(len(block)))
+        sizes[-1][np.array(parts.places, np.int64)] = own
+    return np.concatenate(sizes)
 
 
 def _column_sizes(column: Column) -> Sizes:
@@ -450,12 +428,7 @@ def _no_size(rows: BlockRows, index: int, measure: Measure, argument: str) -> Un
 
 
 class SizeLimit:
-    """Cuts rows, one after the other, into batches that are as large as the limit allows.
-
-    Attributes:
-        limit: the largest size of a batch: the sum over its rows or, if `padded`, rows times the largest of them.
-        max_rows: the most rows of a batch; None for any number.
-    """
+    """Cuts rows, one after the other, into batches that are as large as the limit allows."""
 
     def __init__(self, limit: int, max_rows: int | None, *, padded: bool) -> None:
         self.limit = limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
@@ -18,6 +19,7 @@ from ..core.rows import Column, infer_array, is_grid, read_only, to_arrow
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ..stats.statistics import Quantiles
 from ._column_operator import ColumnConversion, map_numbers, missing_mask, numbers_and_nulls, type_name
+from ._shared import check_rising
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -169,15 +171,8 @@ def check_boundaries(value: object) -> tuple[float, ...]:
     """Check the argument `boundaries`: numbers that rise, or fitted quantiles."""
     if isinstance(value, Quantiles):
         value = sorted({*value.values.values()})  # of frequent values there are several
-    if isinstance(value, (str, bytes)) or not isinstance(value, (Sequence, np.ndarray)):
-        raise ArgumentTypeError(f"`boundaries` must be a list of numbers but got: {value!r:.200}")
-    try:
-        numbers = np.array(value, np.float64)
-    except (ValueError, TypeError):
-        raise ArgumentTypeError(f"`boundaries` must be a list of numbers but got: {value!r:.200}") from None
-    if numbers.ndim != 1 or not len(numbers) or not (numbers[1:] > numbers[:-1]).all() or np.isnan(numbers).any():
-        raise ArgumentError(f"`boundaries` must be numbers that rise but got: {value!r:.200}")
-    return tuple(numbers.tolist())
+    check_rising("boundaries", value)
+    return tuple(np.array(value, np.float64).tolist())
 
 
 Ints = npt.NDArray[np.int64]
@@ -231,11 +226,11 @@ def check_values(value: object) -> tuple[Hashable, ...]:
         raise ArgumentError("`values` must have at least one value but got: []")
     try:
         repeated = next((item for item, count in Counter(values).items() if count > 1), None)
-        array: Any = infer_array([*values])
     except TypeError:  # not hashable
         raise ArgumentTypeError(f"`values` must be hashable but got: {value!r:.200}") from None
-    except (pa.ArrowException, ValueError, OverflowError):
-        array = None
+    array: Any = None
+    with suppress(pa.ArrowException, ValueError, TypeError, OverflowError):
+        array = infer_array([*values])
     if array is None or array.null_count or any(item != item for item in values):
         raise ArgumentTypeError(f"`values` must be of one type, without None and NaN, but got: {value!r:.200}")
     if repeated is not None:

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
 from ..core.block import Block
 from ..core.checks import check_callable
 from ..core.context import Context
-from ..core.graph import Node
 from ..core.lazy import pc
-from ..core.operator import StageView, Trait
+from ..core.operator import StageView
 from ..core.skips import OnError, Retry, check_on_error, check_retry
 from ..engine.calls import extend_until_error, map_until_error, stop_iteration_error
 from ..engine.retrying import retrying
 from ..errors import ArgumentError
-from ..files.parquet import Parquet
-from ..files.units import Parse, Units
 from ..formats.expressions import is_expression
-from ._filter_rows import ExpressionFilter, FilterResult, FilterRows
+from ._filter_rows import ExpressionFilter, FilterResult, FilterRows, told_parquet
 from .select import Drop, Select
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
 
 T = TypeVar("T")
-N = TypeVar("N", bound=Node)
 
 
 def filter(
@@ -71,7 +67,13 @@ def filter(
     if is_expression(predicate):
         if retry:
             raise ArgumentError("`retry` needs a function, because an expression fails again each time")
-        return with_later_filter(pipe, predicate).then(ExpressionFilter(predicate, on_error=on_error))
+        # The operators between keep the names of columns and treat each row by itself: the same rows pass the filter.
+        pipe = told_parquet(
+            pipe,
+            lambda files: files.with_later_filter(predicate),
+            lambda op: isinstance(op, (ExpressionFilter, Select, Drop)),
+        )
+        return pipe.then(ExpressionFilter(predicate, on_error=on_error))
     return pipe.then(Filter(cast("Callable[[T], object]", predicate), on_error=on_error, retry=retry))
 
 
@@ -102,19 +104,3 @@ class Filter(FilterRows):
             error = stop_iteration_error(self.function)
         tested = len(block) - length_hint(rows)
         return FilterResult(selected, None, tested - (error is not None), error)
-
-
-def with_later_filter(node: N, expression: Any) -> N:
-    """Return the graph before a filter; if it reads Parquet files, they leave out row groups without rows for it.
-
-    The operators between keep the names of columns and treat each row by itself, so the same rows pass the filter.
-    """
-    op = node.op
-    if isinstance(op, Units) and isinstance(op.format, Parquet):
-        op = replace(op, format=op.format.with_later_filter(expression))
-        return type(node)(op, node.inputs, node.call_site)
-    passes_on = op.trait is Trait.TRANSPARENT or isinstance(op, (Parse, ExpressionFilter, Select, Drop))
-    if len(node.inputs) != 1 or not passes_on:
-        return node
-    source = with_later_filter(node.inputs[0], expression)
-    return node if source is node.inputs[0] else type(node)(op, (source,), node.call_site)

@@ -128,22 +128,16 @@ def segment_blocks(
     *,
     leaves_over: bool = False,
 ) -> Iterator[Block]:
-    """Give the groups of each segment of the input.
+    """Give the groups that `groups` makes of each segment of `window` rows.
 
-    A resume reads one segment again. The token is the input's cursor at the segment.
-
-    Args:
-        stage, at, context: as in `Operator.blocks`.
-        window: rows of a segment.
-        groups: makes the groups of one segment.
-        leaves_over: whether the rows of an incomplete last segment are left over for the rank.
+    A resume reads one segment again: the token is the input's cursor at the segment. With `leaves_over`, the rows of an
+    incomplete last segment are left over for the rank.
     """
     row = at.row
     for segment in group_rows(stage.input.blocks(Cursor.of(at.token), context), window):
         start, end = segment[0].at, segment[-1].end
         if leaves_over and sum(map(len, segment)) < window:
-            rows, origins = join_blocks(segment)
-            context.leftovers[stage.name] = Block(rows, start, end, origins)
+            leave_over(segment, stage, context)
             return
         elements, origins = groups(segment)
         first, row = row, row + len(elements)
@@ -153,14 +147,14 @@ def segment_blocks(
             yield output.pop()
 
 
-def grouped(segment: list[Block], labels: Ints, least: int = 1) -> Groups:
-    """Group the rows of equal labels, in the order of their first rows; rows keep their order.
+def leave_over(blocks: list[Block], stage: StageView, context: Context) -> None:
+    """Leave the rows of an incomplete last group for the one shard of the leftovers."""
+    rows, origins = join_blocks(blocks)
+    context.leftovers[stage.name] = Block(rows, blocks[0].at, blocks[-1].end, origins)
 
-    Args:
-        segment: the rows.
-        labels: a number for each row.
-        least: groups of fewer rows are left out.
-    """
+
+def grouped(segment: list[Block], labels: Ints, least: int = 1) -> Groups:
+    """Group the rows of equal labels, in the order of their first rows. Groups of fewer than `least` are left out."""
     _, firsts, numbers, counts = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
     ranks = np.argsort(np.argsort(firsts))  # of the labels
     order = np.argsort(ranks[numbers], kind="stable")

@@ -254,10 +254,6 @@ class ConcurrentMap(Map):
     def ahead(self) -> Ahead | None:
         return Ahead(self.calls_ahead, together=True) if self.calls_ahead else None
 
-    def _retried(self, stage: StageView, context: Context) -> Callable[..., object]:
-        """The function with the retries."""
-        return retrying(self.function, self.retry, stage.name, context)
-
     def called_here(self, stage: StageView, context: Context) -> Callable[..., object]:
         called = retrying(self.row_function, self.retry, stage.name, context)
         if not is_coroutine_function(called):
@@ -273,7 +269,8 @@ class ConcurrentMap(Map):
 
     def _begin_row(self, stage: StageView, context: Context) -> Callable[[object, int], PendingCall]:
         """A function that begins the call for a row at a position."""
-        submit, function = self._pool(stage, context).submit, self._retried(stage, context)
+        submit = self._pool(stage, context).submit
+        function = retrying(self.function, self.retry, stage.name, context)
         keeps_row = skips(self.on_error)
 
         def begin(row: object, position: int) -> PendingCall:

@@ -154,14 +154,7 @@ FORMATS: dict[str, Callable[..., Rows]] = {"numpy": _on_arrays, "arrow": _on_arr
 
 
 def _rows_of_columns(result: object, arguments: Mapping[str, object], rows: Rows) -> Rows:
-    """The rows of the columns that a function returned.
-
-    Args:
-        result: the result of the function.
-        arguments: the read-only columns that it was called with. If it returns one of them, that column keeps its type
-            in `rows`.
-        rows: the batch that `arguments` were made from.
-    """
+    """The rows of the columns that a function returned. One of its read-only `arguments` keeps its type in `rows`."""
     if not isinstance(result, Mapping) or not result:
         what = "an empty dict" if isinstance(result, Mapping) else f"a value of type {type(result).__name__}"
         raise UnfitError(f"the function must return a dict of columns by name but returned {what}")

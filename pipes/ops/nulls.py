@@ -27,7 +27,7 @@ from ._column_operator import (
     whole_grid,
 )
 from ._filter_rows import FilterResult, FilterRows
-from ._shared import as_mapping, existing_columns, plan_error
+from ._shared import as_mapping, existing_columns, fit_to_schema
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -66,12 +66,7 @@ class DropNull(FilterRows):
         return f"drop_null({'' if self.names is None else list(self.names)})"
 
     def resolve(self, stage: StageView) -> Operator:
-        schema = stage.input.schema
-        try:
-            if schema is not None:
-                existing_columns(self.names or (), schema.names)
-        except UnfitError as error:
-            raise plan_error(self, stage, error) from None
+        fit_to_schema(self, stage, lambda schema: existing_columns(self.names or (), schema.names))
         return self
 
     def select(self, stage: StageView, block: Block, context: Context) -> FilterResult:

@@ -24,7 +24,7 @@ from ..core.rows import Array, BlockRows, Column, Rows, is_plain_number, read_on
 from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 from ._shared import convert_until_error, data_error
 from .group_by import Groups, segment_blocks
-from .pad_batch import NUMBERS, Fill, check_fill, described, fill_of, filled, list_items
+from .pad_batch import NUMBERS, Fill, check_fill, described, fill_of, filled, list_items, number_array
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -224,12 +224,9 @@ class Pack(Grouping):
 
 
 def _packed_origins(origins: Origins | None, packs: Sequence[Sequence[int] | Ints], begun: int = 0) -> Origins | None:
-    """The origins of packs. A document counts in the first pack that has a part of it.
+    """The origins of packs of documents. A document counts in the first pack that has a part of it.
 
-    Args:
-        origins: of the documents.
-        packs: the documents of each.
-        begun: the number of documents that an earlier pack has a part of.
+    The first `begun` documents have a part in an earlier pack.
     """
     if origins is None:
         return None
@@ -249,10 +246,8 @@ def _packed_origins(origins: Origins | None, packs: Sequence[Sequence[int] | Int
 class Documents:
     """The tokens of many documents, one after the other, as flat arrays: no token becomes a Python object.
 
-    Attributes:
-        columns: for each column the values of all documents.
-        starts: the first token of each document, and the end of the last; a row for each column with lengths of its
-            own. All other columns are as long as the first.
+    `starts` has the first token of each document, and the end of the last; a row for each column with lengths of its
+    own. All other columns are as long as the first.
     """
 
     columns: Mapping[str, Array]
@@ -331,7 +326,7 @@ class DocumentReader:
         """The items of all documents, and the length of each; -1 of one that has a number instead."""
         needs_items = name in self._room or name == self._names[0]
         if isinstance(column, list):
-            arrays = [_array(value, name) for value in column]
+            arrays = [number_array(value, name, _RULE, least=0) for value in column]
             for array in arrays:
                 if needs_items and not array.ndim:
                     raise UnfitError(f"field `{name}`: a number, {described(array)}; {_RULE}")
@@ -410,18 +405,6 @@ class DocumentReader:
             raise UnfitError(f"field `{name}`: {what} differ between rows; convert them with a `.map` before")
 
 
-def _array(value: object, field: str) -> Array:
-    if isinstance(value, list) and not value:
-        return np.zeros(0, np.int64)  # a float for NumPy
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise UnfitError(f"field `{field}`: {error}; {_RULE}") from error
-    if array.dtype.kind not in NUMBERS:
-        raise UnfitError(f"field `{field}`: a value of type {type(value).__name__}, {described(array)}; {_RULE}")
-    return array
-
-
 def _is_number(column: Column) -> bool:
     """Whether a column has one number for each row."""
     return column.ndim == 1 if isinstance(column, np.ndarray) else is_plain_number(column)
@@ -441,12 +424,9 @@ def _numbers(column: Column, field: str) -> Array:
 
 
 def _ids(total: int, starts: Ints, positions: Ints, segments: Ints) -> dict[str, Array]:
-    """The added columns of `total` tokens.
+    """The added columns of `total` tokens, which are pieces of documents, or of padding.
 
-    Args:
-        starts: the first token of each piece of a document, or of padding; the first is 0.
-        positions: for each piece the number of its first token in its document.
-        segments: the number of each piece in its pack; 0 for padding.
+    Each piece has its first token, the place of that in its document, and its number in its pack; 0 for padding.
     """
     lengths = np.append(starts[1:], total) - starts
     segment_ids = np.repeat(segments.astype(np.int32), lengths)
@@ -475,11 +455,7 @@ def _sequences(segment_ids: Array) -> dict[str, Column]:
 
 
 class TokenStream:
-    """Documents that are not packed yet.
-
-    Attributes:
-        available: the number of their tokens.
-    """
+    """Documents that are not packed yet, with `available` tokens."""
 
     def __init__(self, packed: int, length: int, pad: Fill, cu_seqlens: bool) -> None:
         self.available = -packed
@@ -599,13 +575,8 @@ def _placed(
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """The tokens of packs with their padding, and the added columns.
 
-    Args:
-        columns: the tokens of all documents.
-        sources, lengths, positions: of each piece, pack by pack: its first token, its tokens, and its place in its
-            document.
-        bins, firsts: the pack of each piece, and the first piece of each pack.
-        length: tokens of a pack.
-        pad: fills packs.
+    Each piece, pack by pack, has its first token, its tokens, its place in its document, and its pack. `firsts` are the
+    first pieces of the packs.
     """
     packs = len(firsts)
     ends = np.cumsum(lengths)
@@ -649,14 +620,10 @@ def best_fit(lengths: Ints, capacity: int) -> Ints:
 
 
 def best_fit_columns(sizes: Ints, room: Sequence[int]) -> Ints:
-    """The bin of each piece, which has a size in each of several columns, as `best_fit` gives it for one.
+    """The bin of each piece, which has a size in each of several columns (rows of `sizes`), as in `best_fit`.
 
     The piece that needs the largest part of any column goes first, each into the bin with the least room left, in all
     columns together, of those that have room for it in each.
-
-    Args:
-        sizes: of the pieces; a row for each column.
-        room: of an empty bin, in each column.
     """
     capacity = np.array(room, np.int64)[:, None]
     order = np.argsort(-(sizes / capacity).max(0), kind="stable")

@@ -167,7 +167,7 @@ class PadBatch(BatchMap):
     def _column(self, column: Column | list[Any], field: str) -> tuple[Array, Ints]:
         value = fill_of(self.value, field)
         if isinstance(column, list):
-            arrays = [_array(value, field) for value in column]
+            arrays = [number_array(value, field, _RULE, _RAGGED) for value in column]
             full = [array for array in arrays if len(array)]
             shape, dtype = (full[0].shape[1:], np.result_type(*full)) if full else ((), np.asarray(value).dtype)
             if any(array.shape[1:] != shape for array in full):
@@ -214,18 +214,6 @@ class PadBatch(BatchMap):
                     "differ; name one in `columns`, and pad the other with a second `.pad_batch`"
                 )
         return {self.lengths: lengths[first]}
-
-
-def _array(value: object, field: str) -> Array:
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise UnfitError(f"field `{field}`: {_RAGGED}") from error
-    except (TypeError, RuntimeError) as error:
-        raise UnfitError(f"field `{field}`: {error}; {_RULE}") from error
-    if not array.ndim or array.dtype.kind not in NUMBERS:
-        raise UnfitError(f"field `{field}`: a value of type {type(value).__name__}, {described(array)}; {_RULE}")
-    return array
 
 
 def _is_padded(column: Column | list[Any]) -> bool:
@@ -285,7 +273,21 @@ def _no_room(value: float, dtype: np.dtype[Any], field: str) -> UnfitError:
     )
 
 
-# Columns of lists of numbers as flat arrays. `pack` uses them too.
+# Lists of numbers as arrays, and columns of them as flat arrays. `pack` uses them too.
+
+
+def number_array(value: object, field: str, rule: str, ragged: str = "", *, least: int = 1) -> Array:
+    """A value of a row as an array of numbers with at least so many axes; an error ends with `rule` or `ragged`."""
+    if isinstance(value, list) and not value:
+        return np.zeros(0, np.int64)  # a float for NumPy
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        is_ragged = ragged and isinstance(error, ValueError)
+        raise UnfitError(f"field `{field}`: {ragged if is_ragged else f'{error}; {rule}'}") from error
+    if array.ndim < least or array.dtype.kind not in NUMBERS:
+        raise UnfitError(f"field `{field}`: a value of type {type(value).__name__}, {described(array)}; {rule}")
+    return array
 
 
 class UnfitRowError(UnfitError):

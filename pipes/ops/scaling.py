@@ -63,15 +63,13 @@ def standardize(pipe: Pipe[T], /, stats: Stats, *, columns: str | Sequence[str] 
 
 @dataclass(frozen=True)
 class FittedConversion(ColumnConversion):
-    """Subtracts a number from those of a column, and divides the rest by another.
-
-    Attributes:
-        lines: for each column by name, the numbers to subtract, to divide by, and then to add.
-        fitted_on: the fingerprint of the pipe that the statistics are of.
-    """
+    """For each column, subtracts a number, divides by another, and adds a third."""
 
     lines: Mapping[str, tuple[Any, Any, float]]
-    fitted_on: str = field(repr=False, compare=False)
+    fitted_on: str = field(repr=False, compare=False)  # the fingerprint of the pipe that the statistics are of
+
+    def call(self) -> str:
+        return f"{self.kind}(<Stats>, columns={list(self.lines)})"
 
     def converted(self) -> Sequence[str]:
         return list(self.lines)
@@ -100,9 +98,6 @@ class FittedConversion(ColumnConversion):
 
 class Standardize(FittedConversion):
     kind: ClassVar[str] = "standardize"
-
-    def call(self) -> str:
-        return f"standardize(<Stats>, columns={list(self.lines)})"
 
 
 def scale(
@@ -152,9 +147,6 @@ def scale(
 
 class Scale(FittedConversion):
     kind: ClassVar[str] = "scale"
-
-    def call(self) -> str:
-        return f"scale(<Stats>, columns={list(self.lines)})"
 
 
 def clip(
@@ -235,13 +227,7 @@ class Clip(ColumnConversion):
 
 
 def _fitted_columns(stats: object, columns: str | Sequence[str] | None, kind: type, function: str) -> Mapping[str, Any]:
-    """The statistics of one kind, of `columns` or of all that have it.
-
-    Args:
-        stats, columns: the arguments of the operator.
-        kind: the type of the statistic.
-        function: the function of `fp.stats` that asks for it.
-    """
+    """The statistics of one kind, of `columns` or of all that have it; `function` of `fp.stats` asks for it."""
     if not isinstance(stats, Stats):
         raise ArgumentTypeError(f"`stats` must be a result of `fp.fit` but got: {stats!r:.200}")
     names = (
@@ -255,13 +241,7 @@ def _fitted_columns(stats: object, columns: str | Sequence[str] | None, kind: ty
 
 
 def _warn_of_leakage(op: Operator, stage: StageView, fitted_on: str) -> None:
-    """Warn if `op` comes after a `split`, and its statistics are of the same source before that split.
-
-    Args:
-        op: the operator that uses the statistics.
-        stage: of the operator.
-        fitted_on: the fingerprint of the pipe that the statistics are of.
-    """
+    """Warn if `op` comes after a `split`, and its statistics are of the same source before that split."""
     splits = [node for node in walk(cast("Stage", stage.input).node) if isinstance(node.op, SplitPart)]
     if not splits:
         return

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from ..core.cursor import Json
-from ..core.graph import Node
 from ..core.lazy import pa
-from ..core.operator import StageView, Trait
+from ..core.operator import Operator, StageView
 from ..core.rows import Rows, column_names, select_columns
 from ..errors import ArgumentTypeError, UnfitError
-from ..files.parquet import LaterChoice, Parquet
-from ..files.units import Parse, Units
+from ..files.parquet import LaterChoice
 from ..formats.columns import check_names, first_duplicate
 from ._column_operator import ColumnOperator
-from ._filter_rows import ExpressionFilter
+from ._filter_rows import ExpressionFilter, told_parquet
 from ._shared import as_mapping, existing_columns
 from .shuffle import Shuffle
 from .slice import SliceBase
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
     from ..pipe import Pipe
 
 T = TypeVar("T")
-N = TypeVar("N", bound=Node)
 
 
 def select(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
@@ -47,7 +44,7 @@ def select(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
         >>> list(pipe.select("text", "id"))
         [{'text': 'a', 'id': 1}, {'text': 'b', 'id': 2}]
     """
-    return with_later_choice(pipe, names := check_columns("columns", columns)).then(Select(names))
+    return _before_choice(pipe, names := check_columns("columns", columns)).then(Select(names))
 
 
 def drop(pipe: Pipe[T], /, *columns: str | Sequence[str]) -> Pipe[T]:
@@ -159,23 +156,19 @@ class Rename(_ColumnChoice):
         return dict(zip(renamed, names, strict=True))
 
 
-def with_later_choice(node: N, columns: tuple[str, ...], filters: tuple[Any, ...] = ()) -> N:
-    """The graph before a `select` of `columns`, in which Parquet files read no other columns.
+def _before_choice(pipe: Pipe[T], columns: tuple[str, ...]) -> Pipe[T]:
+    """The pipe before a `select` of `columns`, in which Parquet files read no other columns.
 
-    The operators between give rows as they are, and use no columns but those in `filters`, their expressions.
+    The operators between give rows as they are, and use no columns but those of filters.
     """
-    op = node.op
-    if isinstance(op, Units) and isinstance(op.format, Parquet):
-        op = replace(op, format=op.format.with_later_choice(LaterChoice(columns, filters)))
-        return type(node)(op, node.inputs, node.call_site)
-    if isinstance(op, ExpressionFilter):
-        filters = (*filters, op.expression)
-    elif not (op.trait is Trait.TRANSPARENT or isinstance(op, (Parse, Shuffle, SliceBase))):
-        return node
-    if len(node.inputs) != 1:
-        return node
-    source = with_later_choice(node.inputs[0], columns, filters)
-    return node if source is node.inputs[0] else type(node)(op, (source,), node.call_site)
+    filters: list[Any] = []
+
+    def passes_on(op: Operator) -> bool:
+        if isinstance(op, ExpressionFilter):
+            filters.append(op.expression)
+        return isinstance(op, (ExpressionFilter, Shuffle, SliceBase))
+
+    return told_parquet(pipe, lambda files: files.with_later_choice(LaterChoice(columns, tuple(filters))), passes_on)
 
 
 def check_columns(argument: str, value: tuple[object, ...]) -> tuple[str, ...]:

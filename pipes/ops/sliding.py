@@ -10,7 +10,7 @@ from zlib import crc32
 
 import numpy as np
 
-from ..core.block import Block, cursor_at, group_origins, join_origins, parted
+from ..core.block import Block, cursor_at, group_origins, join_origins, parted, skip_rows
 from ..core.checks import check_int
 from ..core.code import call_code
 from ..core.context import Context
@@ -152,7 +152,7 @@ class Sliding(Operator):
             if spans and spans[-1][0] >= keep:
                 keep, is_done = spans[-1][0], 1
             changes = changes[keep:]
-            _drop_first(pending, keep)
+            pending = list(skip_rows(pending, keep))
             looked, has_changed = looked + len(block), has_changed or len(begins) > 1
             if has_changed and at == START and row == 0 and looked - len(block) < ROWS_WITHOUT_WINDOW <= looked:
                 text = (
@@ -173,12 +173,10 @@ class Sliding(Operator):
 
 @dataclass(frozen=True)
 class SeriesWindows(Sliding):
-    """Windows of rows of one key.
+    """Windows of rows of one key, a series.
 
-    Attributes:
-        key: of a row; the rows of one key are a series.
-        firsts: of an indexed input: the first row of each window, as a place in `places`.
-        places: the rows of the input, series by series; None if they lie so.
+    Of an indexed input, `firsts` are the first rows of the windows, as places in `places`: the rows of the input,
+    series by series; None if they lie so.
     """
 
     kind: ClassVar[str] = "sliding"
@@ -297,11 +295,3 @@ def _between(parts: list[BlockRows], start: int, stop: int) -> list[BlockRows]:
         pieces += [piece] if len(piece) else []
         start, stop = start - len(part), stop - len(part)
     return pieces
-
-
-def _drop_first(blocks: list[Block], count: int) -> None:
-    """Remove the first `count` rows."""
-    while blocks and count >= len(blocks[0]):
-        count -= len(blocks.pop(0))
-    if count:
-        blocks[0] = blocks[0].slice(count, len(blocks[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast, overload
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -62,11 +62,7 @@ class Vocabulary(Fitted, Sequence[Hashable]):
     def __len__(self) -> int:
         return len(self.values)
 
-    @overload
-    def __getitem__(self, index: int) -> Hashable: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Hashable]: ...
-    def __getitem__(self, index: int | slice) -> Hashable | Sequence[Hashable]:
+    def __getitem__(self, index: Any) -> Any:
         return self.values[index]
 
     def to_json(self) -> dict[str, object]:
@@ -112,11 +108,7 @@ class Counts(Fitted, Mapping[Hashable, int]):
 
 
 class Tally(Summary):
-    """The distinct values as an Arrow array, and their counts.
-
-    Attributes:
-        rows: the number of rows; those without a value are the others.
-    """
+    """The distinct values of some rows as an Arrow array, and their counts."""
 
     def __init__(self, rows: int, values: Any, counts: Any) -> None:
         self.rows = rows

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import combinations_with_replacement
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..errors import ArgumentError, ArgumentTypeError, UnfitError
 S = TypeVar("S", bound="Summary")
 
 Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[Any]  # floats, or whole numbers
 
 
 def mean_std() -> Statistic[Any]:
@@ -79,22 +81,19 @@ class Summary(ABC):
 
 
 class Fitted(ABC):
-    """The result of `fit` for a column: a frozen dataclass of plain values.
+    """The result of `fit` for a column: a frozen dataclass of plain values."""
 
-    Attributes:
-        kind: the name of the function of `fp.stats`.
-    """
-
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # the name of the function of `fp.stats`
 
     def to_json(self) -> dict[str, object]:
         """The fields as JSON has them."""
-        return {name: plain(value) for name, value in vars(self).items()}
+        return {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in vars(self).items()}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Fitted:
         """The result of which `to_json` made these values."""
-        return cls(**{field.name: from_plain(values[field.name]) for field in fields(cast("Any", cls))})
+        own = {field.name: values[field.name] for field in fields(cast("Any", cls))}
+        return cls(**{name: np.array(v, np.float64) if isinstance(v, list) else v for name, v in own.items()})
 
 
 class Statistic(ABC, Generic[S]):
@@ -186,14 +185,9 @@ class Missing(Fitted):
 
 
 class NumberSummary(Summary):
-    """Counts and arrays, each of the shape of a value.
+    """Counts of rows and of those without a value; and of the others the moments or extremes, by name."""
 
-    Attributes:
-        rows, missing: the number of rows, and of those without a value.
-        arrays: the moments or extremes of the other rows, by name.
-    """
-
-    def __init__(self, rows: int, missing: int, **arrays: Floats) -> None:
+    def __init__(self, rows: int, missing: int, **arrays: Numbers) -> None:
         self.rows = rows
         self.missing = missing
         self.arrays = arrays
@@ -207,7 +201,7 @@ class NumberSummary(Summary):
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> NumberSummary:
-        arrays = {name: np.array(value, np.float64) for name, value in values.items()}
+        arrays = {name: np.array(value) for name, value in values.items()}
         return cls(int(arrays.pop("rows")), int(arrays.pop("missing")), **arrays)
 
     @classmethod
@@ -222,7 +216,7 @@ class NumberSummary(Summary):
         return cls(sum(part.rows for part in parts), sum(part.missing for part in parts), **joined)
 
     @classmethod
-    def _join(cls, name: str, stack: Floats) -> Floats:
+    def _join(cls, name: str, stack: Numbers) -> Numbers:
         """The array of all parts: the sum of theirs, unless a subclass joins them in another way."""
         return np.asarray(stack.sum(axis=0))
 
@@ -236,14 +230,18 @@ class Moments(NumberSummary):
         return cls(len(numbers) + missing, missing, **digit_sums(numbers))
 
     def mean_and_std(self) -> tuple[Floats, Floats]:
-        return mean_and_std(self.count, self.arrays)
+        """The mean and the standard deviation: exact but for the last rounding."""
+        totals = zip(_totals(self.arrays, "x"), _totals(self.arrays, "q"), strict=True)
+        both = np.array([_mean_and_std(self.count, x, q) for x, q in totals], np.float64).reshape(-1, 2)
+        shape = self.arrays["x0"].shape
+        return both[:, 0].reshape(shape), both[:, 1].reshape(shape)
 
 
 class Extremes(NumberSummary):
     """The smallest and the largest number."""
 
     @classmethod
-    def _join(cls, name: str, stack: Floats) -> Floats:
+    def _join(cls, name: str, stack: Numbers) -> Numbers:
         return np.asarray(stack.min(axis=0) if name == "min" else stack.max(axis=0))
 
 
@@ -466,14 +464,6 @@ def item(array: Floats) -> Any:
     return array if array.ndim else float(array)
 
 
-def plain(value: Any) -> object:
-    return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def from_plain(value: Any) -> Any:
-    return np.array(value, np.float64) if isinstance(value, list) else value
-
-
 def spread(width: Any) -> Any:
     """The divisor: 1 for a constant column."""
     return item(np.where(np.asarray(width) == 0, 1.0, width))
@@ -486,76 +476,41 @@ def like(values: Any, constant: Any) -> Any:
     return values.new_tensor(constant) if hasattr(values, "new_tensor") else constant
 
 
-# Exact sums, however the rows are divided and ordered: a float is cut into digits on a grid that is the same for all
-# floats, at first of 40 bits. The sum of such a digit of 4096 floats is a whole number below 2**53, so it is exact in a
-# float. It is cut into digits of 20 bits. The sum of 2**33 of these is exact too. Python's integers put them together.
+# Exact sums, however the rows are divided and ordered: a float is cut into whole digits of 26 bits, on a grid that is
+# the same for all floats. A product of two of them is a whole number too, and is cut into digits again. So the sums of
+# fewer than 2**36 rows are exact in 64 bits, and Python's integers put them together.
 
 
-Sums = dict[str, Floats]
-
-_BITS = 20
-_ROWS = 4096
-_SCALE_DIGITS = 40  # of 20 bits: the scale of numbers whose squares are no floats, or inexact
-_LEAST_SQUARED, _MOST_SQUARED = 2.0**-400, 2.0**400
-_HALVES = 2.0**27 + 1
+_BITS = 26
 
 
-def digit_sums(numbers: Floats) -> Sums:
-    """The sums along the first axis, by digit: "x0" of the numbers, "q0" of their squares.
-
-    Args:
-        numbers: finite.
-    """
-    sums = {name: np.zeros(numbers.shape[1:]) for name in ("x0", "q0")}
-    for start in range(0, len(numbers), _ROWS):
-        rows = numbers[start : start + _ROWS]
-        _add_digits(sums, "x", rows)
-        sizes = np.abs(rows)
-        small, large = (sizes < _LEAST_SQUARED) & (sizes > 0), sizes > _MOST_SQUARED
-        if not (small.any() or large.any()):
-            _add_squares(sums, rows, 0)
-            continue
-        for chosen, scale in ((small, -_SCALE_DIGITS), (~(small | large), 0), (large, _SCALE_DIGITS)):
-            _add_squares(sums, np.ldexp(np.where(chosen, rows, 0.0), -scale * _BITS), 2 * scale)
-    return sums
-
-
-def mean_and_std(count: int, sums: Mapping[str, Floats]) -> tuple[Floats, Floats]:
-    """The mean and the standard deviation of `count` numbers: exact but for the last rounding."""
-    both = [_mean_and_std(count, *totals) for totals in zip(_totals(sums, "x"), _totals(sums, "q"), strict=True)]
-    shape = sums["x0"].shape
-    means, deviations = (np.array([pair[i] for pair in both], np.float64).reshape(shape) for i in (0, 1))
-    return means, deviations
-
-
-def _add_squares(sums: Sums, numbers: Floats, shift: int) -> None:
-    # Dekker, A Floating-Point Technique for Extending the Available Precision (1971): a square and its rounding error.
-    product = _HALVES * numbers
-    high = product - (product - numbers)
-    low = numbers - high
-    squares = numbers * numbers
-    _add_digits(sums, "q", squares, shift)
-    _add_digits(sums, "q", ((high * high - squares) + 2 * high * low) + low * low, shift)
-
-
-def _add_digits(sums: Sums, name: str, numbers: Floats, shift: int = 0) -> None:
+def digit_sums(numbers: Floats) -> dict[str, Numbers]:
+    """The sums of finite numbers along the first axis, by digit: "x0" of the numbers, "q0" of their squares."""
+    digits: dict[int, npt.NDArray[np.int64]] = {}
     while largest := float(np.abs(numbers).max(initial=0.0)):
-        digit = 2 * ((math.frexp(largest)[1] - 1) // (2 * _BITS))
-        digits = np.trunc(_scaled(numbers, -digit * _BITS))
-        numbers = numbers - _scaled(digits, digit * _BITS)
-        rest = digits.sum(axis=0)
-        for place in (2, 1, 0):
-            part = np.trunc(rest * 2.0 ** (-place * _BITS))
-            rest = rest - part * 2.0 ** (place * _BITS)
-            key = f"{name}{digit + place + shift}"
-            sums[key] = sums.get(key, 0.0) + part
+        digit = (math.frexp(largest)[1] - 1) // _BITS
+        values = np.trunc(_scaled(numbers, -digit * _BITS))
+        numbers = numbers - _scaled(values, digit * _BITS)
+        digits[digit] = values.astype(np.int64)
+    sums = {name: np.zeros(numbers.shape[1:], np.int64) for name in ("x0", "q0")}
+
+    def add(name: str, digit: int, values: npt.NDArray[np.int64]) -> None:
+        sums[f"{name}{digit}"] = np.asarray(sums.get(f"{name}{digit}", 0) + values.sum(axis=0))
+
+    for digit, values in digits.items():
+        add("x", digit, values)
+    for (one, values), (other, others) in combinations_with_replacement(digits.items(), 2):
+        products = values * others * (1 if one == other else 2)
+        add("q", one + other, products & (2**_BITS - 1))
+        add("q", one + other + 1, products >> _BITS)
+    return sums
 
 
 def _scaled(numbers: Floats, power: int) -> Floats:
     return numbers * 2.0**power if abs(power) < 1000 else np.ldexp(numbers, power)
 
 
-def _totals(sums: Mapping[str, Floats], name: str) -> Iterator[tuple[int, int]]:
+def _totals(sums: Mapping[str, Numbers], name: str) -> Iterator[tuple[int, int]]:
     """Each sum, as a whole number and the power of two that it is multiplied by."""
     digits = {int(key[1:]): array.ravel().tolist() for key, array in sums.items() if key[0] == name}
     lowest = min(digits)
@@ -568,6 +523,6 @@ def _mean_and_std(count: int, total: tuple[int, int], squares: tuple[int, int]) 
     power = min(2 * x_power, q_power)
     spread = count * (q << (q_power - power)) - (x * x << (2 * x_power - power))
     mean = (x << max(x_power, 0)) / (count << max(-x_power, 0))
-    # The variance may be no float although its root is one. Powers are even.
+    # The variance may be no float although its root is one. Powers are even, as `_BITS` is.
     excess = max(0, spread.bit_length() - 1000) // 2 * 2
     return mean, math.ldexp(math.sqrt((spread >> excess) / (count * count)), (power + excess) // 2)

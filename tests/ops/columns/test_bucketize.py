@@ -34,10 +34,10 @@ def test_missing_values_and_infinities() -> None:
 
 def test_errors() -> None:
     pipe = fp.from_table(TABLE)
-    for wrong in ([2, 1], [1, 1], [], [float("nan")], [[1, 2]]):
+    for wrong in ([2, 1], [1, 1], [], [float("nan")]):
         with pytest.raises(ArgumentError, match="`boundaries` must be numbers that rise but got: "):
             pipe.bucketize("id", boundaries=wrong)  # type: ignore[arg-type]
-    for kind in (3, "12", ["a"], [None, {}]):
+    for kind in (3, "12", ["a"], [None, {}], [[1, 2]]):
         with pytest.raises(ArgumentTypeError, match="`boundaries` must be a list of numbers but got: "):
             pipe.bucketize("id", boundaries=kind)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="column 'text' is of type string, and numbers are needed"):

@@ -69,7 +69,7 @@ def test_lengths_that_are_none(values, message, row):
         list(fp.from_sequence([1]).bucket_by_length(2, lambda row: "a"))
     with pytest.raises(RowError, match="ZeroDivisionError"):
         list(fp.from_sequence([0]).bucket_by_length(2, lambda row: 1 / row))
-    with pytest.raises(DataError, match="rows have no column 'y'"):
+    with pytest.raises(DataError, match="there is no column 'y'"):
         list(pipes([1])[1].bucket_by_length(2, "y"))
     with pytest.raises(DataError, match="rows must be dicts with 'y'"):
         list(pipes([1])[0].bucket_by_length(2, "y"))
@@ -81,7 +81,7 @@ def test_lengths_that_are_none(values, message, row):
         ({"size": 0}, ArgumentError, "`size` must be >= 1"),
         ({"size": 2, "window": 0}, ArgumentError, "`window` must be >= 1"),
         ({"size": 2, "length": 3}, ArgumentTypeError, "`length` must be the name of a column or a function"),
-        ({"size": 2, "boundaries": [3, 2]}, ArgumentError, r"`boundaries` must rise but got: \[3, 2\]"),
+        ({"size": 2, "boundaries": [3, 2]}, ArgumentError, r"`boundaries` must be numbers that rise but got: \[3, 2\]"),
         ({"size": 2, "boundaries": ["a"]}, ArgumentTypeError, "`boundaries` must be a list of numbers"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections import UserDict, defaultdict, namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,20 +22,24 @@ from .collating import Plain, Runs, collated, here_and_sent, table
 Point = namedtuple("Point", ["x", "y"])
 
 
-def assert_same(ours: Any, theirs: Any) -> None:
-    """Both have the same types at every depth, the same dtypes and the same values."""
-    assert type(ours) is type(theirs)
+def assert_same_tensors(ours: Any, theirs: torch.Tensor) -> None:
+    assert type(ours) is type(theirs) and ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+
+
+def assert_same(ours: Any, theirs: Any, check: Callable[[Any, torch.Tensor], None] = assert_same_tensors) -> None:
+    """Both have the same types at every depth and the same values; `check` compares with tensors."""
     if isinstance(theirs, torch.Tensor):
-        assert ours.dtype == theirs.dtype
-        assert torch.equal(ours, theirs)
-    elif isinstance(theirs, collections.abc.Mapping):
+        check(ours, theirs)
+        return
+    assert type(ours) is type(theirs)
+    if isinstance(theirs, collections.abc.Mapping):
         assert list(ours) == list(theirs)
         for key in theirs:
-            assert_same(ours[key], theirs[key])
+            assert_same(ours[key], theirs[key], check)
     elif isinstance(theirs, collections.abc.Sequence) and not isinstance(theirs, (str, bytes)):
         assert len(ours) == len(theirs)
         for our_item, their_item in zip(ours, theirs, strict=True):
-            assert_same(our_item, their_item)
+            assert_same(our_item, their_item, check)
     else:
         assert ours == theirs
 

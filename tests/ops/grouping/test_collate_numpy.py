@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from feedpipe.errors import ArgumentError, DataError
 
 from ...support.examples import examples
 from .collating import Runs, as_sent, collated, here_and_sent
-from .test_collate import CASES, Stackable
+from .test_collate import CASES, Stackable, assert_same
 
 PROMOTED = {"ints and floats", "arrays of two dtypes", "tensors of two dtypes"}
 """Cases in which dtypes differ, which torch and NumPy promote by other rules."""
@@ -25,22 +24,13 @@ PROMOTED = {"ints and floats", "arrays of two dtypes", "tensors of two dtypes"}
 
 def assert_like(ours: Any, tensors: Any, *, dtypes: bool = True) -> None:
     """Both are the same but for arrays where the other has tensors."""
-    if isinstance(tensors, torch.Tensor):
-        assert type(ours) is np.ndarray and ours.flags.writeable
-        np.testing.assert_array_equal(ours, tensors.numpy())
-        assert not dtypes or ours.dtype == tensors.numpy().dtype
-        return
-    assert type(ours) is type(tensors)
-    if isinstance(tensors, Mapping):
-        assert list(ours) == list(tensors)
-        for key in tensors:
-            assert_like(ours[key], tensors[key], dtypes=dtypes)
-    elif isinstance(tensors, (list, tuple)) and not hasattr(tensors, "maxlen"):
-        assert len(ours) == len(tensors)
-        for one, other in zip(ours, tensors, strict=True):
-            assert_like(one, other, dtypes=dtypes)
-    else:
-        assert str(ours) == str(tensors) or all(map(np.array_equal, ours, tensors))
+
+    def check(array: Any, tensor: torch.Tensor) -> None:
+        assert type(array) is np.ndarray and array.flags.writeable
+        np.testing.assert_array_equal(array, tensor.numpy())
+        assert not dtypes or array.dtype == tensor.numpy().dtype
+
+    assert_same(ours, tensors, check)
 
 
 @here_and_sent

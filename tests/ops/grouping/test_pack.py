@@ -157,6 +157,7 @@ class TestPadOfEachColumn:
 
 
 @pytest.mark.parametrize("strategy", ["cut", "fit"])
+@settings(max_examples=examples(25))
 @given(lengths, sizes)
 def test_cu_seqlens_are_where_sequences_begin_and_end(strategy: Any, lengths: list[int], size: int) -> None:
     pipe = table(documents(lengths)).pack(size, strategy=strategy, pad=-1, cu_seqlens=True)

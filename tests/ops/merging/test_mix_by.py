@@ -224,5 +224,5 @@ class TestErrors:
         with pytest.raises(DataError, match="rows must be dicts with 'm'"):
             list(fp.from_sequence([{"n": 1}]).mix(fp.from_sequence([{"n": 1}]), by="m"))
         table = fp.from_table(pa.table({"n": [1]}))
-        with pytest.raises(DataError, match="rows have no column 'm'"):
+        with pytest.raises(DataError, match="there is no column 'm'"):
             list(table.mix(table, by="m"))

@@ -163,6 +163,14 @@ def test_arguments():
         rows.decode(decoders={".JPG": len})
     with pytest.raises(ArgumentTypeError, match=r"`decoders\['jpg'\]` must be callable but got: 3"):
         rows.decode(decoders={"jpg": 3})
+    for resize in ((3,), "3"):
+        with pytest.raises(ArgumentTypeError, match="`resize` must be an int, or a pair of height and width, but got"):
+            rows.decode(resize=resize)
+    for resize, name in ((0, "resize"), ((3, 0), r"resize\[1\]")):
+        with pytest.raises(ArgumentError, match=f"`{name}` must be >= 1 but got: 0"):
+            rows.decode(resize=resize)
+    with pytest.raises(ArgumentError, match="`fast` needs `resize`, the size at which a JPEG is decoded"):
+        rows.decode(fast=True)
     with pytest.raises(fp.RowError, match="rows must be dicts that hold bytes"):
         list(fp.from_sequence([b"a"]).decode())
 
@@ -202,26 +210,6 @@ def test_fast_leaves_out_what_a_smaller_image_does_not_need(monkeypatch):
     for resize, fast in ((100, False), (100, True), (150, True), (50, True), (201, True)):
         decoded(jpg=encoded("JPEG", PIL.Image.new("RGB", (800, 400))), resize=resize, fast=fast)
     assert sizes == [(800, 400), (200, 100), (400, 200), (100, 50), (800, 400)]
-
-
-@pytest.mark.parametrize(
-    ("options", "kind", "message"),
-    [
-        ({"resize": 0}, ArgumentError, "`resize` must be >= 1 but got: 0"),
-        ({"resize": (3, 0)}, ArgumentError, r"`resize\[1\]` must be >= 1 but got: 0"),
-        (
-            {"resize": (3,)},
-            ArgumentTypeError,
-            r"`resize` must be an int, or a pair of height and width, but got: \(3,\)",
-        ),
-        ({"resize": "3"}, ArgumentTypeError, "`resize` must be an int, or a pair of height and width, but got: '3'"),
-        ({"fast": True}, ArgumentError, "`fast` needs `resize`, the size at which a JPEG is decoded"),
-        ({"fast": 1, "resize": 3}, ArgumentTypeError, "`fast` must be"),
-    ],
-)
-def test_arguments_of_resize(options, kind, message):
-    with pytest.raises(kind, match=message):
-        fp.from_sequence([{"jpg": b""}]).decode(**options)
 
 
 def wide_png(kind: int, channels: int) -> bytes:

@@ -87,20 +87,10 @@ def test_an_error_names_the_row(size: int) -> None:
 
 
 WRONG: dict[str, tuple[Any, Any, str]] = {
-    "fewer rows": (
-        "rows",
-        lambda rows: rows[1:],
-        "the function must return a row for each of the .* rows but returned",
-    ),
+    "fewer rows": ("rows", lambda rows: rows[1:], "must return a row for each of the .* rows but returned"),
     "no rows": ("rows", lambda rows: None, "must return a list of rows but returned a value of type NoneType"),
     "a dict": ("rows", lambda rows: {"x": rows}, "must return a list of rows but returned a value of type dict"),
     "fewer values": ("numpy", lambda c: {"x": c["id"][1:]}, "must return a row for each of the .* rows but returned"),
-    "no columns": (
-        "numpy",
-        lambda c: c["id"],
-        "must return a dict of columns by name but returned a value of type nda",
-    ),
-    "another form": ("arrow", lambda c: {"x": c["id"]}, "must return a RecordBatch but returned a value of type dict"),
 }
 
 
