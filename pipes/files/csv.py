@@ -144,18 +144,14 @@ class Csv(TextTable, TextFormat):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "column_names", check_names("column_names", self.column_names))
-        _check_char("delimiter", self.delimiter)
-        if self.quote is not None:
-            _check_char("quote", self.quote)
-        for name in ("escape", "comment"):
-            if getattr(self, name) is not None:
-                _check_char(name, getattr(self, name))
         used: dict[str, str] = {}
         for name in ("delimiter", "quote", "escape", "comment"):
-            if (char := getattr(self, name)) is not None:
-                if char in used:
-                    raise ArgumentError(f"`{used[char]}` and `{name}` must differ but got: {char!r} for both")
-                used[char] = name
+            if (char := getattr(self, name)) is None and name != "delimiter":
+                continue
+            _check_char(name, char)
+            if char in used:
+                raise ArgumentError(f"`{used[char]}` and `{name}` must differ but got: {char!r} for both")
+            used[char] = name
         check_int("skip_rows", self.skip_rows, least=0)
         if not (self.header is None or isinstance(self.header, bool)):
             raise ArgumentTypeError(f"`header` must be True, False or None but got: {self.header!r}")
