@@ -69,9 +69,9 @@ PARALLEL = -n $$($(BIN)/python -c 'import os; print(os.cpu_count() + 1)') --dist
 test: $(READY)  ## run the tests that are not slow, with a quarter of the random examples: four minutes on two cores
 	$(BIN)/pytest $(PARALLEL) -m "not slow and not hdfs"
 
-test-slow: $(READY)  ## run the tests that `make test` leaves out, with all examples; those of HDFS need a JDK, gcc and apt-get
+test-slow: $(READY)  ## run the tests that `make test` leaves out; those of HDFS need a JDK, gcc and apt-get
 	case "$$PYTEST_ADDOPTS" in *"--without servers"*) ;; *) $(BIN)/python -m tests.servers.hadoop ;; esac
-	FEEDPIPE_EXAMPLES=all $(BIN)/pytest $(PARALLEL) -m "slow or hdfs" --durations=30
+	$(BIN)/pytest $(PARALLEL) -m "slow or hdfs" --durations=30
 
 test-clients: $(READY)  ## run the tests in real trainers, in an environment of their own
 	.ci/test_clients
