@@ -146,9 +146,9 @@ class Csv(TextTable, TextFormat):
         object.__setattr__(self, "column_names", check_names("column_names", self.column_names))
         used: dict[str, str] = {}
         for name in ("delimiter", "quote", "escape", "comment"):
-            if (char := getattr(self, name)) is None and name != "delimiter":
+            if getattr(self, name) is None and name != "delimiter":
                 continue
-            _check_char(name, char)
+            char = _check_char(name, getattr(self, name))
             if char in used:
                 raise ArgumentError(f"`{used[char]}` and `{name}` must differ but got: {char!r} for both")
             used[char] = name
@@ -277,8 +277,9 @@ class Csv(TextTable, TextFormat):
                 raise unexpected_column_error(file, name, fixed.source, unified=self.unify_schemas)
 
 
-def _check_char(name: str, value: object) -> None:
+def _check_char(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ArgumentTypeError(f"`{name}` must be one character but got: {value!r}")
     if len(value) != 1 or not value.isascii() or value in "\r\n\0":
         raise ArgumentError(f"`{name}` must be one ASCII character and no line break but got: {value!r}")
+    return value

@@ -35,7 +35,7 @@ from .by_position import (
     extend_rows,
 )
 from .open_files import check_fixed_order
-from .ranges import ByteRange, RangedFormat, RangeReader
+from .ranges import ByteRange, ByteRangeReader, RangedFormat
 from .tfrecord_examples import (
     BYTES,
     FLOATS,
@@ -261,7 +261,7 @@ def _infer_types(records: Sequence[Mapping[str, Feature]], path: str) -> dict[st
     return types
 
 
-class _ExampleReader(RangeReader):
+class _ExampleReader(ByteRangeReader):
     """Reads records in order.
 
     A place is [byte at which a record begins, records before it in the range]. A resume seeks to it; in a compressed
