@@ -18,14 +18,13 @@ from ..formats.columns import read_error
 from ..formats.table_format import TableOptions, options_of
 from ..storage.file import WHOLE, File, Stream
 from ..storage.file_units import UNKNOWN, FileContents
-from ..storage.filesystem import Cancellation
 from ..storage.mapping import local_path, map_file
-from ..storage.tasks import Task, in_threads
-from .arrow_ipc import ArrowFooter, ArrowHead, BatchHead, ipc_errors, open_stream, read_arrow_head
+from ..storage.tasks import Task
+from .arrow_ipc import ArrowFooter, ArrowHead, ipc_errors, open_stream, read_arrow_head
 from .by_position import IndexedFormat, ParseByPosition, RowTable, UnitsAt
-from .footers import CountedFormat, FileUnit, FileUnitReader, OpenFileCache
+from .footers import CountedFormat, FileUnit, OpenFileCache
 from .open_files import OpenTask, check_fixed_order
-from .units import InputFiles, Place, Section, Units, parse, row_origins
+from .units import InputFiles, Place, Section, UnitReader, Units, parse, row_origins
 
 if TYPE_CHECKING:
     from ..pipe import Pipe
@@ -155,7 +154,7 @@ _Opened: TypeAlias = "OpenTask | Task[ArrowFile]"
 """A stream, or the file of a record batch."""
 
 
-class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
+class _RecordBatchReader(UnitReader[FileUnit, _Opened]):
     """Reads record batches and streams.
 
     A place is [number of the batch in the stream, rows of the batch before it]; the number is 0 for a batch of a file.
@@ -165,11 +164,11 @@ class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
     beginning: ClassVar[Place] = (0, 0)
 
     def __init__(self, form: ArrowIpc) -> None:
-        super().__init__(form.open, lambda file: file.close())
+        self._files = OpenFileCache(form.open, lambda file: file.close())
         self._form = form
 
     def begin(self, unit: FileUnit, early: bool) -> _Opened:
-        return OpenTask(unit.file, WHOLE if early else None) if unit.rows == UNKNOWN else self.files.task(unit)
+        return OpenTask(unit.file, WHOLE if early else None) if unit.rows == UNKNOWN else self._files.task(unit)
 
     def sections(self, unit: FileUnit, opened: _Opened, place: Place) -> Iterator[Section]:
         number, before = place
@@ -207,21 +206,13 @@ class _RecordBatchReader(FileUnitReader[_Opened, "ArrowFile"]):
         rows = self._form.to_rows(batch, file.path, numbers)
         return Section(rows, at, end, partial(row_origins, file.path, numbers))
 
+    def close(self) -> None:
+        self._files.close()
+
 
 def _contents(head: ArrowHead, stream: Stream) -> FileContents:
     if not isinstance(head, ArrowFooter):
         return FileContents(head.schema, 0, [UNKNOWN], [False])
-    batches = _read_batch_heads(head, stream)
+    batches = head.batch_heads(stream)
     rows, compressed = [batch.rows for batch in batches], [batch.compressed for batch in batches]
     return FileContents(head.schema, head.seal, rows, compressed)
-
-
-def _read_batch_heads(footer: ArrowFooter, stream: Stream) -> list[BatchHead]:
-    if stream.remote is not None:
-        return footer.batch_heads(partial(stream.remote.file.read, cancellation=Cancellation()), in_threads)
-
-    def read(offset: int, size: int) -> bytes:
-        stream.seek(offset)
-        return stream.read(size)
-
-    return footer.batch_heads(read)

@@ -40,13 +40,6 @@ class ArrowFile:
         seal: the seal of the footer that listed the batches.
         mapping: the file, mapped into memory; None if it is read as a stream. The system ends a process that reads
             memory of a file which has been cut, so each batch first compares the size; a cut between the two is fatal.
-
-    Raises:
-        SourceError: the file cannot be read, or has changed.
-        DataError: the file is damaged.
-
-    Attributes:
-        mapped: whether the file is mapped into memory.
     """
 
     def __init__(self, file: File, fixed: FixedSchema, seal: int, mapping: pa.Buffer | None) -> None:
@@ -82,14 +75,7 @@ class ArrowFile:
     def read_batch(
         self, number: int, rows: int, compressed: bool, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
-        """Read and validate a record batch.
-
-        Args:
-            number: that of the batch in the file.
-            rows: the number of rows that it should have.
-            compressed: whether its columns are compressed.
-            columns: which of the fixed columns to give, if the file has them; None for all.
-        """
+        """Read and validate a record batch, of some of the fixed columns that the file has; None for all."""
         what = f"{self.name}, record batch {number},"
         self.check_size()
         try:
@@ -136,12 +122,6 @@ class ArrowRows(RowReader):
     Number columns of mapped files are read in place, if there are not too many files, without a look at the
     size of the file. For other columns a batch is read when one of its rows is asked for, and the last few batches are
     kept.
-
-    Args:
-        form: the format, with names and types for all files.
-        table: the places of all rows.
-        batches: gives the handles of batches by their numbers.
-        files: keeps the files of batches open.
     """
 
     def __init__(self, form: CountedFormat, table: RowTable, batches: UnitsAt, files: OpenFileCache[ArrowFile]) -> None:

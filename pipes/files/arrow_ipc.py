@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Iterable
-from typing import BinaryIO, NamedTuple, TypeAlias
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -17,6 +16,9 @@ from ..core.lazy import pa
 from ..errors import DataError, FeedpipeError
 from ..formats.columns import FlatHead, arrow_errors, read_error
 from ..formats.streams import read_tail, seal_of
+from ..storage.file import Stream
+from ..storage.filesystem import Cancellation
+from ..storage.tasks import in_threads
 
 _MAGIC = b"ARROW1"
 _CONTINUATION = b"\xff\xff\xff\xff"
@@ -33,13 +35,6 @@ class BatchHead(NamedTuple):
     compressed: bool
 
 
-Span: TypeAlias = tuple[int, int]
-"""The first byte of a part of a file, and its length."""
-ReadAt: TypeAlias = Callable[[int, int], bytes]
-"""Reads the bytes of a span."""
-Apply: TypeAlias = Callable[[Callable[[Span], BatchHead], Iterable[Span]], Iterable[BatchHead]]
-
-
 class ArrowHead(FlatHead):
     """The columns of a file or stream."""
 
@@ -48,11 +43,7 @@ class ArrowHead(FlatHead):
 
 
 class ArrowFooter(ArrowHead):
-    """The end of a file, with its columns and the places of its record batches.
-
-    Attributes:
-        seal: a number that changes if the file does.
-    """
+    """The end of a file, with its columns and the places of its record batches; `seal` changes if the file does."""
 
     def __init__(self, name: str, schema: pa.Schema, data: bytes, size: int) -> None:
         super().__init__(name, schema)
@@ -60,25 +51,25 @@ class ArrowFooter(ArrowHead):
         self._size = size
         self._blocks = np.frombuffer(FlatbufferTable.root(data).structs(3, _BLOCK.itemsize), _BLOCK)
 
-    def batch_heads(self, read: ReadAt, apply: Apply = map) -> list[BatchHead]:
-        """Read the heads of all record batches, but no columns.
-
-        Args:
-            read: reads bytes of the file.
-            apply: the built-in `map`, or a function that does the same in threads.
-        """
-        spans: list[Span] = self._blocks[["offset", "head"]].tolist()
+    def batch_heads(self, stream: Stream) -> list[BatchHead]:
+        """Read the heads of all record batches, but no columns; remote ones in threads."""
+        spans: list[tuple[int, int]] = self._blocks[["offset", "head"]].tolist()
+        apply = map if stream.remote is None else in_threads
         try:
-            return list(apply(lambda span: self._batch_head(read, *span), spans))
+            return list(apply(lambda span: self._batch_head(stream, *span), spans))
         except FeedpipeError:
             raise
         except ipc_errors() as error:
             raise read_error(error, f"{self.name}: the head of a record batch") from error
 
-    def _batch_head(self, read: ReadAt, offset: int, size: int) -> BatchHead:
+    def _batch_head(self, stream: Stream, offset: int, size: int) -> BatchHead:
         if not 0 <= offset <= offset + size <= self._size:
             raise ValueError(f"it should have {size} bytes at {offset}, and the file has {self._size}")
-        data = read(offset, size)
+        if stream.remote is None:
+            stream.seek(offset)
+            data = stream.read(size)
+        else:
+            data = stream.remote.file.read(offset, size, Cancellation())
         if len(data) < max(size, 8):
             raise ValueError(f"it should have {size} bytes and has {len(data)}")
         head = FlatbufferTable.root(data[8 if data.startswith(_CONTINUATION) else 4 :]).table(2)
@@ -89,12 +80,7 @@ class ArrowFooter(ArrowHead):
 
 
 def read_arrow_head(stream: io.BufferedReader, name: str) -> ArrowHead:
-    """Read the columns of a file or stream; of a file that is not compressed as a whole, its `ArrowFooter`.
-
-    Raises:
-        SourceError: it cannot be read.
-        DataError: it is neither an Arrow file nor a stream, or is cut short or damaged.
-    """
+    """Read the columns of a file or stream; of a file that is not compressed as a whole, its `ArrowFooter`."""
     try:
         begin = stream.peek(8)[:8]
         if begin.startswith(_MAGIC) and stream.seekable():

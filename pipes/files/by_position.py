@@ -46,11 +46,7 @@ _MAX_OPEN_FILES = 64
 
 
 class IndexedFormat(Format):
-    """A format whose files tell where each row is.
-
-    Attributes:
-        if_indexed: what files need for that, as a part of a sentence.
-    """
+    """A format whose files tell where each row is; `if_indexed` says what they need for that."""
 
     if_indexed: ClassVar[str]
     indexed: bool
@@ -215,14 +211,7 @@ class RowPlaces(NamedTuple):
 
 
 class RecordBytes(NamedTuple):
-    """Records that are read and not parsed yet.
-
-    Attributes:
-        data: the bytes that hold them.
-        starts, ends: the bounds of each record in these bytes.
-        places: theirs.
-        files: those of `places.units`.
-    """
+    """Records that are read and not parsed yet: their bounds in `data`, their places, and the files of these."""
 
     data: bytes
     starts: Numbers
@@ -236,13 +225,7 @@ class RecordBytes(NamedTuple):
 
 
 class ParsedRecords(NamedTuple):
-    """The rows of records.
-
-    Attributes:
-        rows: those of the sound records.
-        sound: the places of these among all records, in order.
-        malformed: the errors of the other ones, by their place.
-    """
+    """The rows of the sound records, the places of these among all in order, and the errors of the other places."""
 
     rows: BlockRows
     sound: Sequence[int]
@@ -286,11 +269,7 @@ class RecordRows(RowReader):
         return rows if isinstance(indices, range) and indices.step > 0 else take(rows, order)
 
     def _read(self, files: Sequence[File], places: RowPlaces) -> tuple[bytes, Numbers]:
-        """Read records.
-
-        Args:
-            files: those of `places.units`.
-            places: of the records. Those of a file follow each other, and rise.
+        """Read records of `files`, whose places rise within each file.
 
         Returns:
             bytes that hold the records, and the place in them where each begins.
@@ -347,10 +326,7 @@ def extend_rows(
 ) -> Rows:
     """Rows of any files, with the columns that files do not hold.
 
-    Args:
-        form: the format, with names and types fixed.
-        rows: the columns of the files.
-        locate: finds the paths of files, and of each row the index of its file among these, and its number there.
+    `locate` finds the paths of files, and of each row the index of its file among these, and its number there.
     """
     fixed, lineage = form.require_fixed_schema(""), form.lineage
     if not fixed.folder_types and lineage == (None, None):

@@ -144,18 +144,14 @@ class Csv(TextTable, TextFormat):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "column_names", check_names("column_names", self.column_names))
-        _check_char("delimiter", self.delimiter)
-        if self.quote is not None:
-            _check_char("quote", self.quote)
-        for name in ("escape", "comment"):
-            if getattr(self, name) is not None:
-                _check_char(name, getattr(self, name))
         used: dict[str, str] = {}
         for name in ("delimiter", "quote", "escape", "comment"):
-            if (char := getattr(self, name)) is not None:
-                if char in used:
-                    raise ArgumentError(f"`{used[char]}` and `{name}` must differ but got: {char!r} for both")
-                used[char] = name
+            if getattr(self, name) is None and name != "delimiter":
+                continue
+            char = _check_char(name, getattr(self, name))
+            if char in used:
+                raise ArgumentError(f"`{used[char]}` and `{name}` must differ but got: {char!r} for both")
+            used[char] = name
         check_int("skip_rows", self.skip_rows, least=0)
         if not (self.header is None or isinstance(self.header, bool)):
             raise ArgumentTypeError(f"`header` must be True, False or None but got: {self.header!r}")
@@ -281,8 +277,9 @@ class Csv(TextTable, TextFormat):
                 raise unexpected_column_error(file, name, fixed.source, unified=self.unify_schemas)
 
 
-def _check_char(name: str, value: object) -> None:
+def _check_char(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise ArgumentTypeError(f"`{name}` must be one character but got: {value!r}")
     if len(value) != 1 or not value.isascii() or value in "\r\n\0":
         raise ArgumentError(f"`{name}` must be one ASCII character and no line break but got: {value!r}")
+    return value

@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -48,11 +49,7 @@ _ASCII = bytes(range(128)) + b"x" * 128
 
 
 def split_record(dialect: Dialect, record: bytes) -> list[bytes]:
-    """The values of one record, without conversion.
-
-    Raises:
-        DataError: the record is malformed.
-    """
+    """The values of one record, without conversion; a `DataError` if it is malformed."""
     from pyarrow.csv import ConvertOptions, ReadOptions, read_csv
 
     max_values = record.count(dialect.delimiter) + 1
@@ -83,14 +80,8 @@ def parse_records(
 ) -> Iterator[ParsedPart]:
     """The parts of a chunk, those after a malformed record too.
 
-    Args:
-        dialect: how values are delimited and quoted.
-        chunk: whole records.
-        read: makes a table of records.
-        explain: makes the error of a malformed record, given what is wrong with it if that is known.
-
-    Raises:
-        DataError: a quote is not closed up to the end of the file, and more than its line is lost.
+    A quote that is not closed up to the end of the file is an error, if more than its line is lost. `explain` makes the
+    error of a malformed record, given what is wrong with it if that is known.
     """
     faults = dialect.unclosed_quotes(chunk.data, last=chunk.last)
     problems = {fault.start: fault.problem for fault in faults}
@@ -201,10 +192,11 @@ def _padded_records(dialect: Dialect, data: bytes) -> bytes:
     return b"".join(data[bounds[k] : bounds[k + 1]] for k in records)
 
 
+@dataclass
 class CsvParser:
     """Parses the chunks of one file.
 
-    Args:
+    Attributes:
         dialect: how values are delimited and quoted.
         names: the columns of this file, in its order.
         types: the columns to read, and their types.
@@ -214,36 +206,28 @@ class CsvParser:
         reader: reads the file.
     """
 
-    def __init__(
-        self,
-        dialect: Dialect,
-        names: list[str],
-        types: Mapping[str, pa.DataType],
-        inferred: frozenset[str],
-        origin: str,
-        encoding: str,
-        reader: ChunkReader,
-    ) -> None:
-        self._dialect = dialect
-        self._names = names
-        self._types = types
-        self._inferred = inferred
-        self._origin = origin
-        self._encoding = encoding
-        self._reader = reader
-        self._read_table = table_reader(dialect, names, list(types), types)
-        self._numbers = {name: kind for name, kind in types.items() if name in inferred and is_number(kind)}
+    dialect: Dialect
+    names: list[str]
+    types: Mapping[str, pa.DataType]
+    inferred: frozenset[str]
+    origin: str
+    encoding: str
+    reader: ChunkReader
+
+    def __post_init__(self) -> None:
+        self._read_table = table_reader(self.dialect, self.names, list(self.types), self.types)
+        self._numbers = {name: kind for name, kind in self.types.items() if name in self.inferred and is_number(kind)}
         self._floats = [name for name, kind in self._numbers.items() if pa.types.is_floating(kind)]
 
     def parse(self, chunk: Chunk) -> Iterator[ParsedPart]:
         """The parts of a chunk, as `parse_records` returns them."""
-        return parse_records(self._dialect, chunk, self._read, self._explain)
+        return parse_records(self.dialect, chunk, self._read, self._explain)
 
     def _read(self, data: bytes) -> pa.Table:
         table = self._read_table(data)
         if self._numbers:
             large = [name for name in self._floats if _largest(table.column(name)) >= 2**53]
-            padded = _padded_records(self._dialect, data)
+            padded = _padded_records(self.dialect, data)
             if (large and self._lost(data, large)) or (padded and self._lost(padded)):
                 raise ValueError("a number would not come out as it is written")
         return table
@@ -251,7 +235,7 @@ class CsvParser:
     def _lost(self, data: bytes, names: Iterable[str] | None = None) -> tuple[str, str] | None:
         """A column of numbers and a value of it that would not come out as it is written; None if all do."""
         names = list(self._numbers if names is None else names)
-        texts = text_reader(self._dialect, self._names, names)(data)
+        texts = text_reader(self.dialect, self.names, names)(data)
         for name in names:
             if len(lost := lost_values(texts.column(name), self._numbers[name])):
                 return name, lost[0].as_py()
@@ -259,26 +243,26 @@ class CsvParser:
 
     def _explain(self, record: Chunk, problem: str | None) -> DataError:
         """The error of a record that cannot be read; `problem` is what is wrong with it, if that is known."""
-        place = self._reader.describe(record.at)
+        place = self.reader.describe(record.at)
         if problem is not None:
             return DataError(f"{place}: {problem}")
         data = record.data
         try:
-            values = split_record(self._dialect, data)
-            if len(values) != len(self._names):
-                counts = f"{_count(len(values), 'value')} for {_count(len(self._names), 'column')}"
+            values = split_record(self.dialect, data)
+            if len(values) != len(self.names):
+                counts = f"{_count(len(values), 'value')} for {_count(len(self.names), 'column')}"
                 return DataError(
                     f"{place}: {counts}: {shorten(data)}; values that hold the delimiter or a line break need quotes, "
                     "and `delimiter=` and `quote=` say what those are"
                 )
             name = self._misfit(data)
             if name is not None:
-                return self._explain_value(place, name, values[self._names.index(name)], self._types[name])
+                return self._explain_value(place, name, values[self.names.index(name)], self.types[name])
             if self._numbers and (lost := self._lost(data)) is not None:
                 name, text = lost
                 return DataError(
-                    f"{place}, column {name!r}: {shorten(text)} would not come out of {self._types[name]} as it is "
-                    f"written; its type was inferred from the first rows of {self._origin}; "
+                    f"{place}, column {name!r}: {shorten(text)} would not come out of {self.types[name]} as it is "
+                    f"written; its type was inferred from the first rows of {self.origin}; "
                     f"`schema={{{name!r}: 'string'}}` keeps it"
                 )
             self._read(data)
@@ -290,32 +274,32 @@ class CsvParser:
 
     def _misfit(self, record: bytes) -> str | None:
         """The first column whose value does not have its type; None if all do."""
-        columns = list(self._types)
+        columns = list(self.types)
 
         def read(count: int) -> None:
             selected = columns[:count]
-            table_reader(self._dialect, self._names, selected, {name: self._types[name] for name in selected})(record)
+            table_reader(self.dialect, self.names, selected, {name: self.types[name] for name in selected})(record)
 
         try:
             read(len(columns))
         except pa.ArrowInvalid:
-            return columns[first_failing([*range(1, len(columns) + 1)], read)]
+            return columns[first_failing(len(columns), read)]
         return None
 
     def _explain_value(self, place: str, name: str, value: bytes, kind: pa.DataType) -> DataError:
         """Why a value does not fit its column, and which type would hold it."""
         misfit = f"{place}, column {name!r}: {shorten(value)} is not"
         if str(kind) in ("string", "large_string", "string_view"):
-            if not is_utf8(self._encoding):
-                return DataError(f"{misfit} {self._encoding}; {REPAIR}")
+            if not is_utf8(self.encoding):
+                return DataError(f"{misfit} {self.encoding}; {REPAIR}")
             return DataError(f"{misfit} UTF-8; {REPAIR}, `schema={{{name!r}: 'binary'}}` takes the bytes as they are")
         other = "string"
         if pa.types.is_integer(kind) and _is(float, value):
             fitting = [other for other in ("int64", "uint64") if _is(int, value) and _fits(int(value), other)]
             other = fitting[0] if fitting else "string" if _is(int, value) else "float64"
         repair = f"`schema={{{name!r}: {other!r}}}` gives another type, `null_values=` names the texts of nulls"
-        if name in self._inferred:
-            repair = f"its type was inferred from the first rows of {self._origin}; {repair}"
+        if name in self.inferred:
+            repair = f"its type was inferred from the first rows of {self.origin}; {repair}"
         return DataError(f"{misfit} {kind}; {repair}")
 
 
@@ -339,12 +323,7 @@ def _fits(number: int, kind: str) -> bool:
 
 
 class UnclosedQuote(NamedTuple):
-    """A quote that is not closed in its record.
-
-    Attributes:
-        start, stop: the bounds of the record.
-        problem: what is wrong, and its repair.
-    """
+    """The bounds of a record with a quote that is not closed in it; what is wrong, and its repair."""
 
     start: int
     stop: int
@@ -414,9 +393,6 @@ class Dialect(NamedTuple):
         """The records with a quote that is not closed within them, or whose line break is escaped, in order.
 
         A value that goes on after line breaks and a closing quote has lacked its own: that quote opens the next value.
-
-        Args:
-            data: whole records; the last one may lack its end if it is the `last` of the file.
         """
         if not any(char and char in data for char in (self.quote, self.escape)):
             return []

@@ -107,12 +107,7 @@ def _exact_type(
 ) -> pa.DataType:
     """The type of a column of numbers: text, with a line in the log, if some value would not come out as it is written.
 
-    Args:
-        column: the values as text.
-        name: that of the column.
-        kind: the type that Arrow infers.
-        nulls: texts that mean a missing value.
-        place: the file and the line of a row.
+    `kind` is the type that Arrow infers; `place` gives the file and the line of a row.
     """
     values: Any = pc.unique(column)
     values = pc.utf8_trim_whitespace(values.filter(pc.invert(pc.is_in(values, arrow_array(nulls, values.type)))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
@@ -20,11 +20,11 @@ from ..errors import Origin
 from ..formats.columns import FlatHead
 from ..formats.table_format import TableFormat
 from ..storage.file import File
-from ..storage.file_units import FileContents, FileUnits, Numbers, UnitTable
+from ..storage.file_units import FileContents, FileUnits, UnitTable
 from ..storage.index import BLOCK_FILES, Bounds, Folders, Index, IndexedUnits
 from ..storage.tasks import Task, in_threads
 from .open_files import OpenFiles, file_key
-from .units import InputFiles, Place, UnitFormat, UnitReader, W
+from .units import InputFiles, Place, UnitFormat
 
 F = TypeVar("F", bound="CountedFormat")
 T = TypeVar("T")
@@ -71,12 +71,7 @@ class CountedFormat(TableFormat, UnitFormat):
         """Read the footer of a file. Names and types are fixed by then, and the columns of the file fit them."""
 
     def can_use(self, schemas: Sequence[pa.Schema], *, knows_rows: bool) -> bool:
-        """Whether what was kept of footers tells all that is needed of the files.
-
-        Args:
-            schemas: of the files.
-            knows_rows: whether all units know their rows.
-        """
+        """Whether the kept schemas of footers tell all that is needed of files, and if all units know their rows."""
         return True
 
     def selects_units(self) -> bool:
@@ -134,14 +129,10 @@ class CountedFormat(TableFormat, UnitFormat):
         if not selects:
             return form, IndexedUnits.of(index, self.fields)
         matching = index.files_where(form.matching_files)
-        units = form.find_units(file for part in _parts(matching) for file in files.at(part, Context()))
+        parts = (matching[start : start + BLOCK_FILES] for start in range(0, len(matching), BLOCK_FILES))
+        units = form.find_units(file for part in parts for file in files.at(part, Context()))
         units.column("file")[:] = matching[units.column("file")]
         return form, units
-
-
-def _parts(numbers: Numbers) -> Iterator[Numbers]:
-    """Numbers, some at a time."""
-    return (numbers[start : start + BLOCK_FILES] for start in range(0, len(numbers), BLOCK_FILES))
 
 
 class OpenFileCache(Generic[T]):
@@ -199,21 +190,3 @@ class OpenFileCache(Generic[T]):
 
 def _key(unit: FileUnit) -> object:
     return *file_key(unit.file), unit.seal
-
-
-class FileUnitReader(UnitReader[FileUnit, W], Generic[W, T]):
-    """The base of readers of such units, which keeps the last few files open.
-
-    Args:
-        open: opens the file of a unit.
-        close: closes what `open` returned.
-        keeps_objects: see `OpenFileCache`.
-    """
-
-    def __init__(
-        self, open: Callable[[FileUnit], T], close: Callable[[T], object], *, keeps_objects: bool = False
-    ) -> None:
-        self.files = OpenFileCache(open, close, keeps_objects=keeps_objects)
-
-    def close(self) -> None:
-        self.files.close()

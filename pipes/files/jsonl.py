@@ -56,7 +56,6 @@ _UnknownFields: TypeAlias = Literal["ignore", "error", "infer"]
 
 _ROW = re.compile(r" in row (\d+)$")
 _MAX_EXACT = 2**53
-_SURE_DIGITS = 308  # every integer of so many digits is a float64
 _TOO_LARGE = "a number is too large for a float"
 _ROUNDED = "a float would round it"
 _LONG = re.compile(rb"(?<![.\d])\d{16}")  # in an integer that a float may round
@@ -148,16 +147,7 @@ class Jsonl(TextTable, TextFormat):
         if self.fixed_schema is not None:
             return self.fixed_schema
         types = check_schema(self.schema)
-        return FixedSchema(
-            file_types=types,
-            folder_types={},
-            names=tuple(types),
-            read_columns=None,
-            filter_columns=(),
-            all_columns=tuple(types),
-            source="no file",
-            unified=False,
-        )
+        return FixedSchema(file_types=types, names=tuple(types), all_columns=tuple(types), source="no file")
 
     def start_reading(self, reader: ChunkReader) -> tuple[TextPlace, ParseChunk]:
         fixed = self.require_fixed_schema(reader.path)
@@ -239,7 +229,7 @@ class _JsonlParser:
         try:
             read(len(fields))
         except ValueError:
-            return fields[first_failing([*range(1, len(fields) + 1)], read)]
+            return fields[first_failing(len(fields), read)]
         return None
 
     def _read_fields(self, value: dict[str, Any]) -> None:
@@ -392,17 +382,12 @@ def _kinds(value: Any, path: _Path) -> Iterator[tuple[_Path, str]]:
 
 
 def _load(line: bytes) -> object:
-    """The value of a line.
-
-    Raises:
-        ValueError: it is no JSON, or has a number that is too large; to Arrow these are infinite.
-    """
+    """The value of a line; a `ValueError` if it is no JSON, or has a number that to Arrow is infinite."""
     return json.loads(line, parse_int=_parse_int, parse_float=_parse_float)
 
 
 def _parse_int(digits: str) -> int:
-    if len(digits) > _SURE_DIGITS:
-        _parse_float(digits)
+    _parse_float(digits)
     return int(digits)
 
 

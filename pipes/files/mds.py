@@ -119,10 +119,6 @@ def parse_mds(
     return parse(pipe, form, on_error)
 
 
-def _no_numbers() -> Numbers:
-    return np.zeros(0, np.int64)
-
-
 @options_of(parse_mds, MdsOptions)
 @dataclass(frozen=True, eq=False)
 class Mds(IndexedFormat):
@@ -134,9 +130,9 @@ class Mds(IndexedFormat):
     indexed: bool = field(default=False, kw_only=True)
     descriptions: Sequence[bytes] = field(default=(), kw_only=True)
     """Those of the columns of all files, each once."""
-    description_numbers: Numbers = field(default_factory=_no_numbers, kw_only=True)
+    description_numbers: Numbers = field(default_factory=lambda: np.zeros(0, np.int64), kw_only=True)
     """Which of these each file has."""
-    seals: Numbers = field(default_factory=_no_numbers, kw_only=True)
+    seals: Numbers = field(default_factory=lambda: np.zeros(0, np.int64), kw_only=True)
     """That of the head of each file."""
     complete: bool = field(default=False, kw_only=True)
     """Whether all shards are there that the file `index.json` in their folder names."""
@@ -267,12 +263,7 @@ class _SampleRows(RecordRows):
 
 
 def _read_indexed_head(file: File) -> tuple[str, MdsHead]:
-    """Read the head of a shard, and give its name too.
-
-    Raises:
-        ArgumentError: the file is compressed.
-        DataError: it is no shard, or is cut short.
-    """
+    """Read the head of a shard, which must not be compressed or cut short, and give its name too."""
     if file.is_compressed():
         raise ArgumentError(f"`indexed` must be left out here: {file.name} is compressed, so no sample can be sought")
     with file.open() as stream:
@@ -321,13 +312,7 @@ class _ShardColumn(NamedTuple):
 
 
 class MdsHead(NamedTuple):
-    """The head of a shard.
-
-    Attributes:
-        offsets: the byte at which each sample begins, and that after the last one.
-        description: of the columns, in JSON.
-        seal: a number that changes if the head does.
-    """
+    """The head of a shard: the bounds of its samples, the description of columns in JSON, and a seal of the head."""
 
     offsets: Numbers
     description: bytes
@@ -335,15 +320,9 @@ class MdsHead(NamedTuple):
 
 
 class MdsParser:
-    """Makes rows of the samples of shards with the same description.
+    """Makes rows of the samples of shards with the same description of columns, in JSON.
 
-    Args:
-        description: of the columns, in JSON.
-        name: of a file that has it, for errors.
-        extra: the names of keys that rows have beside their columns.
-
-    Raises:
-        DataError: it is no description, or that of a column whose encoding is not read or whose name is in `extra`.
+    `name` is that of a file that has it, for errors; `extra` are keys that rows have beside their columns.
     """
 
     def __init__(self, description: bytes, name: str, extra: Collection[str]) -> None:
@@ -367,11 +346,7 @@ class MdsParser:
         self._varying = sum(column.size is None for column in self._columns)
 
     def row(self, sample: bytes, extra: Mapping[str, object]) -> dict[str, object]:
-        """The row of a sample, with `extra` after its columns.
-
-        Raises:
-            ValueError: the sample is damaged.
-        """
+        """The row of a sample, with `extra` after its columns; a `ValueError` if the sample is damaged."""
         try:
             return {**self._values(sample), **extra}
         except _DECODING_ERRORS as error:
@@ -483,22 +458,18 @@ def _list_decoder(decode: Decode, begin: int) -> Decode:
     return decode_list
 
 
-def _encoded_image(data: bytes) -> object:
-    return data
-
-
 _DECODERS: dict[str, Decode] = {
-    "bytes": lambda data: data,
+    "bytes": bytes,
     "int": lambda data: int.from_bytes(data, "little", signed=True),
-    "jpeg": _encoded_image,
-    "jpeg_array": _list_decoder(_encoded_image, 0),
-    "jpegarray": _list_decoder(_encoded_image, 0),
+    "jpeg": bytes,
+    "jpeg_array": _list_decoder(bytes, 0),
+    "jpegarray": _list_decoder(bytes, 0),
     "json": json.loads,
-    "list[jpeg]": _list_decoder(_encoded_image, _NUMBER_BYTES),
+    "list[jpeg]": _list_decoder(bytes, _NUMBER_BYTES),
     "list[pil]": _list_decoder(_pixels, _NUMBER_BYTES),
-    "list[png]": _list_decoder(_encoded_image, _NUMBER_BYTES),
+    "list[png]": _list_decoder(bytes, _NUMBER_BYTES),
     "pil": _pixels,
-    "png": _encoded_image,
+    "png": bytes,
     "str": bytes.decode,
     "str_decimal": lambda data: Decimal(data.decode()),
     "str_float": lambda data: float(data.decode()),

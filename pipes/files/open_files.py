@@ -110,17 +110,15 @@ class OpenFiles(CursorOfInput):
         try:
             return [self._handle(path) for path in stage.input.rows(indices, context)]
         except ArgumentTypeError as error:
-            raise _refused(error, stage) from None
+            raise at_call_site(error, stage) from None
 
     def blocks(self, stage: StageView, at: Cursor, context: Context) -> Iterator[Block]:
         for block in stage.input.blocks(at, context):
             files, error = map_until_error(self._handle, block.rows)
             if files:
                 yield block.with_rows(list[object](files))
-            if isinstance(error, ArgumentTypeError):
-                raise _refused(error, stage)
             if error is not None:
-                raise error
+                raise at_call_site(error, stage) if isinstance(error, ArgumentTypeError) else error
 
     def _handle(self, path: object) -> File:
         if not isinstance(path, (str, os.PathLike)):
@@ -134,10 +132,6 @@ class OpenFiles(CursorOfInput):
             changed=0 if listed is None else listed.changed,
             cache=self.cache,
         )
-
-
-def _refused(error: Exception, stage: StageView) -> Exception:
-    return ArgumentTypeError(str(error), at=stage.call_site)
 
 
 # How operators open and read files, and check them.
@@ -188,12 +182,7 @@ def changed_error(name: str, part: str = "footer", reason: str = "") -> SourceEr
 
 
 def read_whole(file: File, task: OpenTask | None = None) -> bytes:
-    """Read a file, decompressed; from the stream of `task` if that was started early.
-
-    Raises:
-        SourceError: the file cannot be opened or read.
-        DataError: its compression is damaged, or it unpacks to more than `unpacked_limit`.
-    """
+    """Read a file, decompressed and up to `unpacked_limit`; from the stream of `task` if that was started early."""
     with file.stream(part=WHOLE) if task is None else task.result() as stream:
         try:
             return _read_decompressed(stream, file.name) if file.is_compressed() else stream.read()
@@ -215,13 +204,7 @@ def _read_decompressed(stream: Stream, name: str) -> bytes:
 
 
 def read_whole_files(files: Sequence[File], tasks: Sequence[OpenTask | None] = (), *, threads: bool) -> Iterator[bytes]:
-    """Read each file, in order, as `read_whole` does.
-
-    Args:
-        files: to read. Remote ones are fetched several at a time.
-        tasks: those of the files, if some were begun before their turn.
-        threads: whether other threads may fetch.
-    """
+    """Read each file, in order, as `read_whole` does; remote ones several at a time, if `threads` may."""
     map_files = in_threads if threads and files and not files[0].is_local() else in_turn
     if not any(tasks):
         return map_files(read_whole, files)

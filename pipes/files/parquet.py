@@ -29,7 +29,7 @@ from ..formats.columns import (
     to_column,
     value_type,
 )
-from ..formats.expressions import filter_problem, matching_rows, used_columns
+from ..formats.expressions import expression_code, expression_identity, filter_problem, matching_rows, used_columns
 from ..formats.table_format import TableOptions, folder_columns, options_of
 from ..storage.file import File, Stream, TableFile
 from ..storage.file_units import FileContents, UnitTable
@@ -37,18 +37,17 @@ from ..storage.index import Bounds, Folders
 from ..storage.mapping import open_object, open_version
 from ..storage.remote import RemoteFile, RemoteRanges, RemoteStream
 from ..storage.tasks import Task
-from .footers import CountedFormat, FileUnit, FileUnitReader
+from .footers import CountedFormat, FileUnit, OpenFileCache
 from .open_files import changed_error
 from .parquet_footer import (
     ParquetFooter,
     check_filter,
     columns_in_filter,
-    filter_identity,
     listed_footer,
     matching_bounds,
     parquet_footer,
 )
-from .units import Place, Section, parse, row_origins
+from .units import Place, Section, UnitReader, parse, row_origins
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -161,10 +160,10 @@ class Parquet(CountedFormat):
     def argument_code(self, name: str) -> str | None:
         if name != "filter":
             return super().argument_code(name)
-        return None if self.filter is None else " ".join(str(self.filter).split())
+        return None if self.filter is None else expression_code(self.filter)
 
     def identity(self) -> dict[str, Json]:
-        return {**super().identity(), "filter": filter_identity(self.filter)}
+        return {**super().identity(), "filter": None if self.filter is None else expression_identity(self.filter)}
 
     def filters(self) -> Iterator[tuple[Any, dict[str, pa.DataType]]]:
         """The filter and those that follow in the chain, each with its columns. Names and types are fixed."""
@@ -279,12 +278,7 @@ class Parquet(CountedFormat):
 
 
 class BatchSize:
-    """The rows of a batch: by the types of the columns, else by the rows read, as compressed sizes tell little.
-
-    Args:
-        columns: the number of columns that are read.
-        row_bytes: the bytes of each row; None if rows differ in size.
-    """
+    """The rows of a batch: by the types of the columns, else by the rows read, as compressed sizes tell little."""
 
     FIRST_ROWS, MAX_ROWS = 256, 2**17
     BATCH_BYTES = 2**22
@@ -306,17 +300,9 @@ class BatchSize:
 
 
 class ParquetFile:
-    """Reads a file, given what is fixed for all files.
+    """Reads a file, given what is fixed for all files, and values of other columns from the log of a table.
 
     It keeps no reference to the footer, which may take much memory: each call is given it.
-
-    Args:
-        options: with names and types fixed.
-        footer: of the file.
-        values: of columns that the file does not hold, from the log of a table; None if its folders say them.
-
-    Raises:
-        DataError: its columns do not fit those fixed.
     """
 
     def __init__(self, options: Parquet, footer: ParquetFooter, values: Mapping[str, Any] | None = None) -> None:
@@ -351,17 +337,15 @@ class ParquetFile:
         fits = ranges is not None and sum(end - begin for begin, end in ranges) <= MAX_FETCH_BYTES
         return ranges if fits else None
 
-    def read_row_group(self, source: GroupSource, group: FileUnit, skip: int, size: BatchSize) -> Iterator[Section]:
-        """Read the rows of a row group without the first `skip`, some at a time.
-
-        Raises:
-            SourceError, DataError: the rows cannot be read; those before come first.
-        """
+    def read_row_group(
+        self, footer: ParquetFooter, source: GroupSource, group: FileUnit, skip: int, size: BatchSize
+    ) -> Iterator[Section]:
+        """Read the rows of a row group without the first `skip`, some at a time."""
         place, expected = 0, group.rows
-        self._check_int96(source, [group])
+        self._check_int96(footer, source, [group])
         while True:
             learning = not size.learned
-            for batch in self._batches(source, [group], size.rows()):
+            for batch in self._batches(footer, source, [group], size.rows()):
                 size.learn(batch)
                 start, stop = place, place + batch.num_rows
                 place = stop
@@ -383,12 +367,12 @@ class ParquetFile:
                 f"{self._name}, row group {group.number}, should have {expected} rows and has {place}: it is damaged"
             )
 
-    def read_row_groups(self, source: GroupSource, groups: Sequence[FileUnit]) -> Section | None:
+    def read_row_groups(self, footer: ParquetFooter, source: GroupSource, groups: Sequence[FileUnit]) -> Section | None:
         """Read all rows of several row groups; None if one is damaged, or if Arrow does not join their columns."""
         expected = sum(group.rows for group in groups)
-        self._check_int96(source, groups)
+        self._check_int96(footer, source, groups)
         try:
-            batch, *others = self._batches(source, groups, expected)
+            batch, *others = self._batches(footer, source, groups, expected)
         except (SourceError, DataError):
             return None
         if others or batch.num_rows != expected:
@@ -397,7 +381,7 @@ class ParquetFile:
         rows, numbers = self._rows(batch, np.concatenate([np.arange(each.start, each.stop) for each in places]))
         return Section(rows, (0,), None, partial(row_origins, groups[0].file.path, numbers), units=len(groups))
 
-    def _check_int96(self, source: GroupSource, groups: Sequence[FileUnit]) -> None:
+    def _check_int96(self, footer: ParquetFooter, source: GroupSource, groups: Sequence[FileUnit]) -> None:
         """Raise a `DataError` if a timestamp of 96 bits is one that nanoseconds of 64 bits cannot hold.
 
         Arrow does not notice such a timestamp: it takes the year 9999 for 1816. Of microseconds it holds all.
@@ -405,7 +389,7 @@ class ParquetFile:
         if not self._int96:
             return
         try:
-            file = source.open(coerce_int96_timestamp_unit="us")
+            file = source.open(footer, coerce_int96_timestamp_unit="us")
             for batch in file.iter_batches(row_groups=[group.number for group in groups], columns=self._int96):
                 for name, column in zip(batch.schema.names, batch.columns, strict=True):
                     for times in _timestamps(column):
@@ -421,9 +405,12 @@ class ParquetFile:
         except arrow_errors() as error:
             raise read_error(error, f"{self._name}, row group {groups[0].number},") from error
 
-    def _batches(self, source: GroupSource, groups: Sequence[FileUnit], rows: int) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, footer: ParquetFooter, source: GroupSource, groups: Sequence[FileUnit], rows: int
+    ) -> Iterator[pa.RecordBatch]:
         try:
             file = source.open(
+                footer,
                 pre_buffer=False,
                 page_checksum_verification=True,
                 coerce_int96_timestamp_unit=self._options.int96_unit,
@@ -468,28 +455,6 @@ class ParquetFile:
         return sharing(self._signature, Rows({**columns, **lineage}, length)), numbers
 
 
-class GroupSource(NamedTuple):
-    """Where row groups of a file are read from.
-
-    Attributes:
-        footer: of the file.
-        stream: the file, as Arrow reads it.
-        buffer_bytes: the bytes of a column to read at a time; 0 for all of a row group.
-        threads: whether Arrow may use its threads.
-    """
-
-    footer: ParquetFooter
-    stream: Any
-    buffer_bytes: int
-    threads: bool
-
-    def open(self, **options: Any) -> pq.ParquetFile:
-        from pyarrow import parquet
-
-        # Not mapped into memory: that is no faster, and kills the process if a file is cut short meanwhile.
-        return parquet.ParquetFile(self.stream, metadata=self.footer.metadata, buffer_size=self.buffer_bytes, **options)
-
-
 _MAX_MICROSECONDS = (2**63 - 1) // 1000
 
 
@@ -512,23 +477,39 @@ class _OpenFile(NamedTuple):
     source: Stream | RemoteFile
     version: object
 
-    def stream(self) -> Stream:
-        return self.source if isinstance(self.source, Stream) else Stream(RemoteStream(self.source))
+    def footer(self, group: FileUnit) -> ParquetFooter:
+        """The footer, which may take much memory, so nothing here keeps it."""
+        stream = self.source if isinstance(self.source, Stream) else Stream(RemoteStream(self.source))
+        return _unchanged_footer(group, stream, self.version)
 
     def close(self) -> None:
         if isinstance(self.source, Stream):
             self.source.close()
 
 
-class _Source(NamedTuple):
-    """The stream from which Arrow reads a row group, and the bytes of a column to read at a time; 0 for all of it."""
+class GroupSource(NamedTuple):
+    """Where row groups of a file are read from.
+
+    Attributes:
+        opened: the file.
+        stream: the file, as Arrow reads it.
+        buffer_bytes: the bytes of a column to read at a time; 0 for all of a row group.
+        threads: whether Arrow may use its threads.
+    """
 
     opened: _OpenFile
     stream: Any
     buffer_bytes: int
+    threads: bool
+
+    def open(self, footer: ParquetFooter, **options: Any) -> pq.ParquetFile:
+        from pyarrow import parquet
+
+        # Not mapped into memory: that is no faster, and kills the process if a file is cut short meanwhile.
+        return parquet.ParquetFile(self.stream, metadata=footer.metadata, buffer_size=self.buffer_bytes, **options)
 
 
-class _OpenSource(Task[_Source]):
+class _OpenSource(Task[GroupSource]):
     """Opens a file. `start` also requests the bytes of a row group, as soon as the budget has room for them."""
 
     def start(self) -> bool:
@@ -539,29 +520,30 @@ class _OpenSource(Task[_Source]):
         return not isinstance(source.stream, RemoteRanges) or source.stream.fetch(needed=False)
 
 
-class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
+class _RowGroupReader(UnitReader[FileUnit, _OpenSource]):
     """Reads row groups. A place is [rows of the row group before it]; a resume reads the row group up to there."""
 
     def __init__(self, form: Parquet, *, threads: bool) -> None:
-        super().__init__(partial(_open, form), lambda opened: opened.close(), keeps_objects=True)
+        self._files = OpenFileCache(partial(_open, form), _OpenFile.close, keeps_objects=True)
         self._form = form
         self._threads = threads
         self._batch_size: BatchSize | None = None
         self._joins = True  # until row groups that were read together had to be read again
 
     def begin(self, unit: FileUnit, early: bool) -> _OpenSource:
-        opening = self.files.task(unit)
+        opening = self._files.task(unit)
 
-        def source() -> _Source:
+        def source() -> GroupSource:
             opened = opening.result()
+            stream: Any
             if isinstance(opened.source, Stream):
-                return _Source(opened, opened.source.raw, _LOCAL_READ_BYTES)
-            parts = opened.file.byte_ranges(_unchanged_footer(unit, opened.stream(), opened.version), unit.number)
-            if parts is None:
-                return _Source(opened, RemoteStream(opened.source), _REMOTE_READ_BYTES)
-            ranges = RemoteRanges(opened.source, parts)
-            ranges.fetch(needed=False)
-            return _Source(opened, ranges, 0)
+                stream, buffer = opened.source.raw, _LOCAL_READ_BYTES
+            elif (parts := opened.file.byte_ranges(opened.footer(unit), unit.number)) is None:
+                stream, buffer = RemoteStream(opened.source), _REMOTE_READ_BYTES
+            else:
+                stream, buffer = RemoteRanges(opened.source, parts), 0
+                stream.fetch(needed=False)
+            return GroupSource(opened, stream, buffer, self._threads)
 
         return _OpenSource(source)
 
@@ -578,29 +560,30 @@ class _RowGroupReader(FileUnitReader[_OpenSource, _OpenFile]):
             groups.append(other)
         if len(groups) == 1:
             return None
-        file, stream, buffer = opened.result()
-        footer = _unchanged_footer(unit, file.stream(), file.version)
-        section = file.file.read_row_groups(GroupSource(footer, stream, buffer, self._threads), groups)
+        source = opened.result()
+        section = source.opened.file.read_row_groups(source.opened.footer(unit), source, groups)
         self._joins = section is not None
         return section
 
     def sections(self, unit: FileUnit, opened: _OpenSource, place: Place) -> Iterator[Section]:
         (before,) = place
-        file, stream, buffer = opened.result()
-        footer = _unchanged_footer(unit, file.stream(), file.version)
+        source = opened.result()
+        file, stream, footer = source.opened, source.stream, source.opened.footer(unit)
         if self._batch_size is None:
             self._batch_size = BatchSize(len(self._form.names_to_read()), self._form.row_bytes())
         if isinstance(stream, RemoteRanges):
             stream.fetch(needed=True)
         try:
-            source = GroupSource(footer, stream, buffer, self._threads)
-            yield from file.file.read_row_group(source, unit, before, self._batch_size)
+            yield from file.file.read_row_group(footer, source, unit, before, self._batch_size)
             is_last = unit.number == footer.metadata.num_row_groups - 1
             if isinstance(file.source, RemoteFile) and is_last and file.source.reads > 1:
                 RemoteStream(file.source).check_unchanged()
         finally:
             if isinstance(stream, (RemoteRanges, RemoteStream)):
                 stream.close()
+
+    def close(self) -> None:
+        self._files.close()
 
 
 def _footer_of(file: File) -> ParquetFooter:

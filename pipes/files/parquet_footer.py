@@ -14,11 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.arrow import arrow_array, arrow_scalar
-from ..core.cursor import Json
 from ..core.lazy import pa, pc
 from ..errors import ArgumentTypeError, DataError, FeedpipeError
 from ..formats.columns import arrow_errors, check_encoding_of_names, format_names, read_error
-from ..formats.expressions import check_expression, expression_identity, filter_problem, used_columns
+from ..formats.expressions import check_expression, filter_problem, used_columns
 from ..formats.streams import read_tail, seal_of
 from ..storage.file import File, Stream
 from ..storage.filesystem import locate
@@ -123,11 +122,7 @@ class ParquetFooter:
         return ranges
 
     def bounds(self, types: Mapping[str, pa.DataType]) -> list[Any]:
-        """The least and the greatest value of some columns in the file, by statistics; null if they do not tell.
-
-        Args:
-            types: of the columns; of a column with another type here, nothing is told.
-        """
+        """The bounds in the file of columns that have these types here, by statistics; null if they do not tell."""
         places = {self.metadata.schema.column(k).path: k for k in range(self.metadata.num_columns)}
         if self.has_encrypted_columns:
             places = {}
@@ -227,17 +222,7 @@ def _with_parents(path: str) -> list[str]:
 
 
 def read_parquet_footer(stream: BinaryIO, name: str, length: int = 0) -> ParquetFooter:
-    """Read the footer of a file.
-
-    Args:
-        stream: the file.
-        name: of the file, for errors.
-        length: that of the footer if it is known, so that one request fetches it; else 0.
-
-    Raises:
-        SourceError: the file cannot be read.
-        DataError: it is no Parquet file, or is cut short, damaged or encrypted.
-    """
+    """Read the footer of a file; if its length is known and not 0, with one request."""
     try:
         size = stream.seek(0, io.SEEK_END)
         data = read_tail(stream, name, size, max(length, _LEAST_BYTES) if length else _TAIL_BYTES)
@@ -263,17 +248,9 @@ os.register_at_fork(after_in_child=_cache.clear)
 
 
 def parquet_footer(file: File, stream: Stream, version: object, length: int = 0) -> ParquetFooter:
-    """The footer of an open file. A process parses each once, while there is memory for it.
+    """The footer of an open file of a version. A process parses each once, while there is memory for it.
 
-    Args:
-        file: the file.
-        stream: the open file.
-        version: that of the stream.
-        length: that of the footer when it was last read; 0 if it is not known.
-
-    Raises:
-        SourceError: the file cannot be read.
-        DataError: it is no Parquet file, or is cut short, damaged or encrypted.
+    `length` is that of the footer when it was last read; 0 if it is not known.
     """
     return _cache.get(file, version, lambda: read_parquet_footer(stream, file.path, length))
 
@@ -283,9 +260,6 @@ def listed_footer(file: File) -> ParquetFooter | None:
 
     A file is looked up when it is opened. Here it is not: if it is another one when it is opened for its rows, the
     footer is read again then.
-
-    Raises:
-        SourceError, DataError: as `parquet_footer`.
     """
     version = file.listed_version()
     if version is None:
@@ -335,11 +309,6 @@ def check_filter(value: object) -> None:
             f"{value!r}; a function of rows is for `.filter`"
         )
     check_expression("filter", value)
-
-
-def filter_identity(expression: Any) -> Json:
-    """What a state keeps of a filter."""
-    return None if expression is None else expression_identity(expression)
 
 
 def constant_values(values: Mapping[str, Any]) -> Any:
@@ -419,14 +388,7 @@ def has_bounds(kind: pa.DataType) -> bool:
 def matching_bounds(
     expression: Any, types: Mapping[str, pa.DataType], bounds: Mapping[str, Bounds], count: int
 ) -> npt.NDArray[np.bool_]:
-    """Which of several files may have rows that match a filter.
-
-    Args:
-        expression: the filter.
-        types: of the columns in it, in the rows.
-        bounds: of some columns.
-        count: the number of files.
-    """
+    """Which of `count` files may have rows that match a filter, by bounds of some of its columns."""
     usable = {name: bound for name, bound in bounds.items() if name in types and types[name] == bound.low.type}
     for name in [*usable]:
         # A null and NaN lie outside of bounds. If the filter may be true of one, those of this column tell nothing.
@@ -472,16 +434,13 @@ def is_nan(name: str, kind: pa.DataType) -> Any:
 def columns_in_filter(
     expression: Any, selected: Mapping[str, pa.DataType], whole: Mapping[str, pa.DataType], source: str
 ) -> tuple[str, ...]:
-    """Find the columns that a filter uses.
+    """The columns that a filter uses; a `DataError` if it does not fit them.
 
     Args:
         expression: the filter.
         selected: the columns of the rows; perhaps only a part of a column of structs.
         whole: all columns.
         source: the file that has them.
-
-    Raises:
-        DataError: the filter does not fit the columns.
     """
     problem = filter_problem(expression, whole)
     if problem is not None:

@@ -167,7 +167,7 @@ def _size(file: File) -> int:
         return -1
 
 
-class RangeReader(UnitReader[ByteRange, OpenTask]):
+class ByteRangeReader(UnitReader[ByteRange, OpenTask]):
     """The base of readers of byte ranges: a subclass reads the rows of an open file."""
 
     bytes_before: ClassVar[int] = 0
@@ -221,7 +221,7 @@ class TextFormat(RangedFormat):
         return _TextReader(self)
 
 
-class _TextReader(RangeReader):
+class _TextReader(ByteRangeReader):
     beginning: ClassVar[Place] = (*TextPlace(), 0)
     bytes_before: ClassVar[int] = 1  # a line break there ends the last record of the range before
 

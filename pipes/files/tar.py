@@ -194,13 +194,7 @@ class _Member(NamedTuple):
 
 
 class TarReader:
-    """Reads the groups of a tar file: adjacent members that differ only in their extension.
-
-    Args:
-        stream: of bytes, not compressed. The reader seeks in it if it can, else it reads over what comes before.
-        name: the name of the file, for errors.
-        extra: further fields of each row.
-    """
+    """Reads the groups of a tar file: adjacent members that differ only in their extension."""
 
     def __init__(self, stream: BinaryIO, name: str, extra: Mapping[str, object]) -> None:
         self._stream = stream
@@ -226,13 +220,8 @@ class TarReader:
                 row = {KEY: key, **self._extra}
                 begin, size, error = member.at, 0, None
                 self._unpacking.begin()
-            if error is None and (
-                extension is None
-                or member.refusal is not None
-                or extension in row
-                or size + member.size > MAX_ROW_BYTES
-            ):
-                error = self._member_error(member, _problem(member, extension, row, size))
+            if error is None and (problem := _problem(member, extension, row, size)) is not None:
+                error = self._member_error(member, problem)
             if error is not None or extension is None:
                 if not self._read_over(_padded(member.size)) and error is not None:
                     raise error
@@ -391,13 +380,15 @@ class TarReader:
         return DataError(f"{self._name}, byte {at}: {problem}")
 
 
-def _problem(member: _Member, extension: str | None, row: Mapping[str, object], size: int) -> str:
-    """Why a member cannot be a part of `row`, whose other members have `size` bytes."""
+def _problem(member: _Member, extension: str | None, row: Mapping[str, object], size: int) -> str | None:
+    """Why a member cannot be a part of `row`, whose other members have `size` bytes; None if it can."""
     if extension is None or member.refusal is not None:
-        return str(member.refusal)
+        return member.refusal
     if extension in row:
         return f"is the second {extension!r} of its row"
-    return f"makes a row of {size + member.size} bytes, and {MAX_ROW_BYTES} are most"
+    if size + member.size > MAX_ROW_BYTES:
+        return f"makes a row of {size + member.size} bytes, and {MAX_ROW_BYTES} are most"
+    return None
 
 
 def _split_name(name: str) -> tuple[str, str | None]:

@@ -35,7 +35,7 @@ from .by_position import (
     extend_rows,
 )
 from .open_files import check_fixed_order
-from .ranges import ByteRange, RangedFormat, RangeReader
+from .ranges import ByteRange, ByteRangeReader, RangedFormat
 from .tfrecord_examples import (
     BYTES,
     FLOATS,
@@ -196,12 +196,8 @@ class TfRecord(SampledTable, RangedFormat, IndexedFormat):
     ) -> Iterator[tuple[range, dict[str, Column] | str]]:
         """Make columns of records, all at once, or if that fails of fewer and fewer of them.
 
-        Args:
-            data: holds their contents, between `starts` and `ends`.
-            right: which of them have a right checksum.
-
-        Returns:
-            the columns of neighbours, in order, or what is wrong with a single record.
+        Give the columns of neighbours, in order, or what is wrong with a single record. `right` are those with a right
+        checksum.
         """
         begin = 0
         for wrong in [*np.flatnonzero(~right).tolist(), len(right)]:
@@ -218,11 +214,7 @@ class TfRecord(SampledTable, RangedFormat, IndexedFormat):
             begin = wrong + 1
 
     def _columns(self, data: bytes, starts: Offsets, ends: Offsets) -> dict[str, Column]:
-        """Make columns of Examples.
-
-        Raises:
-            ValueError: one of them is malformed, or they hold a feature in several ways that do not fit together.
-        """
+        """Make columns of Examples; a `ValueError` if one is malformed, or if they do not fit together."""
         fixed = self.require_fixed_schema("")
         names = fixed.file_types
         features, unknown = read_features(data, starts, ends, names)
@@ -235,11 +227,7 @@ class TfRecord(SampledTable, RangedFormat, IndexedFormat):
 
 
 def _sampled(records: Records, path: str) -> list[dict[str, Feature]]:
-    """The first records that are Examples.
-
-    Raises:
-        DataError: none is.
-    """
+    """The first records that are Examples; the error of the first one if none is."""
     sampled: list[dict[str, Feature]] = []
     problem: FeedpipeError | None = None
     bounds = zip(records.offsets(), records.starts.tolist(), records.ends.tolist(), records.right.tolist(), strict=True)
@@ -273,7 +261,7 @@ def _infer_types(records: Sequence[Mapping[str, Feature]], path: str) -> dict[st
     return types
 
 
-class _ExampleReader(RangeReader):
+class _ExampleReader(ByteRangeReader):
     """Reads records in order.
 
     A place is [byte at which a record begins, records before it in the range]. A resume seeks to it; in a compressed
@@ -356,12 +344,7 @@ class _ExampleRows(RecordRows):
 
 
 def _read_index(file: File) -> Numbers:
-    """Read the byte at which each record of a file begins, and that after the last one.
-
-    Raises:
-        ArgumentError: the file is compressed, or there is no index beside it.
-        DataError: the index belongs to another file.
-    """
+    """Read the byte at which each record of a file begins, and that after the last one, from the index beside it."""
     if is_index(file.path):
         return np.zeros(1, np.int64)  # it has no records
     if file.is_compressed():

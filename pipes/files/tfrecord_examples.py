@@ -20,6 +20,7 @@ from ..core.arrow import arrow_array
 from ..core.lazy import pa
 from ..core.rows import scalars
 from ..errors import DataError
+from ..formats.columns import is_text
 from ..formats.protobuf import DELIMITED, FIXED64, read_fields, read_varint, write_field, write_varint
 from .tfrecord_records import crc32c, gather, masked
 
@@ -121,11 +122,7 @@ def _repeated(data: Bytes, starts: Places, ends: Places) -> Spans:
 
 
 class Entries:
-    """The entries of the maps of features of many records.
-
-    Raises:
-        UnusualError: one of the records is encoded in another way than usual.
-    """
+    """The entries of the maps of features of many records; an `UnusualError` if one is encoded in another way."""
 
     def __init__(self, data: bytes, starts: Places, ends: Places) -> None:
         self.memory = memoryview(data)
@@ -290,14 +287,7 @@ def _cast(name: str, feature: FeatureValues, kind: pa.DataType) -> Any:
 def _are_alike(feature: int, kind: Any) -> bool:
     types = pa.types
     if feature == BYTES:
-        texts = (
-            types.is_string,
-            types.is_binary,
-            types.is_large_string,
-            types.is_large_binary,
-            types.is_fixed_size_binary,
-        )
-        return any(matches(kind) for matches in texts)
+        return types.is_fixed_size_binary(kind) or (is_text(kind) and not types.is_dictionary(kind))
     if types.is_floating(kind):
         return True
     return feature == INTS and bool(types.is_integer(kind) or types.is_boolean(kind))
@@ -308,11 +298,7 @@ def _count_error(name: str, count: int, kind: object) -> ValueError:
 
 
 def kinds_of(features: Iterator[Feature]) -> tuple[int, bool]:
-    """The kind of a feature in some records, and whether each of them has one value.
-
-    Raises:
-        ValueError: it has several kinds.
-    """
+    """The kind of a feature in some records, and whether each has one value; a `ValueError` if kinds differ."""
     kinds: set[int] = set()
     single = True
     for feature in features:
@@ -325,11 +311,7 @@ def kinds_of(features: Iterator[Feature]) -> tuple[int, bool]:
 
 
 def to_arrow(name: str, feature: FeatureValues, kind: Any) -> Any:
-    """The column of a feature, in an Arrow type.
-
-    Raises:
-        ValueError: a value does not fit the type, or a record has several and the type holds one.
-    """
+    """The column of a feature, in an Arrow type; a `ValueError` if a value does not fit it."""
     import pyarrow
 
     pa: Any = pyarrow  # its stubs know no masks of this kind
@@ -382,11 +364,7 @@ class Feature(NamedTuple):
 
 
 def parse_example(data: bytes) -> dict[str, Feature]:
-    """The features of a message.
-
-    Raises:
-        ValueError: the bytes are no Example.
-    """
+    """The features of a message; a `ValueError` if the bytes are no Example."""
     features: dict[str, Feature] = {}
     for number, _, content in read_fields(data):
         if number != 1 or not isinstance(content, bytes):
@@ -441,11 +419,7 @@ def _signed(value: int) -> int:
 
 
 def write_records(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Each row as the bytes of a record.
-
-    Raises:
-        DataError: a column has a type that an Example cannot hold.
-    """
+    """Each row as the bytes of a record; a `DataError` if an Example cannot hold the type of a column."""
     checksum = crc32c()
     columns = [_features(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
     names = [name.encode() for name in batch.schema.names]
@@ -482,17 +456,15 @@ def _features(name: str, column: Any) -> list[bytes | None]:
 def _kind_of(name: str, kind: Any) -> tuple[int, Callable[[Any], Any]]:
     """The kind of feature for values of a type, and the function that makes a value of it."""
     types = pa.types
-    if types.is_integer(kind) and kind != pa.uint64():
-        return INTS, int
-    if types.is_boolean(kind):
+    if types.is_boolean(kind) or (types.is_integer(kind) and kind != pa.uint64()):
         return INTS, int
     if types.is_floating(kind):
         return FLOATS, float
     if types.is_string(kind) or types.is_large_string(kind):
         return BYTES, str.encode
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        return BYTES, bytes
-    if types.is_null(kind):
+    if any(
+        is_kind(kind) for is_kind in (types.is_binary, types.is_large_binary, types.is_fixed_size_binary, types.is_null)
+    ):
         return BYTES, bytes
     raise DataError(
         f"column {name!r} has the type {kind}, and an Example holds bytes, ints of 64 bits, floats, and lists of them; "
@@ -507,11 +479,7 @@ def write_example(features: Mapping[bytes, bytes]) -> bytes:
 
 
 def write_feature(kind: int, values: Sequence[Any]) -> bytes:
-    """A feature of one kind.
-
-    Raises:
-        struct.error, OverflowError: a value does not fit the kind.
-    """
+    """A feature of one kind; a `struct.error` or an `OverflowError` if a value does not fit it."""
     if kind == EMPTY:
         return b""
     if kind == BYTES:

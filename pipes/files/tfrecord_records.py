@@ -66,13 +66,7 @@ class Records(NamedTuple):
 
 
 class RecordReader:
-    """Reads the records of a stream that begin in a range of it.
-
-    Args:
-        stream: of bytes. The reader seeks in it if it can, else it reads over what comes before.
-        name: the name of the file, for errors.
-        start, stop: bytes of the range. If it is not the whole file, the stream must be able to seek.
-    """
+    """Reads the records of a stream that begin in a range of it. If that is not the whole file, it must seek."""
 
     def __init__(self, stream: BinaryIO, name: str, start: int = 0, stop: int = TO_END) -> None:
         self._name = name
@@ -81,11 +75,7 @@ class RecordReader:
         self._window = StreamWindow(stream, name)
 
     def first_record(self) -> int | None:
-        """Find the byte at which the first record of the range begins; None if none does.
-
-        Raises:
-            SourceError: the stream cannot be read.
-        """
+        """Find the byte at which the first record of the range begins; None if none does."""
         if not self._start:
             return 0
         for at in self._window.scan(self._start, self._stop, RECORD_HEAD_BYTES - 1):
@@ -149,11 +139,7 @@ class RecordReader:
         return Records(window.data, starts, ends, right, at, at + done, last, error)
 
     def _split(self, data: bytes, room: int) -> tuple[Offsets, Offsets, int, DataError | None]:
-        """Find the whole records of some bytes, up to the first with a wrong head.
-
-        Args:
-            data: bytes of the file, from the beginning of a record on.
-            room: records that begin after this byte belong to the next range.
+        """Find the whole records of some bytes, up to the first with a wrong head, and in this range.
 
         Returns:
             the bounds of their contents; the bytes up to the end of the last one; what is wrong with the next head.
@@ -188,11 +174,7 @@ class RecordReader:
 
 
 def right_records(data: bytes, begins: Offsets, ends: Offsets) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Compare records with the bounds that an index gives.
-
-    Returns:
-        which have a head with this length, and which have data with the right checksum.
-    """
+    """Which records have a head with the length that an index gives, and which data with the right checksum."""
     view = np.frombuffer(data, np.uint8)
     heads = gather(view, begins, RECORD_HEAD_BYTES)
     lengths = np.ascontiguousarray(heads[:, :8]).view("<i8").ravel()
@@ -298,29 +280,15 @@ def index_line(begin: int, size: int) -> bytes:
 
 
 def read_bounds(data: bytes, name: str, size: int) -> Offsets:
-    """The byte at which each record begins, and that after the last one.
-
-    Args:
-        data: of the index.
-        name: of the index, for errors.
-        size: of the file that it belongs to.
-
-    Raises:
-        DataError: it is no index, or does not list all records of the file.
-    """
+    """The bytes at which records begin, and that after the last one, from the data of the index of a file."""
     from pyarrow import csv
 
-    if not data:
-        table = pa.table({"begin": pa.array([], pa.int64()), "size": pa.array([], pa.int64())})
-    else:
-        form = csv.ReadOptions(column_names=["begin", "size"])
-        types: Any = {"begin": pa.int64(), "size": pa.int64()}
-        try:
-            table = csv.read_csv(
-                io.BytesIO(data), form, csv.ParseOptions(delimiter=" "), csv.ConvertOptions(column_types=types)
-            )
-        except pa.ArrowInvalid as error:
-            raise DataError(f"{name} is no index of TFRecord, which has two numbers in each line: {error}") from error
+    types: Any = {"begin": pa.int64(), "size": pa.int64()}
+    options = csv.ParseOptions(delimiter=" "), csv.ConvertOptions(column_types=types)
+    try:
+        table = csv.read_csv(io.BytesIO(data or b"\n"), csv.ReadOptions(column_names=[*types]), *options)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{name} is no index of TFRecord, which has two numbers in each line: {error}") from error
     begins, sizes = (np.asarray(numpy_array(column), np.int64) for column in table.columns)
     bounds = np.append(begins, size)
     if bounds[0] != 0 or (bounds[1:] - begins != sizes).any():

@@ -133,10 +133,7 @@ class UnitFormat(Format):
 
     def fixed(self, files: InputFiles) -> Self:
         """With names and types of columns, by the files themselves."""
-        return self.fixed_by((in_threads if self.unify_schemas else in_turn)(self.head_of, files), files)
-
-    def fixed_by(self, heads: Iterable[object], files: InputFiles) -> Self:
-        """With names and types of columns, by these heads, which are read lazily."""
+        heads: Iterator[Any] = (in_threads if self.unify_schemas else in_turn)(self.head_of, files)
         # All paths, unless only a run of the input can give them and nothing else needs that run.
         some = None if files.are_indexed or self.unify_schemas else 1
         return self.fix(heads, (file.path for file in islice(files, some)))
@@ -147,7 +144,6 @@ class InputFiles:
 
     def __init__(self, stage: StageView, kind: str, *, has_fixed_order: bool) -> None:
         self.source = stage.input.op
-        self.count = stage.input.length or 0
         self.are_indexed = stage.input.indexed
         self.has_fixed_order = has_fixed_order
         self._stage = stage
@@ -278,13 +274,7 @@ W = TypeVar("W", bound=Work)
 
 
 class Malformed(NamedTuple):
-    """A row that cannot be parsed.
-
-    Attributes:
-        error: what is wrong with it.
-        origin: where it comes from.
-        content: as much of it as is known.
-    """
+    """A row that cannot be parsed: what is wrong with it, where it comes from, and as much of it as is known."""
 
     error: DataError
     origin: Origin

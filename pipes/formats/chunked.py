@@ -20,14 +20,8 @@ class ChunkedTable:
     """The rows of all chunks, by position.
 
     Columns of numbers, text and bytes without nulls are read through one window over the memory of all their chunks, so
-    rows from a thousand chunks cost one gather. Other columns are taken chunk by chunk, or row by row if the rows are
-    far apart.
-
-    Args:
-        schema: names and types of all columns.
-        lengths: the number of rows of each chunk, at least one.
-        windows: the columns that are read in place.
-        take_others: gives rows of one chunk, of the other columns.
+    rows from a thousand chunks cost one gather. Others are taken chunk by chunk, by `take_others`, or row by row if the
+    rows are far apart.
     """
 
     def __init__(
@@ -224,11 +218,10 @@ class TextWindow:
         stops: Positions = self._offsets.take(owners, places + 1).astype(np.int64)
         ends = np.cumsum(stops - starts)
         kind: Any = self._chunks[0].type
-        if len(ends) and ends[-1] >= 2**31:
-            kind = (
-                pa.large_binary() if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else pa.large_string()
-            )
-        width = np.int64 if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) else np.int32
+        types: Any = pa.types
+        if large := types.is_large_string(kind) or types.is_large_binary(kind) or int(ends[-1:].sum()) >= 2**31:
+            kind = pa.large_binary() if types.is_binary(kind) or types.is_large_binary(kind) else pa.large_string()
+        width = np.int64 if large else np.int32
         offsets = np.concatenate([[0], ends]).astype(width)
         data = b"".join(self._data.pieces(owners, starts, stops))
         return pa.Array.from_buffers(kind, len(ends), [None, pa.py_buffer(cast("Any", offsets)), pa.py_buffer(data)])
@@ -244,14 +237,10 @@ def text_window(chunks: Sequence[ArrowArray]) -> TextWindow | None:
     offsets: list[tuple[int, int]] = []
     data: list[tuple[int, int]] = []
     for chunk in chunks:
-        _, ends, content = chunk.buffers()
-        if ends is None or content is None:
+        _, ends, values = chunk.buffers()
+        if ends is None or values is None:
             return None
         offsets.append((ends.address + chunk.offset * width.itemsize, (len(chunk) + 1) * width.itemsize))
-        data.append((content.address, content.size))
-    window = _window(offsets, width, chunks)
-    return (
-        None
-        if window is None
-        else TextWindow(chunks, window, cast("ColumnWindow", _window(data, np.dtype("u1"), chunks)))
-    )
+        data.append((values.address, values.size))
+    window, content = _window(offsets, width, chunks), _window(data, np.dtype("u1"), chunks)
+    return None if window is None or content is None else TextWindow(chunks, window, content)

@@ -135,19 +135,9 @@ Schema: TypeAlias = "Mapping[str, str | pa.DataType] | pa.Schema"
 """Types by the names of columns, as Arrow types or their names, such as "int64" or "float32"."""
 
 _FREQUENT_TYPES = (
-    "int64",
-    "int32",
-    "int16",
-    "int8",
-    "uint8",
-    "float64",
-    "float32",
-    "bool",
-    "string",
-    "binary",
-    "date32",
+    "int64", "int32", "int16", "int8", "uint8", "float64", "float32", "bool", "string", "binary", "date32",
     "timestamp[s]",
-)
+)  # fmt: skip
 
 
 def check_schema(value: object, argument: str = "schema") -> dict[str, pa.DataType]:
@@ -204,11 +194,7 @@ def plain_types(types: Mapping[str, pa.DataType]) -> list[list[str]]:
 
 
 class UnifiedSchema:
-    """The columns of several files together, in the order in which they first occur.
-
-    Args:
-        repair: what the user can do if no type holds all values of a column.
-    """
+    """The columns of several files, in the order in which they occur; `repair` helps if types do not unify."""
 
     def __init__(self, repair: str) -> None:
         self._repair = repair
@@ -229,11 +215,7 @@ class UnifiedSchema:
         return iter(self._kinds)
 
     def type(self, name: str) -> pa.DataType:
-        """The narrowest type for the values of all files.
-
-        Raises:
-            DataError: there is none.
-        """
+        """The narrowest type for the values of all files; a `DataError` if there is none."""
         kinds = iter(self._kinds[name])
         unified, source = next(kinds)
         for kind, file in kinds:
@@ -320,12 +302,7 @@ def arrow_errors() -> tuple[type[Exception], ...]:
 
 
 def read_error(error: Exception, name: str) -> FeedpipeError:
-    """Translate an error of reading the file or part `name`.
-
-    Args:
-        error: one of `arrow_errors()`, but none of feedpipe's own.
-        name: the name of the file, or of a part of it.
-    """
+    """Translate one of `arrow_errors()` but our own, of reading the file or the part of one `name`."""
     if isinstance(error, OSError) and error.errno:
         return SourceError(f"{name} cannot be read: {error.strerror or error}")
     message = " ".join(str(error).split())
@@ -371,11 +348,7 @@ class TableHead(Protocol):
 
 
 class FlatHead:
-    """The head of a file whose columns are read as a whole, structs included.
-
-    Raises:
-        UnicodeDecodeError: a name of a column, or of a field in one, is not UTF-8.
-    """
+    """The head of a file whose columns are read as a whole, structs included."""
 
     def __init__(self, name: str, schema: pa.Schema) -> None:
         check_encoding_of_names(schema.types)

@@ -86,24 +86,14 @@ def expression_problem(expression: Any, types: Mapping[str, pa.DataType]) -> str
 
 
 def expression_type(expression: Any, types: Mapping[str, pa.DataType]) -> Any:
-    """The type of the values of an expression.
-
-    Raises:
-        pyarrow.ArrowException: the expression does not fit columns of these types.
-    """
+    """The type of the values of an expression; one of Arrow's exceptions if it does not fit the columns."""
     # `pa.array([], type)` refuses unions, and tensors whose axes are permuted.
     (values,) = evaluate([expression], {name: pa.nulls(0, cast("Any", kind)) for name, kind in types.items()}, 0)
     return values.type
 
 
 def evaluate(expressions: Sequence[Any], columns: Mapping[str, Any], rows: int) -> list[Any]:
-    """The values of expressions, an array each.
-
-    Args:
-        expressions: over the columns.
-        columns: arrays by name.
-        rows: the number of rows, as there may be no columns.
-    """
+    """The values of expressions over columns, an array each; `rows` counts them, as there may be no columns."""
     # Not `Table.filter`: it runs in threads, which may reorder rows.
     from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
 

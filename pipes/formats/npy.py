@@ -51,11 +51,7 @@ class ArrayHeader(NamedTuple):
 
 
 def read_header(head: bytes, name: str, size: int) -> ArrayHeader:
-    """Read the header of a file of `size` bytes from its first bytes.
-
-    Raises:
-        DataError: it is no `.npy` file, is damaged or truncated, or holds Python objects or fields.
-    """
+    """Read the header of a file of `size` bytes from its first bytes; a `DataError` if it cannot be trusted."""
     stream = io.BytesIO(head)
     try:
         version = np.lib.format.read_magic(stream)

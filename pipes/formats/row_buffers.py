@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time, timezone
 from decimal import Decimal
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias, cast
 from uuid import UUID
 
@@ -101,9 +102,7 @@ class Buffers:
 
     def _alike(self, values: Sequence[Any], path: str) -> Node:
         """Add values of one kind."""
-        if not values:
-            return {"is": "none"}
-        first = values[0]
+        first = values[0] if values else None
         kind = type(first)
         if first is None:
             return {"is": "none"}
@@ -303,13 +302,9 @@ class StoredRows:
             table = self._open_table(node["of"])
             return [take(table, places) for places in ranges]
         items = self._values(node["of"], np.concatenate([np.zeros(0, np.int64), *map(index_array, ranges)]))
-        lists: list[Any] = []
-        start = 0
-        for places in ranges:
-            lists.append(items[start : start + len(places)])
-            start += len(places)
         make: Any = {"list": list, "tuple": tuple, "dict": dict}[node["as"]]
-        return [make(values) for values in lists]
+        bounds = accumulate(map(len, ranges), initial=0)
+        return [make(items[start:stop]) for start, stop in pairwise(bounds)]
 
     def _mixed(self, node: Node, indices: Positions) -> list[Any]:
         tags = self._parts[node["tags"]]

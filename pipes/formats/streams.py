@@ -39,11 +39,7 @@ def unpacked_problem(size: int, stored: int) -> str | None:
 
 
 class Unpacking:
-    """Watches what a stream makes of the bytes of its file, if it decompresses them.
-
-    Args:
-        stream: one that `File.stream` made, or another, which has no limit.
-    """
+    """Watches what a stream of `File.stream` makes of the bytes of its file, if it decompresses them."""
 
     def __init__(self, stream: object) -> None:
         self._packed: BinaryIO | None = getattr(stream, "packed", None)
@@ -61,14 +57,7 @@ class Unpacking:
 
 
 def stream_error(error: Exception, name: str, stream: BinaryIO, offset: int) -> FeedpipeError:
-    """Translate an error of reading a stream.
-
-    Args:
-        error: one of `STREAM_ERRORS`, but none of feedpipe's own.
-        name: the name of the file.
-        stream: the stream that failed.
-        offset: the number of bytes of the content read before.
-    """
+    """Translate one of `STREAM_ERRORS` but our own, raised after `offset` bytes of the content."""
     # An error of the operating system has a number. A decompressor's error has none, and decompressors cannot seek.
     if isinstance(error, OSError) and (error.errno or stream.seekable()):
         return SourceError(f"{name} cannot be read after byte {offset}: {error.strerror or error}")
@@ -115,11 +104,7 @@ class ChunkSize:
 
 
 class StreamWindow:
-    """A part of a stream that only moves forward.
-
-    Args:
-        stream: of bytes. The window seeks in it if it can, else it reads over what comes before.
-        name: the name of the file, for errors.
+    """A part of a stream that only moves forward. It seeks if the stream can, else it reads over what comes before.
 
     Attributes:
         data: the bytes that were read and not left behind yet.
@@ -142,12 +127,7 @@ class StreamWindow:
         self._unpacking = Unpacking(stream)
 
     def advance(self, offset: int) -> None:
-        """Leave the bytes before `offset` behind.
-
-        Raises:
-            SourceError: the stream ends before `offset`, or cannot be read up to there.
-            DataError: it cannot be decompressed up to there.
-        """
+        """Leave the bytes before `offset` behind. Raise the error if the stream fails or ends before it."""
         if offset < self.offset:
             raise AssertionError("a window only moves forward")
         self._unpacking.begin()
@@ -202,13 +182,7 @@ class StreamWindow:
     def scan(self, at: int, stop: int, overlap: int) -> Iterator[int]:
         """Fill the window from `at` on, again and again up to `stop`, and give its offset.
 
-        Args:
-            at: the first byte to look at.
-            stop: the last window begins before this byte.
-            overlap: the bytes of a window that the next one begins with.
-
-        Raises:
-            SourceError, DataError: the stream cannot be read.
+        Each window begins with the last `overlap` bytes of the one before. An error of the stream is raised.
         """
         while at < stop:
             self.advance(at)
@@ -221,14 +195,9 @@ class StreamWindow:
             at += len(self.data) - overlap
 
     def peek(self, place: int, size: int) -> bytes:
-        """Read some bytes further on without leaving others behind; fewer at the end of the stream.
+        """Read bytes from a place in the window on without leaving others behind; fewer at the end of the stream.
 
-        Args:
-            place: where they begin in the window. If they are far away, the stream must be able to seek.
-            size: their number.
-
-        Raises:
-            SourceError, DataError: they cannot be read.
+        If they are far away, the stream must be able to seek. If they cannot be read, raise the error.
         """
         if place + size <= _NEAR_BYTES:
             self.fill(place + size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from inspect import Parameter
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple, Self, TypedDict, TypeVar, cast
@@ -155,11 +155,7 @@ class TableFormat(FormatOptions):
         return pa.schema(list(types.items()))
 
     def require_fixed_schema(self, file: str) -> FixedSchema:
-        """Names and types to read `file` with.
-
-        Raises:
-            DataError: there was no file to fix them by.
-        """
+        """Names and types to read `file` with; a `DataError` if there was no file to fix them by."""
         if self.fixed_schema is None:
             raise DataError(
                 f"{file}: names and types of columns are fixed before the first row, by the first file of seed 0 and "
@@ -169,30 +165,14 @@ class TableFormat(FormatOptions):
         return self.fixed_schema
 
     def to_rows(self, batch: pa.RecordBatch, path: str, numbers: range) -> Rows:
-        """The rows of a batch of a file, with the fixed types, and with the columns that files do not hold.
-
-        Args:
-            batch: the columns that are read of this file.
-            path: the path of the file.
-            numbers: those of the rows in the file, counted from 0.
-
-        Raises:
-            DataError: values do not fit.
-        """
+        """The rows of a batch of a file, with the fixed types; `numbers` are those of the rows in the file, from 0."""
         fixed = self.require_fixed_schema(path)
         batch = fixed.cast_batch(batch, path)
         columns = {name: to_column(batch.column(k)) for k, name in enumerate(batch.schema.names)}
         return self.extend(columns, fixed.constants(path, columns), path, numbers)
 
     def extend(self, columns: Mapping[str, Column], constants: Mapping[str, Any], path: str, numbers: range) -> Rows:
-        """Rows of a file, with the columns that files do not hold.
-
-        Args:
-            columns: those of the file.
-            constants: the values of the other columns; see `FixedSchema.constants`.
-            path: the path of the file.
-            numbers: those of the rows in the file, counted from 0.
-        """
+        """Rows of a file, given its columns and the constants of others; `numbers` are those of rows in the file."""
         fixed, count = self.require_fixed_schema(path), len(numbers)
         columns = {**columns, **{name: pa.repeat(value, count) for name, value in constants.items()}}
         columns = {name: columns[name] for name in fixed.names}
@@ -205,10 +185,6 @@ class TableFormat(FormatOptions):
             heads: of all files, read lazily; None for a file without columns. Without `unify_schemas`, heads after the
                 first are read only to find rows, or a type for a column that has only nulls in the first file.
             paths: of all files, for the columns that the names of folders give.
-
-        Raises:
-            DataError: a named column does not exist, two columns have one name, types cannot be unified, or a filter
-                does not fit.
         """
         heads = iter(self.select_heads(heads) if self.fixed_schema is None else ())
         first = next(heads, None)
@@ -256,26 +232,13 @@ class TableFormat(FormatOptions):
         return DataError(f"{missing} column {name!r}, which `columns` names; {hint}")
 
     def folder_types(self, first: str, paths: Iterable[str], taken: Sequence[str]) -> dict[str, pa.DataType]:
-        """The types of the columns that the names of folders give, except those that are taken.
-
-        Args:
-            first: the path of the first file.
-            paths: of all files.
-            taken: the columns of the files.
-        """
+        """The types of the columns that the names of folders give, except those that are `taken`."""
         return folder_types(first, chain([first], paths), taken, unify=self.unify_schemas)
 
     def filter_columns(
         self, source: str, types: Mapping[str, pa.DataType], whole: UnifiedSchema, folders: Mapping[str, pa.DataType]
     ) -> Sequence[str]:
-        """The columns that a filter needs.
-
-        Args:
-            source: the first file.
-            types: of the columns of the rows that come from files.
-            whole: all columns of the files.
-            folders: types of the columns that folders give.
-        """
+        """The columns that a filter needs, given those of the rows, of the files, and of the folders."""
         return ()
 
     def replace_nulls(
@@ -389,18 +352,14 @@ class TextTable(SampledTable):
 
 
 class SampledHead(FlatHead):
-    """The columns that the first bytes of a file show.
-
-    Attributes:
-        has_rows: whether they hold a row.
-    """
+    """The columns that the first bytes of a file show, and whether they hold a row."""
 
     def __init__(self, name: str, types: Mapping[str, pa.DataType], *, has_rows: bool) -> None:
         super().__init__(name, pa.schema(list(types.items())))
         self.has_rows = has_rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FixedSchema:
     """Names and types of columns, the same for all files of a pipe.
 
@@ -416,13 +375,13 @@ class FixedSchema:
     """
 
     file_types: dict[str, pa.DataType]
-    folder_types: dict[str, pa.DataType]
+    folder_types: dict[str, pa.DataType] = field(default_factory=dict)
     names: tuple[str, ...]
-    read_columns: list[str] | None
-    filter_columns: tuple[str, ...]
+    read_columns: list[str] | None = None
+    filter_columns: tuple[str, ...] = ()
     all_columns: tuple[str, ...]
     source: str
-    unified: bool
+    unified: bool = False
 
     @property
     def types(self) -> dict[str, pa.DataType]:
@@ -441,11 +400,7 @@ class FixedSchema:
         return "all files" if self.unified else self.source
 
     def with_dictionaries(self, names: Iterable[str]) -> FixedSchema:
-        """With codes of dictionaries in columns of text or bytes.
-
-        Raises:
-            DataError: there is no such column.
-        """
+        """With codes of dictionaries in columns of text or bytes."""
         coded: dict[str, pa.DataType] = {}
         for name in names:
             kind = self.file_types.get(name)
@@ -461,11 +416,7 @@ class FixedSchema:
         return replace(self, file_types={**self.file_types, **coded}) if coded else self
 
     def columns_in(self, head: TableHead) -> list[str]:
-        """The columns that are read from a file.
-
-        Raises:
-            DataError: the file lacks a column, has an unexpected one, or its values may not fit the fixed type.
-        """
+        """The columns that are read from a file; a `DataError` if they do not fit those fixed."""
         if head.name == self.source and not self.unified:
             return [*self.file_types]
         existing = None if self.read_columns is None else head.existing(self.read_columns)
@@ -494,9 +445,6 @@ class FixedSchema:
             path: the path of the file.
             columns: the columns that the file has.
             values: of other columns, from the log of a table; None if the names of folders say them.
-
-        Raises:
-            DataError: a folder is missing, or its value does not fit.
         """
         existing = frozenset(columns)
         types = {name: value_type(kind) for name, kind in self.types.items() if name not in existing}
@@ -534,17 +482,17 @@ class DeclaredSchema(FixedSchema):
 
     @staticmethod
     def of(schema: FixedSchema) -> DeclaredSchema:
-        values: dict[str, Any] = {field.name: getattr(schema, field.name) for field in fields(schema)}
+        values: dict[str, Any] = {each.name: getattr(schema, each.name) for each in fields(schema)}
         values["read_columns"] = [*schema.file_types]
         return DeclaredSchema(**values)
 
     def columns_in(self, head: TableHead) -> list[str]:
         stored = head.schema_of(head.existing(self.read_columns or ()))
-        for field in stored:
-            declared = self.file_types[field.name]
-            if not _stores(field.type, declared):
+        for column in stored:
+            declared = self.file_types[column.name]
+            if not _stores(column.type, declared):
                 raise DataError(
-                    f"{head.name}, column {field.name!r}: its type is {field.type}, and {declared} in {self.source}, "
+                    f"{head.name}, column {column.name!r}: its type is {column.type}, and {declared} in {self.source}, "
                     "which cannot hold all such values; leave the column out with `columns=`"
                 )
         return stored.names
@@ -639,14 +587,7 @@ def folder_types(
 def folder_values(path: str, types: Mapping[str, pa.DataType], first: str, *, unify: bool = False) -> dict[str, Any]:
     """The values in the names of the folders of `path`, as Arrow scalars.
 
-    Args:
-        path: the path of a file.
-        types: of the columns to give.
-        first: the file that the columns come from, for errors.
-        unify: whether a missing folder means null.
-
-    Raises:
-        DataError: a folder is missing, or its value is not of that type.
+    With `unify` a missing folder is null, else an error, which names the `first` file.
     """
     texts = parse_folders(path) if types else {}
     values: dict[str, Any] = {}

@@ -24,11 +24,7 @@ _FIRST = 0xDC00
 
 
 def check_encoding(encoding: str) -> None:
-    """Checks an argument `encoding`.
-
-    Raises:
-        ArgumentError: Python has no such encoding of text.
-    """
+    """Raise an `ArgumentError` if Python has no such encoding of text."""
     try:
         "\n".encode(encoding)
         codecs.getincrementaldecoder(encoding)
@@ -46,11 +42,6 @@ class Utf8Stream(io.RawIOBase):
 
     Bytes that cannot be decoded become no UTF-8 either, so the parser finds them in their record. `shown` makes them
     readable.
-
-    Args:
-        stream: of bytes in `encoding`.
-        name: the name of the file, for errors.
-        encoding: the name of a codec.
     """
 
     def __init__(self, stream: BinaryIO, name: str, encoding: str) -> None:
@@ -152,13 +143,7 @@ class Chunk(NamedTuple):
 
 
 class ParsedPart(NamedTuple):
-    """Whole records of a chunk that were parsed together, or one that is malformed.
-
-    Attributes:
-        rows: the rows of the records.
-        chunk: the bytes of the records.
-        error: of the malformed record.
-    """
+    """Whole records of a chunk that were parsed together, or one that is malformed, with its error."""
 
     rows: BlockRows
     chunk: Chunk
@@ -403,18 +388,13 @@ def by_parts(
         yield part, parsed
 
 
-def first_failing(ends: list[int], read: Callable[[int], object]) -> int:
-    """Find the first record that cannot be read, given that all together cannot.
-
-    Args:
-        ends: where each record ends.
-        read: reads the bytes up to an end; raises a `ValueError` if it cannot.
-    """
-    low, high = 0, len(ends) - 1
+def first_failing(count: int, read: Callable[[int], object]) -> int:
+    """The first of `count` records up to which reading raises a `ValueError`, given that it does up to the last."""
+    low, high = 0, count - 1
     while low < high:
         middle = (low + high) // 2
         try:
-            read(ends[middle])
+            read(middle + 1)
             low = middle + 1
         except ValueError:  # Arrow's ArrowInvalid is one
             high = middle

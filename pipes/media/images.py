@@ -279,7 +279,9 @@ def decode_image(data: bytes, form: ImageForm, draws: Draws | None = None) -> Im
     elif is_done and isinstance(source, np.ndarray):
         pixels = source
     else:
-        picture = fromarray(_squeezed(source)) if isinstance(source, np.ndarray) else source
+        if isinstance(source, np.ndarray):  # Pillow has grey pixels without the axis of channels
+            source = fromarray(source[:, :, 0] if source.shape[2] == 1 else source)
+        picture = source
         picture = picture if is_done else _resized(picture, box, size, is_flipped)
         if form.images == "pil":
             return picture
@@ -334,11 +336,6 @@ def _resized(picture: Image, box: Box, size: tuple[int, int], is_flipped: bool) 
         kind = Resampling.NEAREST if picture.mode == "P" else Resampling.BILINEAR
         picture = picture.resize((size[1], size[0]), kind)
     return picture.transpose(Transpose.FLIP_LEFT_RIGHT) if is_flipped else picture
-
-
-def _squeezed(pixels: Pixels) -> Pixels:
-    """Grey pixels without the axis of channels, as Pillow has them."""
-    return pixels[:, :, 0] if pixels.shape[2] == 1 else pixels
 
 
 @lru_cache(maxsize=256)

@@ -194,9 +194,9 @@ def test_a_process_reads_small_units_of_rows_of_fixed_size_once(tmp_path, monkey
     reads = []
     begin = ParquetFile.read_row_group
 
-    def read_row_group(file: Any, source: Any, group: Any, *args: Any) -> Any:
+    def read_row_group(file: Any, footer: Any, source: Any, group: Any, *args: Any) -> Any:
         reads.append(group.number)
-        return begin(file, source, group, *args)
+        return begin(file, footer, source, group, *args)
 
     monkeypatch.setattr(ParquetFile, "read_row_group", read_row_group)
     together = [batch["x"].tolist() for batch in fp.Loader(pipe, shards=8)]

@@ -131,7 +131,10 @@ def test_malformed_records_are_left_out(tmp_path, kind):
     assert repr(pipe) == repr(read(kind, path).on_error("skip"))
 
 
-@pytest.mark.parametrize(("kind", "workers"), [*((kind, 0) for kind in TEXT_AND_TAR + RECORDS), ("csv", 2)])
+@pytest.mark.parametrize(
+    ("kind", "workers"),
+    [*((kind, 0) for kind in TEXT_AND_TAR + RECORDS), pytest.param("csv", 2, marks=pytest.mark.slow)],
+)
 def test_a_resume_gives_the_same_rows_and_counts(tmp_path, monkeypatch, kind, workers):
     monkeypatch.setattr(_byte_ranges, "MIN_RANGE_BYTES", 2**10)
     pipe = read(kind, write(kind, tmp_path), on_error="skip").shuffle(window=50).map(number).batch(8)

@@ -13,13 +13,8 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, DataError
 from feedpipe.testing import check_operator
 
+from ...formats.test_tfrecord import framed
 from ...support.files import BYTES, INTS, masked, write_example, write_feature
-
-
-def framed(content: bytes) -> bytes:
-    length = struct.pack("<Q", len(content))
-    parts = [(part, struct.pack("<I", masked(google_crc32c.value(part)))) for part in (length, content)]
-    return b"".join(part for pair in parts for part in pair)
 
 
 def encoded(first: int, count: int) -> bytes:
@@ -90,27 +85,17 @@ def test_types_of_features(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "features", "message"),
+    ("values", "features", "message"),
     [
-        ([{"x": 1}] * 3 + [{"x": [1, 2]}], {"x": "int64"}, r"feature 'x' has 2 values, which do not fit int64"),
-        ([{"x": [1, 2]}] * 3 + [{"x": [1]}], {"x": pa.list_(pa.int64(), 2)}, r"feature 'x' has 1 values"),
-        ([{"x": 1}] * 3 + [{"x": 300}], {"x": "int8"}, r"feature 'x' holds ints, which do not fit int8"),
-        ([{"x": "a"}] * 3 + [{"x": b"\xff"}], {"x": "string"}, r"feature 'x' holds bytes, which do not fit string"),
+        ([[1]] * 3 + [[1, 2]], {"x": "int64"}, r"feature 'x' has 2 values, which do not fit int64"),
+        ([[1, 2]] * 3 + [[1]], {"x": pa.list_(pa.int64(), 2)}, r"feature 'x' has 1 values"),
+        ([[1]] * 3 + [[300]], {"x": "int8"}, r"feature 'x' holds ints, which do not fit int8"),
+        ([b"a"] * 3 + [b"\xff"], {"x": "string"}, r"feature 'x' holds bytes, which do not fit string"),
     ],
 )
-def test_a_value_that_does_not_fit(tmp_path, rows, features, message):
-    data = b"".join(
-        framed(
-            write_example(
-                {
-                    b"x": write_feature(BYTES, [row["x"].encode() if isinstance(row["x"], str) else row["x"]])
-                    if isinstance(row["x"], (str, bytes))
-                    else write_feature(INTS, row["x"] if isinstance(row["x"], list) else [row["x"]])
-                }
-            )
-        )
-        for row in rows
-    )
+def test_a_value_that_does_not_fit(tmp_path, values, features, message):
+    made = (write_feature(BYTES, [x]) if isinstance(x, bytes) else write_feature(INTS, x) for x in values)
+    data = b"".join(framed(write_example({b"x": feature})) for feature in made)
     (tmp_path / "a.tfrecord").write_bytes(data)
     parsed_rows = []
     with pytest.raises(DataError, match=rf"a\.tfrecord, the record at byte \d+: {message}(.|\n)*test_tfrecord\.py:\d+"):
