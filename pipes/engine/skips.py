@@ -16,7 +16,7 @@ from dataclasses import fields, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,18 +27,15 @@ from ..core.code import step_code
 from ..core.context import Context
 from ..core.cursor import Cursor, Json, check_numbers
 from ..core.graph import Node, node_code, walk
-from ..core.operator import Input, StageView, Trait
+from ..core.operator import Input, Operator, StageView, Trait
 from ..core.rows import BlockRows, Indices, index_array, take
 from ..core.skips import Quarantine, Skipped, SkippedRow, skips
 from ..errors import CallSite, DataError, Origin, PlanError, SourceError, redacted, text_of
 
-if TYPE_CHECKING:
-    from .stage import Stage
-
 T = TypeVar("T")
 
 
-def rows_around(stage: Stage, indices: Indices, context: Context) -> BlockRows:
+def rows_around(stage: _Around, indices: Indices, context: Context) -> BlockRows:
     """`rows` of an operator that gets only the rows that were not skipped; the skipped ones keep their places.
 
     Raises:
@@ -63,7 +60,7 @@ def rows_around(stage: Stage, indices: Indices, context: Context) -> BlockRows:
     return parts.merged(stage.op.rows(_view(stage, [at_hand]), places, context))
 
 
-def blocks_around(stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+def blocks_around(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
     """`blocks` of an operator that gets only the rows that were not skipped.
 
     If it gives one row for each row, skipped rows keep their places. Else they end here, and count before the next row
@@ -74,7 +71,7 @@ def blocks_around(stage: Stage, at: Cursor, context: Context) -> Iterator[Block]
     return _left_out(stage, at, context)
 
 
-def _one_for_one(stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+def _one_for_one(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
     waiting: deque[Block] = deque()  # of one `Skipped` each
     source = _instead(stage.input, blocks=partial(_sound_blocks, stage.input, waiting.append, False))
     for block in stage.op.blocks(_view(stage, [source]), at, context):
@@ -98,7 +95,7 @@ def _one_for_one(stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
     yield from waiting
 
 
-def _left_out(stage: Stage, at: Cursor, context: Context) -> Iterator[Block]:
+def _left_out(stage: _Around, at: Cursor, context: Context) -> Iterator[Block]:
     """The rows of an operator; cursors hold the number of rows of each input up to the last skipped one.
 
     A run from a cursor reads some rows again, as a window does; the skipped ones of these have counted already.
@@ -159,6 +156,17 @@ def _joined_cursor(own: Cursor, looked_at: list[int]) -> Cursor:
     return own._replace(token={"token": own.token, "skips": looked_at.copy()}) if any(looked_at) else own
 
 
+class _Around(StageView, Protocol):
+    """The part of a stage that keeps its operator from skipped rows."""
+
+    @property
+    def one_for_one(self) -> bool: ...
+    @property
+    def node(self) -> Node: ...
+    @property
+    def op(self) -> Operator: ...
+
+
 class _Instead:
     """Another object with some attributes of its own."""
 
@@ -173,7 +181,7 @@ def _instead(other: T, **own: object) -> T:
     return cast("T", _Instead(other, own))
 
 
-def _view(stage: Stage, inputs: Sequence[Input]) -> StageView:
+def _view(stage: _Around, inputs: Sequence[Input]) -> StageView:
     """The stage with other inputs, for one run of its operator."""
     own = {"input": inputs[0]} if len(inputs) == 1 else {}
     return _instead(stage, inputs=inputs, name=stage.name, memo=stage.memo, **own)  # read for each block
