@@ -19,7 +19,7 @@ from .core.times import here
 from .engine.run import length_of
 from .engine.skips import NONE_LOST
 from .errors import ArgumentError, ArgumentTypeError, LoaderError, StateWarning, warn
-from .loading.epoch import Epoch, EpochIterator, InfoIterator
+from .loading.epoch import Epoch, InfoIterator, LoaderIterator
 from .loading.epochs import Epochs, Starter
 from .loading.history import check_kept
 from .loading.job_state import (
@@ -158,7 +158,7 @@ class Loader(Generic[T_co]):
             from .torch.compiling import exclude_from_compilation
 
             exclude_from_compilation()
-        return EpochIterator(self._iterated())
+        return LoaderIterator(self._iterated())
 
     __iter__._torchdynamo_disable = True  # type: ignore[attr-defined]  # `torch.compile` runs it as it is
 

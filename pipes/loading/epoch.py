@@ -62,9 +62,9 @@ class Epoch(Generic[T_co]):
     def __init__(self, epochs: Epochs, progress: Progress, before: Epoch[T_co] | None = None) -> None:
         self.iterated = False
         follows = before is not None and before.run.finished and before.run.following() == progress
-        self._start(EpochRun(epochs, progress, history=before.run.history if before and follows else None))
+        self._start(LoaderRun(epochs, progress, history=before.run.history if before and follows else None))
 
-    def _start(self, run: EpochRun) -> None:
+    def _start(self, run: LoaderRun) -> None:
         self.run = run
         # A generator admits one thread at a time, so an element and its place in the state belong together.
         self.elements: Generator[Any, Request] = run.elements()
@@ -141,7 +141,7 @@ class Epoch(Generic[T_co]):
         return self.run.finished
 
 
-class EpochIterator(Generic[T_co]):
+class LoaderIterator(Generic[T_co]):
     """The iterator of a loader: the elements of an epoch. If it is dropped, the loop has left the epoch."""
 
     def __init__(self, epoch: Epoch[T_co]) -> None:
@@ -150,7 +150,7 @@ class EpochIterator(Generic[T_co]):
         # The error of an epoch may lead to this iterator, so its ending does not hold the epoch.
         self._ending = Ending(self, partial(_leave, weakref.ref(epoch)))
 
-    def __iter__(self) -> EpochIterator[T_co]:
+    def __iter__(self) -> LoaderIterator[T_co]:
         return self
 
     def __next__(self) -> T_co:
@@ -172,7 +172,7 @@ class EpochIterator(Generic[T_co]):
             raise
 
 
-class InfoIterator(EpochIterator[T_co]):
+class InfoIterator(LoaderIterator[T_co]):
     """The same with an `Info` for each element."""
 
     def __next__(self) -> Any:
@@ -184,7 +184,7 @@ def _leave(left: weakref.ref[Epoch[Any]]) -> None:
         epoch.leave()
 
 
-def _end(elements: Generator[Any, Request], run_of_epoch: weakref.ref[EpochRun]) -> None:
+def _end(elements: Generator[Any, Request], run_of_epoch: weakref.ref[LoaderRun]) -> None:
     run = run_of_epoch()
     try:
         elements.close()
@@ -200,7 +200,7 @@ def _end(elements: Generator[Any, Request], run_of_epoch: weakref.ref[EpochRun])
 _NOTHING = object()
 
 
-class EpochRun:
+class LoaderRun:
     """A run of an epoch, from `progress` on.
 
     Attributes:
@@ -360,10 +360,10 @@ class EpochRun:
         """The position before the last `count` elements, which may reach into the epoch before."""
         return self.history.back(self.progress, count) if count else self.position()
 
-    def skipping(self, count: int) -> EpochRun:
+    def skipping(self, count: int) -> LoaderRun:
         """A run that begins after up to `count` further elements: as many as can be skipped by lengths alone."""
         schedule = self._epochs.schedule(self.progress)
-        run = EpochRun(self._epochs, skipped(self.progress, count, schedule), self.start_step)
+        run = LoaderRun(self._epochs, skipped(self.progress, count, schedule), self.start_step)
         run.schedule, run.end = schedule, schedule.end(run.progress)
         return run
 

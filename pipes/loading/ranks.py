@@ -204,13 +204,13 @@ class Job:
         digest = int.from_bytes(blake2b(message, digest_size=7).digest(), "big")
         return len({number for (number,) in self.result(self.exchange(name, digest))}) == 1
 
-    def compare(self, start: EpochStart) -> None:
+    def compare(self, start: RankStart) -> None:
         """Checks that all ranks begin the same epoch of the same pipe at the same step."""
         message = json.dumps([start.pipe, start.facts]).encode()
         if self.all_equal("beginning of an epoch", message):
             return
         starts = [
-            EpochStart(*json.loads(text)) for text in self._group.gather(f"{self._name}: facts", message, self.hear)
+            RankStart(*json.loads(text)) for text in self._group.gather(f"{self._name}: facts", message, self.hear)
         ]
         lines: list[str] = []
         for name in start.facts:
@@ -308,7 +308,7 @@ class Job:
         self._group.disconnect()
 
 
-class EpochStart(NamedTuple):
+class RankStart(NamedTuple):
     """The place at which a rank begins an epoch, and its pipe. All ranks must be alike.
 
     Attributes:

@@ -22,7 +22,7 @@ from ..plan.plan import Plan
 from ..plan.rests import Redivision
 from ..services.base import ShardEnd, Step
 from .ledger import NO_NUMBERS, Numbers, RowsOfElements
-from .ranks import EpochStart, Job, Rank
+from .ranks import Job, Rank, RankStart
 from .state import Counted, Progress, Signature, State, save
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Schedule:
         """Whether the ranks must agree on the end of an epoch as they run."""
         return end.of_rank is None and self.communicates and self.even is not None
 
-    def epoch_start(self, progress: Progress) -> EpochStart:
+    def epoch_start(self, progress: Progress) -> RankStart:
         """The place at which this rank begins an epoch, for a comparison with other ranks."""
         facts: dict[str, object] = {
             "`seed`": self.plan.seed,
@@ -205,7 +205,7 @@ class Schedule:
             common = progress if self.steps is None else self._at(progress, rank=0)
             facts["the pass over the data"] = common.data_pass
             facts["the elements that all ranks have taken"] = common.taken_by_all(self.plan)
-        return EpochStart(str(self.signature.entries["pipe"]), facts)
+        return RankStart(str(self.signature.entries["pipe"]), facts)
 
     @property
     def ends_differ(self) -> bool:
