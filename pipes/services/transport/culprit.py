@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType, MethodType
 from typing import Any, TypeAlias
 
-from ...core.checks import attributes
 from ...plan.function_values import closure, defaults, global_names
 
 PickleError: TypeAlias = "Callable[[object], Exception | None]"
@@ -76,7 +75,17 @@ def _named_parts(value: Any) -> Iterator[_Part]:
         yield from ((n, getattr(v, "__func__", v)) for n, v in vars(value).items() if not n.startswith("__"))
         yield from ((n, v.fget) for n, v in vars(value).items() if isinstance(v, property))
     if not isinstance(value, (type, FunctionType)):
-        yield from attributes(value).items()
+        yield from _attributes(value)
+
+
+def _attributes(value: object) -> Iterator[tuple[str, object]]:
+    """The attributes of an object that pickle looks into: those of C are left to its class."""
+    yield from getattr(value, "__dict__", {}).items()
+    for cls in type(value).__mro__:
+        slots = vars(cls).get("__slots__", ())
+        for name in [slots] if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
+                yield name, getattr(value, name)
 
 
 def path_of(steps: Sequence[str]) -> str:
