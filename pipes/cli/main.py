@@ -96,9 +96,6 @@ def parser() -> argparse.ArgumentParser:
     index.add_argument("--pattern", metavar="GLOB", help="in folders, takes files whose name matches this glob")
     index.add_argument("--recursive", action="store_true", help="takes the files in subfolders as well")
     index.add_argument("--no-footers", action="store_true", help="reads no footers of Parquet and Arrow files")
-    index.add_argument(
-        "--statistics", action="append", default=[], metavar="COLUMN", help="keeps the bounds of a column; repeatable"
-    )
     index.add_argument("--workers", type=int, default=0, metavar="N", help="processes that read footers (default: 0)")
     index.add_argument("--check", action="store_true", help="makes nothing; reads all of the newest version")
     index.add_argument("--versions", action="store_true", help="makes nothing; lists the versions that there are")
@@ -141,7 +138,7 @@ def _index(options: argparse.Namespace) -> Iterator[str]:
     if options.keep is not None and options.keep < 1:
         raise CommandError(f"`--keep` must be >= 1, as the newest version stays, but got: {options.keep}")
     if options.check or options.versions:
-        if options.paths or options.pattern or options.recursive or options.statistics or options.keep:
+        if options.paths or options.pattern or options.recursive or options.keep:
             raise CommandError("`--check` and `--versions` look at an index as it is: leave out paths and `--keep`")
         newest = Index.open(options.into)
         for number in versions(options.into) if options.versions else [newest.number]:
@@ -167,7 +164,6 @@ def _made_index(options: argparse.Namespace) -> Iterator[str]:
         pattern=options.pattern,
         recursive=options.recursive,
         footers=footers,
-        statistics=options.statistics,
         workers=options.workers,
     )
     yield repr(version)

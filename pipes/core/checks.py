@@ -217,6 +217,7 @@ _ADVICE = {  # for a function that has none of these names
     "samples": "`pipe.head(n)` returns the first elements",
     "segment": "`.batch(n).flat_map(function)` calls a generator for each n rows",
     "shuffle": "`.shuffle()` is an operator of the chain",
+    "statistics": "`filter=` leaves out folders such as `day=1/`, and row groups by footers",
     "start_method": "a server forks all workers from a clean interpreter",
 }
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
-
-import numpy as np
-import numpy.typing as npt
 
 from ..core.context import Context
 from ..core.lazy import pa
@@ -21,7 +18,7 @@ from ..formats.columns import FlatHead
 from ..formats.table_format import TableFormat
 from ..storage.file import File
 from ..storage.file_units import FileContents, FileUnits, UnitTable
-from ..storage.index import BLOCK_FILES, Bounds, Folders, Index, IndexedUnits
+from ..storage.index import BLOCK_FILES, Index, IndexedUnits
 from ..storage.tasks import Task, in_threads
 from .open_files import OpenFiles, file_key
 from .units import InputFiles, Place, UnitFormat
@@ -78,8 +75,8 @@ class CountedFormat(TableFormat, UnitFormat):
         """Whether `contents` leaves out units, by statistics that only footers have."""
         return False
 
-    def matching_files(self, bounds: Mapping[str, Bounds], folders: Folders) -> npt.NDArray[np.bool_]:
-        """Which of several files may have units that `contents` selects, by bounds of some columns and by folders."""
+    def folder_may_match(self, folder: str) -> bool:
+        """Whether files in a folder may have units that `contents` selects, by the names in its path."""
         raise NotImplementedError("this format selects no units")
 
     def find_units(self, files: Iterable[File]) -> UnitTable:
@@ -112,7 +109,7 @@ class CountedFormat(TableFormat, UnitFormat):
     def _with_index(self: F, files: InputFiles, index: Index) -> tuple[F, UnitTable | None]:
         """The units of an index. No file is opened, if the index says all that is needed of the files.
 
-        If statistics select units, the footers of those files are read whose bounds and folders do not leave them out.
+        If statistics select units, the footers of those files are read whose folders do not leave them out.
         """
         has_units = index.kind == self.units and cast("OpenFiles", files.source).compression == "infer"
         selects = self.selects_units()
@@ -128,7 +125,7 @@ class CountedFormat(TableFormat, UnitFormat):
             fixed.constants(path, columns[number])
         if not selects:
             return form, IndexedUnits.of(index, self.fields)
-        matching = index.files_where(form.matching_files)
+        matching = index.files_where(form.folder_may_match)
         parts = (matching[start : start + BLOCK_FILES] for start in range(0, len(matching), BLOCK_FILES))
         units = form.find_units(file for part in parts for file in files.at(part, Context()))
         units.column("file")[:] = matching[units.column("file")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack, cast
 
 import numpy as np
@@ -30,10 +29,9 @@ from ..formats.columns import (
     value_type,
 )
 from ..formats.expressions import expression_code, expression_identity, filter_problem, matching_rows, used_columns
-from ..formats.table_format import TableOptions, folder_columns, options_of
+from ..formats.table_format import TableOptions, folder_values, options_of, parse_folders
 from ..storage.file import File, Stream, TableFile
 from ..storage.file_units import FileContents, UnitTable
-from ..storage.index import Bounds, Folders
 from ..storage.mapping import open_object, open_version
 from ..storage.remote import RemoteFile, RemoteRanges, RemoteStream
 from ..storage.tasks import Task
@@ -44,7 +42,7 @@ from .parquet_footer import (
     check_filter,
     columns_in_filter,
     listed_footer,
-    matching_bounds,
+    may_match,
     parquet_footer,
 )
 from .units import Place, Section, UnitReader, parse, row_origins
@@ -231,10 +229,8 @@ class Parquet(CountedFormat):
     def head_of(self, file: File) -> ParquetFooter:
         return listed_footer(file) or _footer_of(file)
 
-    def footer(self, file: File, statistics: Mapping[str, pa.DataType] = MappingProxyType({})) -> FileContents:
-        """Read the footer of a file, with the bounds of some columns of these types."""
-        footer = self.head_of(file)
-        return _contents(footer)._replace(bounds=footer.bounds(statistics))
+    def footer(self, file: File) -> FileContents:
+        return _contents(self.head_of(file))
 
     def contents(self, file: File) -> FileContents:
         footer = self.head_of(file)
@@ -249,13 +245,11 @@ class Parquet(CountedFormat):
     def selects_units(self) -> bool:
         return self.filter is not None or bool(self.later_filters)
 
-    def matching_files(self, bounds: Mapping[str, Bounds], folders: Folders) -> npt.NDArray[np.bool_]:
-        values = folder_columns(folders.names, self.require_fixed_schema(self.kind).folder_types)
-        columns = {name: column.take(arrow_array(folders.numbers)) for name, column in values.items()}
-        bounds = {**bounds, **{name: Bounds(column, column) for name, column in columns.items()}}
-        count = len(folders.numbers)
-        matches = [matching_bounds(expression, types, bounds, count) for expression, types in self.filters()]
-        return cast("npt.NDArray[np.bool_]", np.all(matches, axis=0))
+    def folder_may_match(self, folder: str) -> bool:
+        fixed, named = self.require_fixed_schema(self.kind), parse_folders(folder)
+        types = {name: kind for name, kind in fixed.folder_types.items() if name in named}
+        values = folder_values(folder, types, fixed.source)
+        return all(may_match(expression, types, values) for expression, types in self.filters())
 
     def length(self, units: UnitTable) -> int | None:
         return super().length(units) if self.filter is None else None

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-import numpy as np
-import numpy.typing as npt
-
-from ..core.arrow import arrow_array, arrow_scalar
+from ..core.arrow import arrow_scalar
 from ..core.lazy import pa, pc
 from ..errors import ArgumentTypeError, DataError, FeedpipeError
 from ..formats.columns import arrow_errors, check_encoding_of_names, format_names, read_error
@@ -21,7 +16,6 @@ from ..formats.expressions import check_expression, filter_problem, used_columns
 from ..formats.streams import read_tail, seal_of
 from ..storage.file import File, Stream
 from ..storage.filesystem import locate
-from ..storage.index import Bounds
 from ..storage.mapping import FileValues
 
 if TYPE_CHECKING:
@@ -32,7 +26,6 @@ _TAIL_BYTES = 2**16  # read at once if the length of the footer is not known: mo
 _ENDING_BYTES = 8  # the length of the footer and the magic number, which follow it
 _LEAST_BYTES = 12  # of a footer, and the magic number at the beginning
 _OBJECT_BYTES = 2**14  # a footer of two columns and one row group takes 12 KiB
-_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 MAX_KEPT_BYTES = 2**28
 """The memory that footers take in a process."""
 MAX_FLOAT_COLUMNS = 4
@@ -120,44 +113,6 @@ class ParquetFooter:
                     begin = min(begin, column.dictionary_page_offset or begin)
                 ranges.append((begin, begin + column.total_compressed_size))
         return ranges
-
-    def bounds(self, types: Mapping[str, pa.DataType]) -> list[Any]:
-        """The bounds in the file of columns that have these types here, by statistics; null if they do not tell."""
-        places = {self.metadata.schema.column(k).path: k for k in range(self.metadata.num_columns)}
-        if self.has_encrypted_columns:
-            places = {}
-        bounds: list[Any] = []
-        for name, kind in types.items():
-            known: tuple[Any, Any] | None = None
-            if name in places and name in self.schema.names and self.schema.field(name).type == kind:
-                known = self._bounds(places[name], kind)
-            bounds += [arrow_scalar(value, kind) for value in known or (None, None)]
-        return bounds
-
-    def _bounds(self, column: int, kind: pa.DataType) -> tuple[Any, Any] | None:
-        """The bounds of a column in all row groups that have values; None if one of them does not tell."""
-        if pa.types.is_timestamp(kind):
-            unit = json.loads(self.metadata.schema.column(column).logical_type.to_json()).get("timeUnit")
-            if _UNITS.get(unit) != kind.unit:
-                return None
-        is_time = pa.types.is_temporal(kind)  # as a number, for Python's times have microseconds only
-        lows, highs = list[Any](), list[Any]()
-        for group in range(self.metadata.num_row_groups):
-            chunk: Any = self.metadata.row_group(group).column(column)
-            statistics = chunk.statistics
-            if statistics is not None and statistics.has_null_count and statistics.null_count == chunk.num_values:
-                continue
-            if statistics is None or not statistics.has_min_max:
-                return None
-            try:
-                low, high = (statistics.min_raw, statistics.max_raw) if is_time else (statistics.min, statistics.max)
-            except ValueError:  # another writer has cut text within a character
-                return None
-            if not low <= high:  # NaN
-                return None
-            lows.append(low)
-            highs.append(high)
-        return (min(lows), max(highs)) if lows else None
 
     def matching_row_groups(
         self, expression: Any, types: Mapping[str, pa.DataType], constants: Mapping[str, Any]
@@ -319,106 +274,24 @@ def constant_values(values: Mapping[str, Any]) -> Any:
     return expression
 
 
-class ColumnBounds(NamedTuple):
-    """The bounds of the values of a column of a file, except NaN.
-
-    Attributes:
-        low, high: scalars of the column's type; None if all values are null.
-        nulls: whether there may be nulls.
-    """
-
-    low: Any
-    high: Any
-    nulls: bool
-
-    def expression(self, name: str) -> Any:
-        """The expression that is true of all rows."""
-        column: Any = pc.field(name)
-        if self.low is None:
-            return column.is_null()
-        within = column >= self.low, column <= self.high
-        # Arrow understands a bound that may be null, but not two of them.
-        low, high = (bound | column.is_null() if self.nulls else bound for bound in within)
-        return low & high
-
-
-def may_match(
-    expression: Any,
-    types: Mapping[str, pa.DataType],
-    values: Mapping[str, Any],
-    bounds: Mapping[str, ColumnBounds] = MappingProxyType({}),
-) -> bool:
-    """Whether rows of a file may match a filter, given some of its columns, without a look at the file.
+def may_match(expression: Any, types: Mapping[str, pa.DataType], values: Mapping[str, Any]) -> bool:
+    """Whether rows of a file may match a filter, without a look at the file.
 
     Args:
         expression: the filter.
         types: of the columns in it.
         values: of columns that have one value in all rows.
-        bounds: of other columns.
     """
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 
     form: Any = ParquetFileFormat()
     constant = constant_values({name: value for name, value in values.items() if name in types})
-    floats = [name for name in bounds if pa.types.is_floating(types[name])]
-    if len(floats) > MAX_FLOAT_COLUMNS:
-        bounds = {name: bound for name, bound in bounds.items() if name not in floats}
-        floats = []
-    fragments: list[Any] = []
-    for nan_columns in nan_cases(floats):
-        case = constant
-        for name, bound in bounds.items():
-            case &= is_nan(name, types[name]) if name in nan_columns else bound.expression(name)
-        fragments.append(form.make_fragment(pa.BufferReader(b""), partition_expression=case))
-    dataset: Any = FileSystemDataset(fragments, pa.schema([*types.items()]), form)
+    fragment = form.make_fragment(pa.BufferReader(b""), partition_expression=constant)
+    dataset: Any = FileSystemDataset([fragment], pa.schema([*types.items()]), form)
     try:
         return any(True for _ in dataset.get_fragments(filter=expression))
     except arrow_errors():  # reading the rows raises the error
         return True
-
-
-def has_bounds(kind: pa.DataType) -> bool:
-    """Whether bounds of a column of this type can be kept."""
-    types: Any = pa.types
-    is_number = types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind)
-    is_text = types.is_string(kind) or types.is_large_string(kind)
-    return bool(is_number or is_text or types.is_date32(kind) or types.is_timestamp(kind))
-
-
-def matching_bounds(
-    expression: Any, types: Mapping[str, pa.DataType], bounds: Mapping[str, Bounds], count: int
-) -> npt.NDArray[np.bool_]:
-    """Which of `count` files may have rows that match a filter, by bounds of some of its columns."""
-    usable = {name: bound for name, bound in bounds.items() if name in types and types[name] == bound.low.type}
-    for name in [*usable]:
-        # A null and NaN lie outside of bounds. If the filter may be true of one, those of this column tell nothing.
-        outside = [may_match(expression, types, {}, {name: ColumnBounds(None, None, nulls=True)})]
-        if pa.types.is_floating(types[name]):
-            outside.append(may_match(expression, types, {name: arrow_scalar(float("nan"), types[name])}))
-        if any(outside):
-            del usable[name]
-    matches = np.ones(count, np.bool_)
-    missing = [column.is_null() for bound in usable.values() for column in bound]
-    known = np.flatnonzero(~np.any(missing, axis=0)) if usable else np.zeros(0, np.int64)
-    if len(known):
-        groups = _footer_of_bounds(usable, known).matching_row_groups(expression, types, {})
-        if groups is not None:
-            matches[known] = False
-            matches[known[groups]] = True
-    return matches
-
-
-def _footer_of_bounds(bounds: Mapping[str, Bounds], places: npt.NDArray[np.int64]) -> ParquetFooter:
-    """The footer of a file that has a row group for each of these places, with the bounds there as its rows."""
-    from pyarrow import parquet
-
-    count = len(next(iter(bounds.values())).low)
-    in_turn = np.stack([places, places + count], axis=1).ravel()
-    turns = arrow_array(in_turn)
-    columns = {name: pa.concat_arrays([bound.low, bound.high]).take(turns) for name, bound in bounds.items()}
-    written = io.BytesIO()
-    parquet.write_table(pa.table(columns), written, row_group_size=2, compression="none", use_dictionary=False)
-    return read_parquet_footer(written, "the bounds of an index")
 
 
 def nan_cases(floats: Sequence[str]) -> Iterator[tuple[str, ...]]:

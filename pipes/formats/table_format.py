@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import numpy as np
 import numpy.typing as npt
 
-from ..core.arrow import arrow_array, arrow_scalar
+from ..core.arrow import arrow_scalar
 from ..core.checks import check_choice
 from ..core.code import value_code
 from ..core.cursor import Json
@@ -603,22 +603,6 @@ def folder_values(path: str, types: Mapping[str, pa.DataType], first: str, *, un
         except (ValueError, NotImplementedError) as error:  # Arrow's errors are such
             raise DataError(f"{path}: {text!r} in the name of its folder is no {kind}, as in {first}") from error
     return values
-
-
-def folder_columns(folders: Iterable[str], types: Mapping[str, pa.DataType]) -> dict[str, pa.Array[Any]]:
-    """The values of these columns in the names of folders; null if one has none, or none of that type."""
-    texts = [parse_folders(folder) for folder in folders]
-    return {
-        name: arrow_array([_scalar_or_null(each.get(name), kind) for each in texts], kind)
-        for name, kind in types.items()
-    }
-
-
-def _scalar_or_null(text: str | None, kind: Any) -> Any:
-    try:
-        return _scalar(text, kind)
-    except (ValueError, NotImplementedError):
-        return _scalar(None, kind)
 
 
 def _is_int64(text: str) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
@@ -16,8 +15,6 @@ from ..errors import ArgumentError, SourceError, shown_path
 from ..files.arrow import ArrowIpc
 from ..files.footers import CountedFormat
 from ..files.parquet import Parquet
-from ..files.parquet_footer import has_bounds
-from ..formats.columns import format_names
 from ..storage.file import File
 from ..storage.file_units import FileContents, FileUnits, Numbers
 from ..storage.index import BLOCK_FILES, FILES, SUFFIX, FileBlock, Index, Version, versions, write_version
@@ -47,29 +44,21 @@ def open_index(selection: Selection) -> Index:
     return opened
 
 
-def make_version(
-    selection: Selection, footers: Footers, statistics: tuple[str, ...] = (), read: ReadFooters | None = None
-) -> Index:
+def make_version(selection: Selection, footers: Footers, read: ReadFooters | None = None) -> Index:
     """The first version of an index, or the next one; the last one if nothing has changed. `read` reads footers."""
     address = cast("str", selection.manifest)
     for _ in range(MAX_ATTEMPTS):
         before = Index.open(address, selection.filesystem) if versions(address, selection.filesystem) else None
         if before is not None:
             _check_selection(before, selection)
-            if statistics and statistics != before.version.statistics:
-                raise ArgumentError(
-                    f"{shown_path(address)} keeps the statistics of {[*before.version.statistics]}, and this call asks "
-                    f"for those of {[*statistics]}; leave out `statistics`, or give another index"
-                )
-            statistics = before.version.statistics
         listing = selection.absolute_listing(address)
-        work = _Work(listing, selection.filesystem, _form(listing, footers), statistics, before)
+        work = _Work(listing, selection.filesystem, _form(listing, footers), before)
         work.read = read or FooterReader.contents
         if before is not None and work.is_as(before):
             return before
         number = 1 if before is None else before.number + 1
         call, selected = selection.call(), selection.digest()
-        version = Version(number, call, selected, work.kind, statistics, work.digest, listing.root)
+        version = Version(number, call, selected, work.kind, work.digest, listing.root)
         blocks = work.blocks()
         written = write_version(version, address, selection.filesystem, blocks, work.schemas, work.fields)
         if written is not None:
@@ -105,23 +94,14 @@ def _form(listing: Listing, footers: Footers) -> CountedFormat | None:
 
 @dataclass(frozen=True)
 class FooterReader:
-    """Reads the footers of files, and the bounds of the columns of `statistics`, given their types."""
+    """Reads the footers of files."""
 
     form: CountedFormat
     filesystem: object
-    statistics: Mapping[str, pa.DataType]
 
     def contents(self, files: Iterator[pa.Table] | Iterator[pa.RecordBatch]) -> Iterator[FileContents]:
         """What the footers say, read in threads."""
-        read: Callable[[File], FileContents] = self.form.footer
-        if self.statistics:
-            read = partial(cast("Parquet", self.form).footer, statistics=self.statistics)
-        return iter(in_threads(read, (self._file(**row) for table in files for row in table.to_pylist())))
-
-    def bounds(self, contents: Sequence[FileContents]) -> dict[str, Any]:
-        """The bounds of the columns of some files, by the names that `FileBlock` has for them."""
-        names = [(f"{end}_{name}", kind) for name, kind in self.statistics.items() for end in ("min", "max")]
-        return {n: arrow_array([file.bounds[k] for file in contents], kind) for k, (n, kind) in enumerate(names)}
+        return iter(in_threads(self.form.footer, (self._file(**row) for table in files for row in table.to_pylist())))
 
     def _file(self, path: str, size: int, changed: int) -> File:
         return File(path, filesystem=self.filesystem, listed=size if size >= 0 else None, changed=changed)
@@ -140,14 +120,7 @@ class _Work:
 
     read: ReadFooters
 
-    def __init__(
-        self,
-        listing: Listing,
-        filesystem: object,
-        form: CountedFormat | None,
-        statistics: tuple[str, ...],
-        before: Index | None,
-    ) -> None:
+    def __init__(self, listing: Listing, filesystem: object, form: CountedFormat | None, before: Index | None) -> None:
         self._listing = listing
         self._reader: FooterReader | None = None
         self.kind = FILES
@@ -155,45 +128,16 @@ class _Work:
         self.schemas: list[pa.Schema] = []
         self._numbers: dict[bytes, int] = {}  # of the schemas
         self.digest = listing.digest
-        types = self._types(form, statistics, before, filesystem) if statistics else {}
         if form is not None:
             self.kind = form.units
             self.fields = tuple(name for name in form.fields if name != "footer_bytes")
-            self._reader = FooterReader(form, filesystem, types)
+            self._reader = FooterReader(form, filesystem)
         self._order, self._kept = np.arange(len(listing)), np.zeros(len(listing), np.bool_)
         self._before = None
         is_unique = call.count_distinct(listing.paths).as_py() == len(listing)
         if before is not None and before.kind == self.kind and is_unique:
             self._before = before
             self._grow(before)
-
-    def _types(
-        self, form: CountedFormat | None, statistics: tuple[str, ...], before: Index | None, filesystem: object
-    ) -> dict[str, pa.DataType]:
-        """The types of the columns whose bounds are kept."""
-        if not isinstance(form, Parquet):
-            raise ArgumentError(
-                "`statistics` are kept of Parquet files, and not all files are such, or `footers` is False; leave "
-                "it out, or give a `pattern`"
-            )
-        if before is not None and before.schemas:
-            schema = before.schemas[0]
-        else:
-            schema = form.head_of(File(self._listing.path(0), filesystem=filesystem)).schema
-        types: dict[str, pa.DataType] = {}
-        for name in statistics:
-            if name not in schema.names:
-                raise ArgumentError(
-                    f"`statistics` names {name!r}, and the files have no such column; there are "
-                    f"{format_names(schema.names)}"
-                )
-            kind = schema.field(name).type
-            if not has_bounds(kind):
-                raise ArgumentError(
-                    f"`statistics` takes columns of numbers, text, dates and times, and {name!r} has the type {kind}"
-                )
-            types[name] = kind
-        return types
 
     def _grow(self, before: Index) -> None:
         """Order the files as in the version before, new ones after them; find those that are as they were."""
@@ -236,8 +180,7 @@ class _Work:
             else:
                 flags = self._kept[first : first + len(table)].tolist()
                 contents = [next(kept) if flag else next(read) for flag in flags]
-                units, bounds = self._numbered(FileUnits.of(contents)), self._reader.bounds(contents)
-                yield FileBlock.of(paths, *numbers, units, bounds)
+                yield FileBlock.of(paths, *numbers, self._numbered(FileUnits.of(contents)))
             first += len(table)
 
     def _kept_contents(self) -> Iterator[FileContents]:

@@ -6,7 +6,7 @@ import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -80,7 +80,6 @@ class FileContents(NamedTuple):
         compressed: whether the columns of each unit are.
         selected: the numbers of the units that a filter leaves; None for all.
         footer_bytes: the length of the footer; 0 if it is not known.
-        bounds: the least and the greatest value of each of some columns, as Arrow scalars; null if not known.
     """
 
     schema: pa.Schema
@@ -89,7 +88,6 @@ class FileContents(NamedTuple):
     compressed: Sequence[bool]
     selected: Sequence[int] | None = None
     footer_bytes: int = 0
-    bounds: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, eq=False)

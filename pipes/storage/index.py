@@ -15,14 +15,13 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from ..core.arrow import arrow_array, arrow_scalar, numpy_array
+from ..core.arrow import arrow_array, numpy_array
 from ..core.lazy import pa, pc
 from ..core.operator import Weights
 from ..core.process import PerProcess
@@ -56,20 +55,6 @@ def granule_size(units: int) -> int:
     return 1 if units <= MAX_EXACT_UNITS else max(16, 1 << ((units - 1) // MAX_EXACT_UNITS).bit_length())
 
 
-class Bounds(NamedTuple):
-    """The least and the greatest values of a column in several files, as Arrow arrays; null if not known."""
-
-    low: Any
-    high: Any
-
-
-class Folders(NamedTuple):
-    """The folders of files: the beginnings of their paths, each once, and the number of that of each file."""
-
-    names: Sequence[str]
-    numbers: Numbers
-
-
 @dataclass(frozen=True)
 class Version:
     """What holds of a version as a whole.
@@ -79,12 +64,11 @@ class Version:
         call, selected: the call that selects the files, and the digest of its arguments.
         above: the folder whose name, and those above it, are no columns; see `ListedPath.root`.
         kind: of the units: "files", "row_groups" or "record_batches".
-        statistics: the columns whose bounds are kept.
         listing: the digest of the listing.
         files, units, rows, bytes: of all files; None if a number is not known.
         granule: the units of a sum in `weights`.
         identity: the digest of all units; empty if these are files as a whole.
-        digest: of the listing, the units, the schemas and the names of `statistics`; a copy elsewhere has the same.
+        digest: of the listing, the units and the schemas; a copy elsewhere has the same.
         first_units: the number of the first unit of each block.
         schemas: those of the files, each with the path of the first file that has it.
     """
@@ -93,7 +77,6 @@ class Version:
     call: str
     selected: str
     kind: str
-    statistics: tuple[str, ...]
     listing: str
     above: str = ""
     files: int = 0
@@ -121,9 +104,9 @@ class Version:
             )
         if metadata.get(_CHECKSUM) != _checksum(metadata, schema):
             raise DataError(f"{shown_path(path)} is damaged: its metadata have another checksum")
-        for name in ("statistics", "first_units", "schemas"):
+        for name in ("first_units", "schemas"):
             values[name] = tuple(tuple(item) if isinstance(item, list) else item for item in values[name])
-        return Version(**values)
+        return Version(**{known.name: values[known.name] for known in fields(Version)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +117,8 @@ class FileBlock:
     units: FileUnits | None
 
     @staticmethod
-    def of(
-        paths: Any, sizes: Numbers, changed: Numbers, units: FileUnits | None = None, bounds: Mapping[str, Any] = {}
-    ) -> FileBlock:
-        """The block of files with these paths. `bounds` are of each file, by the names of their columns."""
+    def of(paths: Any, sizes: Numbers, changed: Numbers, units: FileUnits | None = None) -> FileBlock:
+        """The block of files with these paths."""
         columns: dict[str, Any] = {"path": paths, "bytes": arrow_array(sizes), "changed": arrow_array(changed)}
         if units is not None:
             offsets = arrow_array(np.append(0, np.cumsum(units.counts)), pa.int64())
@@ -148,7 +129,7 @@ class FileBlock:
                 "unit_rows": pa.LargeListArray.from_arrays(offsets, arrow_array(units.rows)),
                 "unit_compressed": pa.LargeListArray.from_arrays(offsets, arrow_array(units.compressed)),
             }
-        return FileBlock(pa.RecordBatch.from_pydict({**columns, **bounds}), units)
+        return FileBlock(pa.RecordBatch.from_pydict(columns), units)
 
     @staticmethod
     def read(batch: pa.RecordBatch, schemas: Sequence[pa.Schema]) -> FileBlock:
@@ -182,21 +163,16 @@ class FileBlock:
         """The weight of each unit: its rows, or the bytes of a file."""
         return self.sizes if self.units is None else self.units.rows[self.units.rows != 0]
 
-    @property
-    def bounds(self) -> list[Any]:
-        """The bounds of columns in each file, the least and the greatest values in turn."""
-        return [self.batch[n] for n in self.batch.schema.names if n.startswith(("min_", "max_"))]
-
-    def folders(self) -> Folders:
-        """The folders of the files."""
+    def folders(self) -> tuple[list[str], Numbers]:
+        """The folders of the files, the beginnings of their paths; for each file the number of its folder."""
         call: Any = pc
         folders = call.replace_substring_regex(self.paths, "[^/]*$", "").dictionary_encode()
-        return Folders(folders.dictionary.to_pylist(), numpy_array(folders.indices).astype(np.int64))
+        return folders.dictionary.to_pylist(), numpy_array(folders.indices).astype(np.int64)
 
     def contents(self, place: int) -> FileContents:
         """What the footer of a file says."""
         assert self.units is not None, "only files with footers have contents"
-        return self.units.contents(place)._replace(bounds=[column[place] for column in self.bounds])
+        return self.units.contents(place)
 
 
 # A version that is read
@@ -324,9 +300,8 @@ class Index:
     def _above(self) -> int:
         return len(self.version.above)
 
-    def _folders_of(self, block: FileBlock) -> Folders:
-        names, numbers = block.folders()
-        return Folders([ListedPath.of(name, -1, 0, self._above) for name in names], numbers)
+    def _listed(self, path: str) -> ListedPath:
+        return ListedPath.of(path, -1, 0, self._above)
 
     @property
     def files_digest(self) -> str:
@@ -355,7 +330,7 @@ class Index:
 
     def folders(self) -> list[str]:
         """The folders of the files."""
-        return sorted({name.rpartition("/")[0] for block in self.blocks() for name in block.folders().names})
+        return sorted({name.rpartition("/")[0] for block in self.blocks() for name in block.folders()[0]})
 
     # Units
 
@@ -387,7 +362,7 @@ class Index:
     def first_files(self) -> list[tuple[int, str, pa.Schema]]:
         """The number of each schema, the path of the first file that has it, and the schema; first that of file 0."""
         files: list[tuple[int, str, pa.Schema]] = [
-            (number, ListedPath.of(path, -1, 0, self._above), self.schemas[number])
+            (number, self._listed(path), self.schemas[number])
             for number, (_, path) in enumerate(self.version.schemas)
             if path is not None
         ]
@@ -402,7 +377,7 @@ class Index:
         There are none if the names of folders give no columns.
         """
         kept = json.loads(self._metadata.metadata.get(_FOLDERS, b"[]"))
-        return [(ListedPath.of(path, -1, 0, self._above), schema) for path, schema in kept]
+        return [(self._listed(path), schema) for path, schema in kept]
 
     def _numbers(self, key: Any) -> Numbers:
         return np.frombuffer(base64.b64decode(self._metadata.metadata[key]), "<i8").astype(np.int64)
@@ -438,46 +413,22 @@ class Index:
 
         return cast("FileBlock", self._parquet(read))
 
-    def files_where(self, may_match: Callable[[Mapping[str, Bounds], Folders], npt.NDArray[np.bool_]]) -> Numbers:
-        """The numbers of the files that may have certain rows.
-
-        Args:
-            may_match: tells by the bounds of the columns of `statistics` and by the folders, of several blocks or files
-                each, which of these may have such rows.
-        """
-        names = self.version.statistics
-        bounds = [self._bounds_of_blocks(f"{end}_{name}") for name in names for end in ("min", "max")]
-        folders = Folders(self._prefixes(), np.arange(len(self._firsts)))
+    def files_where(self, may_match: Callable[[str], bool]) -> Numbers:
+        """The numbers of the files that may have certain rows; `may_match` tells it of the beginning of their paths."""
         files = [np.zeros(0, np.int64)]
-        for number in np.flatnonzero(may_match(_by_column(names, bounds), folders)).tolist():
-            block = self._read_block(number)
-            matches = may_match(_by_column(names, block.bounds), self._folders_of(block))
-            files.append(self._firsts[number] + np.flatnonzero(matches))
+        for number, prefix in enumerate(self._prefixes()):
+            if may_match(self._listed(prefix)):
+                names, numbers = self._read_block(number).folders()
+                matches = np.array([may_match(self._listed(name)) for name in names], np.bool_)
+                files.append(self._firsts[number] + np.flatnonzero(matches[numbers]))
         return np.concatenate(files)
 
-    def _statistics(self, name: str) -> Iterator[Any]:
-        """The statistics of a column in each block."""
-        place = self._metadata.schema.names.index(name)
-        return (self._metadata.row_group(k).column(place).statistics for k in range(self._metadata.num_row_groups))
-
-    def _bounds_of_blocks(self, name: str) -> Any:
-        """The bounds of a column in all files of each block; null if those of one file are not known."""
-        kind = self._metadata.schema.to_arrow_schema().field(name).type
-        times = pa.types.is_temporal(kind)
-        values: list[Any] = []
-        for known in self._statistics(name):
-            if known is None or not known.has_min_max or known.null_count:
-                values.append(None)
-                continue
-            least, greatest = (known.min_raw, known.max_raw) if times else (known.min, known.max)
-            values.append(least if name.startswith("min_") else greatest)
-        return pa.concat_arrays([pa.nulls(0, kind), *(pa.array([arrow_scalar(v, kind).as_py()], kind) for v in values)])
-
-    def _prefixes(self) -> list[ListedPath]:
+    def _prefixes(self) -> Iterator[str]:
         """The beginning that all paths of each block have in common."""
-        known = self._statistics("path")
-        ends = [common_prefix(each.min, each.max) if each is not None and each.has_min_max else "" for each in known]
-        return [ListedPath.of(end, -1, 0, self._above) for end in ends]
+        place = self._metadata.schema.names.index("path")
+        for number in range(len(self._firsts)):
+            known = self._metadata.row_group(number).column(place).statistics
+            yield common_prefix(known.min, known.max) if known is not None and known.has_min_max else ""
 
     def _column(self, rows: range, firsts: Numbers, values: Callable[[FileBlock], Numbers]) -> Numbers:
         """Values of neighbouring rows; `firsts` are the first rows of the blocks."""
@@ -535,10 +486,6 @@ class IndexedUnits(UnitTable):
 @lru_cache(MAX_BLOCKS)
 def _kept_block(index: Index, number: int) -> FileBlock:
     return index._read_block(number)  # pyright: ignore[reportPrivateUsage]
-
-
-def _by_column(names: Sequence[str], bounds: Sequence[Any]) -> dict[str, Bounds]:
-    return dict(zip(names, map(Bounds, bounds[::2], bounds[1::2]), strict=True))
 
 
 def _file_name(number: int) -> str:
@@ -688,7 +635,7 @@ class _Sums:
         weights, sizes = (np.concatenate([np.zeros(0, np.int64), *parts]) for parts in (self._weights, self._sizes))
         has_units = version.kind != FILES
         texts = [base64.b64encode(schema.serialize().to_pybytes()).decode() for schema in schemas]
-        content = json.dumps([version.listing, self._identity.hexdigest(), version.statistics, texts])
+        content = json.dumps([version.listing, self._identity.hexdigest(), texts])
         return replace(
             version,
             files=self._files,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -11,7 +11,7 @@ from typing import Any, cast
 from ..core.checks import check_choice, check_int
 from ..core.lazy import pa
 from ..core.rows import Rows
-from ..errors import ArgumentError, ArgumentTypeError
+from ..errors import ArgumentError
 from ..loader import Loader
 from ..pipe import Pipe
 from ..sources.from_table import from_table
@@ -32,7 +32,6 @@ def index(
     recursive: bool = False,
     filesystem: object = None,
     footers: Footers = "infer",
-    statistics: Sequence[str] = (),
     workers: int = 0,
 ) -> Index:
     """Make an index of files, or the next version of one, and return it.
@@ -51,18 +50,14 @@ def index(
         footers: reads what footers say: names and types of columns, the rows of each row group or record batch.
             "infer" reads them if all files end with .parquet or all with .arrow. False reads none, and True
             refuses other files.
-        statistics: columns of Parquet files whose least and greatest values in each file are kept: numbers, text, dates
-            and times. With `read_parquet(filter=)` on such columns only the footers of files whose values may match are
-            read. The next version has those of the one before.
         workers: the number of processes that read footers. This process lists the files and writes.
 
     Returns:
         the version: its `address`, `number` and `digest`; the numbers of its `files`, `units`, `rows` and `bytes`.
 
     Raises:
-        ArgumentError: `into` does not end with `.index`, or is an index of other `paths`, `pattern`, `recursive` or
-            `statistics`; `paths` has a password; with `footers=True` or `statistics`, there are other files; the first
-            file lacks a column of `statistics`, or its values have no order.
+        ArgumentError: `into` does not end with `.index`, or is an index of other `paths`, `pattern` or `recursive`;
+            `paths` has a password; with `footers=True`, there are other files.
         SourceError: a path is missing or matches no file; the index cannot be written.
         DataError: a file is damaged, or no file of its kind.
 
@@ -81,13 +76,7 @@ def index(
     if not is_index(address):
         raise ArgumentError(f"`into` must be the path of a folder that ends with {SUFFIX!r} but got: {into!r}")
     check_int("workers", workers, least=0)
-    return make_version(selection, footers, _names(statistics), partial(_in_workers, workers) if workers else None)
-
-
-def _names(statistics: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(statistics, str) or not all(isinstance(name, str) for name in statistics):
-        raise ArgumentTypeError(f"`statistics` must be a list of names of columns but got: {statistics!r}")
-    return tuple(dict.fromkeys(statistics))
+    return make_version(selection, footers, partial(_in_workers, workers) if workers else None)
 
 
 def _in_workers(workers: int, reader: FooterReader, files: Iterator[pa.Table]) -> Iterator[FileContents]:
@@ -97,19 +86,17 @@ def _in_workers(workers: int, reader: FooterReader, files: Iterator[pa.Table]) -
         yield from reader.contents(iter([table]))
         return
     read: Any = _ReadChunk(reader)
-    chunks: Pipe[tuple[FileUnits, list[Any]]] = from_table(table).batch(CHUNK_FILES).map(read)
+    chunks: Pipe[FileUnits] = from_table(table).batch(CHUNK_FILES).map(read)
     with Loader(chunks, workers=workers, rank=0, world_size=1) as loader:
-        for units, bounds in loader:
-            for place in range(len(units)):
-                yield units.contents(place)._replace(bounds=[column[place] for column in bounds])
+        for units in loader:
+            yield from map(units.contents, range(len(units)))
 
 
 @dataclass(frozen=True)
 class _ReadChunk:
-    """What the footers of some files say. Bounds are arrays, as scalars lose digits on their way between processes."""
+    """What the footers of some files say."""
 
     reader: FooterReader
 
-    def __call__(self, files: Rows) -> tuple[FileUnits, list[Any]]:
-        contents = [*self.reader.contents(iter([files.arrow]))]
-        return FileUnits.of(contents), [*self.reader.bounds(contents).values()]
+    def __call__(self, files: Rows) -> FileUnits:
+        return FileUnits.of(self.reader.contents(iter([files.arrow])))

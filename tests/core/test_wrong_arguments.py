@@ -26,6 +26,7 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "num_parallel_calls": (lambda: PIPE.map(str, num_parallel_calls=3), r"workers=n|concurrency"),
     "pin_memory": (lambda: Any_fp.MultiProcess(2, pin_memory=True), "`MultiProcess` has no argument `pin_memory`"),
     "on_bad_rows": (lambda: Any_fp.read_csv("a.csv", on_bad_rows="skip"), "`read_csv` has no argument"),
+    "statistics": (lambda: Any_fp.index("a", "a.index", statistics=["x"]), "`filter=` leaves out folders such as"),
     "handler": (lambda: PIPE.map(str, handler=print), "`map` has no argument `handler`; "),
     "batched": (lambda: PIPE.map(str, batched=True), r"`\.map_batches\(function, n\)` calls it"),
     "ahead": (lambda: PIPE.prefetch(ahead=2), "did you mean `count`"),

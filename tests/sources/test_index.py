@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -202,43 +200,16 @@ def test_writers_make_an_index(here: Path, name: str) -> None:
     fp.verify("out/_manifest.jsonl")
 
 
-# Statistics and filters
-
-
-START = datetime.datetime(2026, 1, 1)
-
-
-def some_table(values: list[int | None]) -> pa.Table:
-    def column(function: Callable[[int], object], kind: pa.DataType) -> pa.Array:
-        return pa.array([None if value is None else function(value) for value in values], kind)
-
-    return pa.table(
-        {
-            "x": column(int, pa.int64()),
-            "f": column(lambda v: float("nan") if v == 7 else v / 4, pa.float32()),
-            "s": column(lambda v: f"name-{v:03}", pa.string()),
-            "t": column(lambda v: START + datetime.timedelta(days=v), pa.timestamp("us")),
-            "d": column(lambda v: START.date() + datetime.timedelta(days=v), pa.date32()),
-            "n": column(lambda v: -v, pa.int64()),  # without statistics
-        }
-    )
+# Filters
 
 
 FILTERS: list[Any] = [
     pc.field("x") > 30,
-    (pc.field("x") >= 12) & (pc.field("x") < 15),
-    (pc.field("x") == 3) | (pc.field("s") == "name-044"),
-    pc.field("s").isin(["name-020", "name-021"]),
-    pc.field("f") == 0.0,
-    pc.field("f") != 0.5,
-    ~(pc.field("f") < 8),
+    (pc.field("x") == 3) | (pc.field("k") == 1),
     pc.field("x").is_null(),
-    pc.field("t") < pa.scalar(START + datetime.timedelta(days=9), pa.timestamp("us")),
-    pc.field("d") == START.date(),
-    (pc.field("n") == -5) & (pc.field("x") > 2),
-    pc.field("n") == -5,
-    pc.field("x") + 1 > 40,
     pc.field("k") == 2,
+    ~(pc.field("k") == 2),
+    pc.field("k").isin([1, 3]),
     (pc.field("k") != 1) & (pc.field("x") > 8),
     pc.field("k").is_null(),
     pc.field("c") == "b c",
@@ -248,14 +219,12 @@ FILTERS: list[Any] = [
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.lists(st.none() | st.integers(0, 9) | st.integers(0, 60), max_size=5), min_size=1, max_size=8).filter(
-        lambda files: any(files[0]) or files[0] == [0]
-    ),
+    st.lists(st.lists(st.none() | st.integers(0, 9) | st.integers(0, 60), max_size=5), min_size=1, max_size=8),
     st.sampled_from(FILTERS),
     st.booleans(),
     st.lists(st.tuples(st.sampled_from(["1", "2", "__HIVE_DEFAULT_PARTITION__"]), st.sampled_from(["a", "b%20c"]))),
 )
-def test_filters_on_bounds_leave_out_no_row(
+def test_filters_leave_out_no_row_by_folders(
     tmp_path_factory: pytest.TempPathFactory,
     files: list[list[int | None]],
     expression: Any,
@@ -269,9 +238,9 @@ def test_filters_on_bounds_leave_out_no_row(
         for number, column in enumerate(files):
             k, c = folders[number] if number < len(folders) else ("2", "a")
             os.makedirs(f"data/k={k}/c={c}", exist_ok=True)
-            pq.write_table(some_table(column), f"data/k={k}/c={c}/{number}.parquet", row_group_size=2)
-        made = fp.index("data", "f.index", recursive=True, statistics=["x", "f", "s", "t", "d"])
-        made.check()
+            table = pa.table({"x": pa.array(column, pa.int64())})
+            pq.write_table(table, f"data/k={k}/c={c}/{number}.parquet", row_group_size=2)
+        fp.index("data", "f.index", recursive=True).check()
 
         def filtered(manifest: str | None) -> fp.Pipe[Any]:
             if later:
@@ -279,35 +248,17 @@ def test_filters_on_bounds_leave_out_no_row(
             return read(manifest, filter=expression)
 
         pipes = [filtered("f.index"), filtered(None)]
-        assert repr(list(pipes[0])) == repr(list(pipes[1]))  # NaN is no NaN
+        assert list(pipes[0]) == list(pipes[1])
         assert identities(pipes[0]) == identities(pipes[1])
 
 
 def test_folders_leave_out_files(here: Path) -> None:
     write_some([10] * 12)
-    fp.index("data", "f.index", recursive=True)  # without statistics
+    fp.index("data", "f.index", recursive=True)
     for path in here.glob("data/day=[013]/*.parquet"):
         path.unlink()
     assert values(read("f.index", filter=pc.field("day") == 2)) == [1000 * k + j for k in (6, 7, 8) for j in range(10)]
     assert list(read("f.index", filter=pc.field("day") > 7)) == []
-
-
-def test_statistics_that_are_refused(here: Path) -> None:
-    pq.write_table(pa.table({"x": [1], "l": [[1]], "b": [True]}), "data/a.parquet")
-    for names, words in (
-        ("x", "`statistics` must be a list of names of columns but got: 'x'"),
-        (["y"], "`statistics` names 'y', and the files have no such column"),
-        (["l"], "`statistics` takes columns of numbers, text, dates and times, and 'l' has the type list"),
-        (["b"], "and 'b' has the type bool"),
-    ):
-        with pytest.raises((ArgumentError, TypeError), match=words):
-            fp.index("data", "f.index", statistics=names)
-    with pytest.raises(ArgumentError, match="`statistics` are kept of Parquet files"):
-        fp.index("data", "f.index", statistics=["x"], footers=False)
-    (here / "data" / "a.txt").write_text("")
-    with pytest.raises(ArgumentError, match="`statistics` are kept of Parquet files"):
-        fp.index("data", "f.index", statistics=["x"])
-    assert not (here / "f.index").exists()
 
 
 # Versions and growth

@@ -74,7 +74,7 @@ def test_a_file_with_encrypted_columns(tmp_path):
         list(parsed([path], filter=pc.field("id") > 0))
     store = RemoteStore({"d/a.parquet": Path(path).read_bytes()})
     assert list(fp.read_parquet("d", columns=["t"], filesystem=store.filesystem)) == [{"t": "x"}]
-    fp.index(tmp_path, tmp_path / "f.index", pattern="*.parquet", statistics=["id"])
+    fp.index(tmp_path, tmp_path / "f.index", pattern="*.parquet")
 
 
 @given(st.lists(st.none() | st.integers(-62 * 10**9, 253 * 10**9), min_size=1, max_size=9), st.booleans())
