@@ -112,7 +112,6 @@ class CountedFormat(TableFormat, UnitFormat):
         If statistics select units, the footers of those files are read whose folders do not leave them out.
         """
         has_units = index.kind == self.units and cast("OpenFiles", files.source).compression == "infer"
-        selects = self.selects_units()
         if not has_units or not self.can_use(index.schemas, knows_rows=index.rows is not None):
             return super().resolved(files)
         heads = {number: FlatHead(path, schema) for number, path, schema in index.first_files()}
@@ -123,7 +122,7 @@ class CountedFormat(TableFormat, UnitFormat):
         columns = {number: fixed.columns_in(head) for number, head in heads.items()}
         for path, number in folders if fixed.folder_types else ():
             fixed.constants(path, columns[number])
-        if not selects:
+        if not form.selects_units():
             return form, IndexedUnits.of(index, self.fields)
         matching = index.files_where(form.folder_may_match)
         parts = (matching[start : start + BLOCK_FILES] for start in range(0, len(matching), BLOCK_FILES))

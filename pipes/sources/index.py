@@ -53,13 +53,12 @@ def make_version(selection: Selection, footers: Footers, read: ReadFooters | Non
             _check_selection(before, selection)
         listing = selection.absolute_listing(address)
         work = _Work(listing, selection.filesystem, _form(listing, footers), before)
-        work.read = read or FooterReader.contents
         if before is not None and work.is_as(before):
             return before
         number = 1 if before is None else before.number + 1
         call, selected = selection.call(), selection.digest()
         version = Version(number, call, selected, work.kind, work.digest, listing.root)
-        blocks = work.blocks()
+        blocks = work.blocks(read or FooterReader.contents)
         written = write_version(version, address, selection.filesystem, blocks, work.schemas, work.fields)
         if written is not None:
             return Index(address, number, written.digest, selection.filesystem)
@@ -115,10 +114,7 @@ class _Work:
         fields: of the units, those that states are checked against.
         schemas: of the blocks that were made.
         digest: of the listing, in the order of the blocks.
-        read: reads footers.
     """
-
-    read: ReadFooters
 
     def __init__(self, listing: Listing, filesystem: object, form: CountedFormat | None, before: Index | None) -> None:
         self._listing = listing
@@ -165,12 +161,12 @@ class _Work:
         """Whether nothing has changed since the version before."""
         return self._before is not None and len(self._kept) == before.files and bool(self._kept.all())
 
-    def blocks(self) -> Iterator[FileBlock]:
+    def blocks(self, read_footers: ReadFooters) -> Iterator[FileBlock]:
         """All blocks."""
         kept, order = self._kept_contents(), self._order
         tables = map(self._table, _parts(order))
         again = map(self._table, _parts(order[~self._kept]))
-        read = iter(()) if self._reader is None else self.read(self._reader, again)
+        read = iter(()) if self._reader is None else read_footers(self._reader, again)
         first = 0
         for table in tables:
             paths, sizes, changed = (cast("Any", column).combine_chunks() for column in table.columns)

@@ -66,7 +66,6 @@ class Version:
         kind: of the units: "files", "row_groups" or "record_batches".
         listing: the digest of the listing.
         files, units, rows, bytes: of all files; None if a number is not known.
-        granule: the units of a sum in `weights`.
         identity: the digest of all units; empty if these are files as a whole.
         digest: of the listing, the units and the schemas; a copy elsewhere has the same.
         first_units: the number of the first unit of each block.
@@ -83,7 +82,6 @@ class Version:
     units: int = 0
     rows: int | None = None
     bytes: int | None = None
-    granule: int = 1
     identity: str = ""
     digest: str = ""
     first_units: tuple[int, ...] = ()
@@ -336,8 +334,7 @@ class Index:
 
     def weights(self) -> Weights:
         """The rows of neighbouring units, or the bytes of neighbouring files if these are the units."""
-        granule = self.version.granule
-        return Weights(self._numbers(_WEIGHTS), self.kind != FILES, granule, self._weights_of_units)
+        return Weights(self._numbers(_WEIGHTS), self.kind != FILES, granule_size(self.units), self._weights_of_units)
 
     def units_at(self, indices: Numbers, fields: tuple[str, ...]) -> Numbers:
         """Units by these fields, a row each; a file is its position in the index."""
@@ -642,7 +639,6 @@ class _Sums:
             units=self._units,
             bytes=None if (sizes < 0).any() else int(sizes.sum()),
             rows=int(weights.sum()) if has_units and not (weights == UNKNOWN).any() else None,
-            granule=granule_size(self._units),
             identity=self._identity.hexdigest() if has_units else "",
             digest=hashlib.blake2b(content.encode(), digest_size=16).hexdigest(),
             first_units=tuple(self._first_units),

@@ -138,14 +138,15 @@ class FilesOfPath(NamedTuple):
     suffix: str = ""
 
     def add_to(self, digest: hashlib.blake2b, paths: pa.LargeStringArray, sizes: pa.Int64Array) -> None:
-        """Add these files to the digest of a listing."""
+        """Add these files, by their names and sizes, to the digest of a listing."""
         for start in range(0, len(paths), BATCH_FILES):
             texts = cast("list[str]", paths.slice(start, BATCH_FILES).to_pylist())
             if self.prefix is None:
                 names = [os.path.basename(split_options(path)[0]) for path in texts]
             else:
                 names = [path[len(self.prefix) : len(path) - len(self.suffix)] for path in texts]
-            add_to_digest(digest, names, sizes.slice(start, BATCH_FILES))
+            digest.update("\0".join([*names, ""]).encode())
+            digest.update(numpy_array(sizes.slice(start, BATCH_FILES)).tobytes())
 
 
 def _values_at(column: Any, indices: Indices) -> list[Any]:
@@ -527,12 +528,6 @@ LISTING_SECONDS = 3.0
 """A listing that takes longer shows how many files it has found: the number after each folder or batch."""
 BATCH_FILES = 2**14
 """The files of a batch, whose names are Python strings. A digest takes all names of a batch, then their sizes."""
-
-
-def add_to_digest(digest: hashlib.blake2b, names: list[str], sizes: pa.Int64Array) -> None:
-    """Add files, by their names below the root, to the digest of a `Listing`."""
-    digest.update("\0".join([*names, ""]).encode())
-    digest.update(numpy_array(sizes).tobytes())
 
 
 class FileNames:

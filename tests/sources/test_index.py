@@ -161,8 +161,8 @@ def test_above_a_number_of_units_they_are_dealt_in_granules(here: Path, monkeypa
     monkeypatch.setattr(storage_index, "MAX_EXACT_UNITS", 16)
     write_some([0, 3, 50, 9, 21, 7] * 8)
     made = fp.index("data", "f.index", recursive=True)
-    assert made.version.granule == 16 and made.units == 8 * 15
     weights = made.weights()
+    assert weights.granule == 16 and made.units == 8 * 15
     assert len(weights.values) == 8 and weights.values.sum() == made.rows == 8 * 90
     for pipe in (read("f.index").shuffle(window=10), read("f.index")):
         loaders = [fp.Loader(pipe, rank=rank, world_size=3, even=None, seed=1) for rank in range(3)]
