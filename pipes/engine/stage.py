@@ -41,10 +41,6 @@ MAX_PART_OF_UNITS = 8
 _UNASKED = object()
 
 
-def _memo_bytes(value: object) -> int:
-    return 1024 + int(getattr(value, "nbytes", MEMO_BYTES - 1024))
-
-
 class Stage:
     """One node of a graph, bound: an `Input` for the operators that read from it, a `StageView` for its own.
 
@@ -98,7 +94,8 @@ class Stage:
         self._last_size: AdaptiveBlockSize | None = None  # of the last producer that reads it by index
         self._length: object = _UNASKED
         self._schema: object = _UNASKED
-        self._memos: dict[Hashable, object] = {}
+        self._memos: dict[Hashable, tuple[object, int]] = {}  # each with its size
+        self._memo_bytes = 0
         self._lock = Lock()
 
     def _find_begins(self, regroups: bool) -> frozenset[Stage]:
@@ -181,14 +178,16 @@ class Stage:
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
         """The result of `make()` for `key`, kept for the last few keys; for costly functions of the key."""
-        value = self._memos.get(key, _UNASKED)
-        if value is _UNASKED:
+        memo = self._memos.get(key)
+        if memo is None:
             value = make()
+            memo = value, 1024 + int(getattr(value, "nbytes", MEMO_BYTES - 1024))
             with self._lock:  # not held by `make`: two threads then make the value twice
-                self._memos[key] = value
-                while len(self._memos) > 1 and sum(map(_memo_bytes, self._memos.values())) > MAX_MEMO_BYTES:
-                    del self._memos[next(iter(self._memos))]
-        return cast("T", value)
+                self._memo_bytes += memo[1] - self._memos.get(key, (None, 0))[1]
+                self._memos[key] = memo
+                while len(self._memos) > 1 and self._memo_bytes > MAX_MEMO_BYTES:
+                    self._memo_bytes -= self._memos.pop(next(iter(self._memos)))[1]
+        return cast("T", memo[0])
 
     def rows(self, indices: Indices, context: Context) -> BlockRows:
         """The rows at `indices`; indexed stages only."""

@@ -31,4 +31,4 @@ def test_every_flag_is_a_bool(name: str, function: Any, flag: str, kind: str) ->
 
 
 def test_there_are_many() -> None:
-    assert len(FLAGS) > 50 and {"drop_last", "padded", "ordered", "overwrite"} <= {flag[2] for flag in FLAGS}
+    assert len(FLAGS) > 50 and {"drop_last", "padded", "random", "overwrite"} <= {flag[2] for flag in FLAGS}

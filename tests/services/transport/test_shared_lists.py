@@ -86,7 +86,7 @@ def test_rows_of_a_list_are_equal_in_the_other_process(name: str, lists_elsewher
     assert parts[:5] == [rows, [], rows[2000:4099], rows[3:N:7], []]
     assert parts[5] == [rows[i] for i in POSITIONS]
     assert parts[6:10] == [[rows[0], rows[-1], rows[-1]], rows, rows[5:9], N]
-    assert parts[10] == pipe.op.call()
+    assert parts[10] == pipe.op.call().replace("<tuple of", "<list of")  # a worker holds both as columns
     assert [type(row) for row in parts[0]] == [type(row) for row in rows]
 
 
