@@ -12,9 +12,11 @@ from feedpipe.core.block import AdaptiveBlockSize as AdaptiveBlockSize
 from feedpipe.core.block import OneRow as OneRow
 from feedpipe.core.block import nbytes as nbytes
 from feedpipe.core.checks import digest as digest
+from feedpipe.core.context import NoWork as NoWork
 from feedpipe.core.context import Pacing as Pacing
 from feedpipe.core.context import ProcessContext as ProcessContext
 from feedpipe.core.context import RowShare as RowShare
+from feedpipe.core.context import RowsRequest as RowsRequest
 from feedpipe.core.context import Tracing as Tracing
 from feedpipe.core.context import mixed as mixed
 from feedpipe.core.cursor import checked_cursor as checked_cursor
