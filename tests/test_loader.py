@@ -66,8 +66,9 @@ class TestErrors:
             return x
 
         for pipe in (numbers(), streamed()):
-            for loader in (fp.Loader(pipe.map(picky)), fp.Loader(pipe.map(picky), fp.InProcess(debug=True))):
-                iterator = iter(loader)
+            failing = pipe.map(picky)
+            for run in (failing, fp.Loader(failing), fp.Loader(failing, fp.InProcess(debug=True))):
+                iterator = iter(run)
                 got = []
                 with pytest.raises(fp.RowError) as first:
                     got.extend(iterator)

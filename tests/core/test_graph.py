@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 
-import cloudpickle
 import pytest
 
 import feedpipe as fp
@@ -51,14 +50,6 @@ def test_a_pipe_is_immutable():
     assert list(pipe.map(lambda x: x + 1)) == [2] and list(pipe) == [1]
 
 
-def test_a_pipe_travels():
-    pipe = fp.from_sequence(range(9)).map(lambda x: x * 2).filter(lambda x: x % 4).shuffle(window=4).batch(2)
-    assert len(fp.from_sequence([1])) == 1
-    again = pickle.loads(cloudpickle.dumps(pipe))
-    assert list(again) == list(pipe) and repr(again) == repr(pipe)
-    assert list(copy.copy(pipe)) == list(pipe)
-
-
 def test_length_truth_and_index():
     pipe = fp.from_sequence(range(10))
     assert bool(fp.from_sequence([])) and len(pipe) == 10 and pipe[-1] == 9
@@ -69,16 +60,6 @@ def test_length_truth_and_index():
         pipe.filter(bool)[0]
     with pytest.raises(TypeError):
         len(pipe.filter(bool))
-
-
-def test_a_failed_run_stays_failed():
-    iterator = iter(fp.from_sequence([1, 0, 2]).map(lambda x: 1 / x))
-    assert next(iterator) == 1
-    with pytest.raises(fp.RowError) as first:
-        next(iterator)
-    with pytest.raises(fp.RowError) as second:
-        next(iterator)
-    assert first.value is second.value
 
 
 def test_only_a_pipe_can_be_loaded():
@@ -97,7 +78,9 @@ def test_an_error_at_the_first_look_has_no_other_before_it():
 
 def test_pickles_with_functions_that_cannot_be_imported():
     """As arguments of `torch.multiprocessing.spawn`, and in torch's loaders whose workers are spawned."""
-    pipe = fp.from_sequence(range(3)).map(lambda x: x + 1).map(abs)
-    for value in (pipe, fp.Loader(pipe)):
-        assert list(pickle.loads(pickle.dumps(value))) == [1, 2, 3]
-        assert list(copy.copy(value)) == list(copy.deepcopy(value)) == [1, 2, 3]
+    pipe = fp.from_sequence(range(9)).map(lambda x: x * 2).filter(lambda x: x % 4).shuffle(window=4).batch(2)
+    expected = list(pipe)
+    for make in (lambda: pipe, lambda: fp.Loader(pipe)):
+        again = pickle.loads(pickle.dumps(make()))
+        assert repr(again) == repr(make()) and list(again) == expected
+        assert list(copy.copy(make())) == list(copy.deepcopy(make())) == expected

@@ -45,11 +45,3 @@ def test_the_deviation_is_the_root_of_the_exact_variance(numbers: list[float]) -
     variance = sum((Fraction(number) - mean) ** 2 for number in numbers) / len(numbers)
     if float(variance) > 1e-290 or not variance:
         assert math.isclose(moments(numbers)[1], math.sqrt(variance), rel_tol=1e-15)
-
-
-def test_columns_of_arrays() -> None:
-    numbers = np.random.default_rng(0).normal(size=(1000, 3, 4))
-    mean, std = Moments.of(numbers).mean_and_std()
-    np.testing.assert_allclose(mean, numbers.mean(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(std, numbers.std(axis=0), rtol=1e-12)
-    assert mean.shape == (3, 4)

@@ -15,6 +15,7 @@ from feedpipe.testing import check_operator
 
 from ...support.examples import examples
 from ..exactness import check_elastic, check_ranks, check_resumes, through_json
+from ..tables import streamed
 
 RAMP = {0: 2, 7: 3, 8: 1, 20: 5}
 
@@ -28,10 +29,6 @@ def ramped(rows: Sequence[Any], sizes: dict[int, int], drop_last: bool = False) 
         batches.append([*rows[row : row + size]])
         row += size
     return batches[:-1] if drop_last and row > len(rows) else batches
-
-
-def streamed(pipe: fp.Pipe[Any]) -> fp.Pipe[Any]:
-    return pipe.filter(lambda row: True)
 
 
 @st.composite

@@ -17,6 +17,7 @@ from feedpipe.testing import check_operator
 
 from ...support.examples import examples
 from ..exactness import check_elastic, check_ranks, check_resumes, digest
+from ..tables import streamed
 
 
 def rows_of(keys: list[Any]) -> list[dict[str, Any]]:
@@ -36,10 +37,6 @@ def brute_force(keys: list[Any], size: int, step: int, *, together: bool) -> lis
 
 def numbers(windows: Any) -> list[list[int]]:
     return [[row["n"] for row in window] for window in windows]
-
-
-def streamed(pipe: fp.Pipe[Any]) -> fp.Pipe[Any]:
-    return pipe.filter(lambda row: True)
 
 
 runs = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=8)

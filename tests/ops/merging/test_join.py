@@ -84,12 +84,6 @@ class TestColumns:
 
 
 class TestPlan:
-    @pytest.mark.slow
-    def test_workers_read_the_other_side_once_each(self):
-        pipe = fp.from_sequence(TABLE.to_pylist()).join(fp.from_table(OTHER), on="id")
-        with fp.Loader(pipe, workers=2) as loader:
-            assert sorted(row["id"] for row in loader) == [1, 2, 4]
-
     def test_the_other_side_is_read_at_the_first_row_and_once(self):
         reads = []
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from itertools import islice
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,11 +8,9 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, PlanWarning, RowError
 from feedpipe.testing import check_operator
 
+from ..tables import streamed
+
 A, B, C = fp.from_sequence(range(30)), fp.from_sequence(range(100, 112)), fp.from_sequence(range(200, 205))
-
-
-def streamed(pipe):
-    return pipe.filter(lambda row: True)
 
 
 def shares(rows, count=3):
@@ -46,20 +42,6 @@ class TestOrder:
         rows = list(A.mix(B, C, weights=[0.6, 0.3, 0.1]))
         assert np.abs(shares(rows[:40]) - np.arange(1, 41)[:, None] * [0.6, 0.3, 0.1]).max() < 1
         assert sorted(rows) == [*A, *B, *C]
-
-    def test_longest_leaves_out_an_input_that_has_ended(self):
-        rows = list(fp.from_sequence("aaaa").mix(fp.from_sequence("b"), fp.from_sequence("cccc"), weights=[1, 2, 1]))
-        assert "".join(rows) == "abcacacac"
-
-    def test_first_ends_before_the_row_that_is_missing(self):
-        assert list(fp.from_sequence("abc").mix(fp.from_sequence([1, 2, 3, 4]), stop="first")) == [
-            "a", 1, "b", 2, "c", 3,
-        ]  # fmt: skip
-        assert list(fp.from_sequence("abc").mix(fp.from_sequence([1]), stop="first")) == ["a", 1, "b"]
-
-    def test_a_weight_of_zero_comes_behind_all_others(self):
-        assert list(B.mix(A, weights=[0, 1])) == [*A, *B]
-        assert list(B.mix(A, weights=[0, 1], stop="first")) == list(A)
 
 
 class TestRandom:
@@ -120,11 +102,6 @@ class TestColumns:
 
 
 class TestPlan:
-    def test_longest_is_divided_input_by_input(self):
-        pipe = streamed(A).mix(B, weights=[2, 1])
-        rows = [row for rank in range(2) for row in fp.Loader(pipe, rank=rank, world_size=2, even=None)]
-        assert sorted(rows) == sorted([*A, *B])
-
     def test_the_number_of_rows_is_that_of_all_shards(self):
         pipe = streamed(A).mix(B, stop="first")
         with pytest.warns(
@@ -156,25 +133,8 @@ class TestPlan:
         assert "`mix(weights=[1, 2, 3], name='m')`: takes 30, 12, 5 rows of its inputs" in text
         assert "the first to end does so after 11 rows, and the others go on" in text
 
-    def test_a_resume_continues_the_stream(self):
-        pipe = streamed(A).shuffle(window=6).mix(B.shuffle(), C.repeat(), weights=[5, 3, 2], random=True).batch(4)
-        loader = fp.Loader(pipe, seed=3, steps=12)
-        rows = list(loader)
-        loader = fp.Loader(pipe, seed=3, steps=12)
-        taken = list(islice(loader, 5))
-        other = fp.Loader(pipe, seed=3, steps=12)
-        other.load_state_dict(loader.state_dict())
-        assert taken + list(other) == rows
-
 
 class TestErrors:
-    def test_a_failing_row_comes_at_its_turn(self):
-        pipe = streamed(A).mix(B.map(lambda row: 1 // (row - 103)), weights=[1, 1])
-        rows = []
-        with pytest.raises(RowError, match="from_sequence, row 4"):
-            rows.extend(pipe)
-        assert len(rows) == 7
-
     def test_weights(self):
         for weights, message in (
             ([1], "must have a number for each of the 2 pipes, this one first, but has 1"),

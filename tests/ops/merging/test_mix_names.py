@@ -14,12 +14,9 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, StateError, StateWarning
 
 from ...support.examples import examples
+from ..tables import streamed
 
 WEB, CODE, BOOKS = (fp.from_sequence(range(first, first + rows)) for first, rows in ((0, 30), (100, 12), (200, 5)))
-
-
-def streamed(pipe: fp.Pipe[int]) -> fp.Pipe[int]:
-    return pipe.filter(lambda row: True)
 
 
 def test_it_is_the_mixture_of_the_pipes_in_the_order_of_their_names() -> None:

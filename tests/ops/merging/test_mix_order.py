@@ -153,13 +153,6 @@ def test_the_order_is_that_of_earlier_versions(kind, streamed):
     assert found == GOLDEN[kind, streamed]
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-def test_hundreds_of_inputs_of_different_lengths(streamed):
-    inputs = [[1000 * source + row for row in range((source * 7) % 11)] for source in range(150)]
-    weights = [1 + source % 5 for source in range(150)]
-    assert list(mixed(inputs, weights, "longest", streamed=streamed)) == reference_rows(inputs, weights, "longest")
-
-
 @settings(max_examples=examples(30), deadline=None)
 @given(mixtures(), stops, st.booleans(), st.randoms(use_true_random=False))
 def test_rows_may_be_asked_for_in_any_order(mixture, stop, random, shuffler):

@@ -17,13 +17,10 @@ from feedpipe.testing import check_operator
 from ...support.examples import examples
 from ...support.mixtures import scheduled_rows
 from ..exactness import check_elastic, check_ranks, check_resumes, digest, through_json
+from ..tables import streamed
 
 weight = st.one_of(st.integers(0, 4), st.sampled_from([0.25, 0.04, 1.5]))
 A, B, C = ([100 * source + row for row in range(rows)] for source, rows in enumerate((30, 12, 5)))
-
-
-def streamed(pipe):
-    return pipe.filter(lambda row: True)
 
 
 def mixed(inputs, weights, stop="longest", *, of=lambda pipe: pipe, **arguments):
@@ -67,12 +64,6 @@ class TestOrder:
     @pytest.mark.parametrize("weights", [[3, 1, 2], [0.7, 0.1, 0.2]])
     def test_one_stage_of_few_inputs_has_the_order_of_fixed_weights(self, weights):
         assert list(mixed([A, B, C], {0: weights})) == list(mixed([A, B, C], weights))
-
-    def test_weights_of_zero(self):
-        assert "".join(mixed(["aaaa", "bbbb"], {0: [1, 0], 2: [0, 1]})) == "aabbbbaa"  # no row is lost
-        assert list(mixed([A, B, C], {0: [1, 0, 0], 4: [1, 1, 0], 10: [0, 0, 1]}, stop="first"))[:11] == [
-            0, 1, 2, 3, 4, 100, 5, 101, 6, 102, 200,
-        ]  # fmt: skip
 
     def test_rows_may_be_given_in_any_order(self):
         weights = {9: [0, 1], 0: [1, 0]}

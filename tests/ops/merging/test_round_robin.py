@@ -6,11 +6,9 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError
 from feedpipe.testing import check_operator
 
+from ..tables import streamed
+
 A, B, C = fp.from_sequence("abcde"), fp.from_sequence([1, 2]), fp.from_sequence("XYZ")
-
-
-def streamed(pipe):
-    return pipe.filter(lambda row: True)
 
 
 @pytest.mark.parametrize(

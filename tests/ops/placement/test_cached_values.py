@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import DataError
 from feedpipe.extensions import Rows
 
-from ...support.formats import Buffers, StoredRows
+from ...support.formats import StoredRows
 from .cached_pipes import same
 
 pytestmark = pytest.mark.usefixtures("small_files")
@@ -78,37 +74,3 @@ def test_what_is_read_is_never_code() -> None:
     node = {"is": "array", "dtype": "|O", "shape": [1], "part": 0, "of": "scalar"}
     with pytest.raises(ValueError, match="has no dtype object"):
         StoredRows(node, [np.zeros(8, np.uint8)], same).rows(range(1))
-
-
-LEAVES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(allow_nan=False),
-    st.text(st.characters()),
-    st.binary(),
-    st.dates(),
-    st.datetimes(),
-    st.decimals(allow_nan=False),
-    st.uuids(),
-)
-VALUES = st.recursive(
-    LEAVES,
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4),
-        st.lists(inner, max_size=4).map(tuple),
-        st.dictionaries(st.text(max_size=3), inner, max_size=4),
-        st.dictionaries(st.integers(0, 5), inner, max_size=4),
-    ),
-    max_leaves=12,
-)
-
-
-@given(st.lists(VALUES, min_size=1, max_size=12), st.data())
-def test_values_come_back_as_they_were(values: list[Any], data: st.DataObject) -> None:
-    buffers = Buffers()
-    node = json.loads(json.dumps(buffers.rows(values)))
-    indices = data.draw(st.lists(st.integers(0, len(values) - 1)))
-    parts = buffers.parts
-    rows = StoredRows(node, parts, same).rows(np.array(indices, np.int64))
-    assert repr(rows) == repr([values[index] for index in indices])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import struct
@@ -70,24 +71,28 @@ def test_tables_stay_columns_over_many_files() -> None:
     assert sorted((row for batch in batches for row in batch), key=lambda row: row["n"]) == table.to_pylist()
 
 
+FOLDERS = itertools.count()
 values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text(max_size=3)
-    | st.binary(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner, max_size=3) | st.tuples(inner)
+    st.one_of(
+        *(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(st.characters()), st.binary()),
+        *(st.dates(), st.datetimes(), st.decimals(allow_nan=False), st.uuids()),
     ),
-    max_leaves=6,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.dictionaries(st.text(max_size=3) | st.integers(0, 5), inner, max_size=4),
+    ),
+    max_leaves=12,
 )
 
 
-@settings(max_examples=examples(20))
-@given(st.lists(values, max_size=6), st.uuids())
-def test_rows_keep_their_types(rows: list[Any], name: Any) -> None:
-    assert repr(list(stream(rows).load(f"{name}"))) == repr(rows)
+@settings(max_examples=examples(40))
+@given(st.lists(values, max_size=12), st.data())
+def test_rows_keep_their_types(rows: list[Any], data: st.DataObject) -> None:
+    pipe = stream(rows).load(f"{next(FOLDERS)}")
+    assert repr(list(pipe)) == repr(rows)
+    places = data.draw(st.lists(st.integers(0, len(rows) - 1)) if rows else st.just([]))
+    assert repr([pipe[place] for place in places]) == repr([rows[place] for place in places])
 
 
 def test_arrays_keep_their_types() -> None:

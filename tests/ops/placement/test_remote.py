@@ -161,13 +161,10 @@ class TestRefused:
             NUMBERS.remote().map(str).remote()
         assert list(NUMBERS.remote().zip(NUMBERS.remote()).take(1)) == [(0, 0)]
 
-    def test_dispatch_behind_it(self):
-        with pytest.raises(PlanError, match=r"`dispatch\(\)` must come before `remote\(\)`"):
-            NUMBERS.remote().dispatch()
-
-    def test_load_behind_it(self):
-        with pytest.raises(PlanError, match=r"`load\(\)` must come before `remote\(\)`"):
-            NUMBERS.remote().load()
+    @pytest.mark.parametrize("operator", ["dispatch", "load"])
+    def test_operators_behind_it(self, operator):
+        with pytest.raises(PlanError, match=rf"`{operator}\(\)` must come before `remote\(\)`"):
+            getattr(NUMBERS.remote(), operator)()
 
     def test_in_the_other_side_of_a_join(self):
         rows = fp.from_sequence([{"a": 1}])

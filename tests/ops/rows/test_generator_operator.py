@@ -80,16 +80,6 @@ def test_a_wrong_promise_is_found() -> None:
     with pytest.raises(AssertionError):
         check_operator(sums(fp.from_sequence(range(1, 30))))
 
-    @fp.operator(lookback=1, order=Order.ROW_LOCAL)
-    def steps(rows: Iterator[int]) -> Iterator[int]:
-        previous = next(rows, 0)
-        for row in rows:
-            yield row - previous
-            previous = row
-
-    with pytest.raises(AssertionError, match=r"must declare `Order.GLOBAL`"):
-        check_operator(steps(fp.from_sequence(range(30)).filter(lambda x: True)))
-
 
 def test_errors_name_the_row() -> None:
     @fp.operator

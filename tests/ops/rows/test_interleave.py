@@ -84,12 +84,6 @@ def test_a_resume_runs_only_open_items_again():
     assert [*taken, rows[60], *iterator] == rows
 
 
-def test_shards_divide_the_rows():
-    pipe = fp.from_sequence(range(30)).interleave(items, cycle=4)
-    rows = [row for rank in range(2) for row in fp.Loader(pipe, rank=rank, world_size=2, even=None, shards=4)]
-    assert sorted(rows) == sorted(pipe)
-
-
 def test_an_error_comes_at_its_row():
     def fails(row):
         yield row

@@ -21,16 +21,13 @@ from feedpipe.testing import check_operator
 
 from ...soak import SOAK
 from ...support.core import AdaptiveBlockSize
+from ..tables import streamed
 
 
 def parse(x: int) -> int:
     if x % 10 == 3:
         raise ValueError(f"{x} is bad")
     return x
-
-
-def streamed(pipe: fp.Pipe[Any]) -> fp.Pipe[Any]:
-    return pipe.filter(lambda row: True)
 
 
 def numbers(count: int = 100) -> fp.Pipe[int]:

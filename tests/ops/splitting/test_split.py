@@ -17,13 +17,9 @@ from feedpipe.errors import ArgumentError, ArgumentTypeError, DataError, PlanErr
 from feedpipe.extensions import Rows
 from feedpipe.testing import check_operator
 
-from ..tables import TABLE, variants
+from ..tables import TABLE, streamed, variants
 
 SHARES = {"train": 0.7, "val": 0.2, "test": 0.1}
-
-
-def streamed(pipe: fp.Pipe[Any]) -> fp.Pipe[Any]:
-    return pipe.filter(lambda row: True)
 
 
 @pytest.mark.slow
