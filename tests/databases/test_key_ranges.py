@@ -1,12 +1,10 @@
-"""The ranges of keys of a query, and what reading them takes."""
+"""The ranges of keys of a query to PostgreSQL, and what reading them takes; `tests/sources` has those of SQLite."""
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -22,22 +20,16 @@ from ..servers.postgres import Postgres
 KEYS = [n * n for n in range(1000)]
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
-def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def uri(postgres: Postgres) -> str:
     """A table of skewed keys with an index, in a random order."""
-    if request.param == "sqlite":
-        with closing(sqlite3.connect(tmp_path / "a.db")) as database, database:
-            database.execute("CREATE TABLE skewed (k INTEGER PRIMARY KEY, n INTEGER)")
-            database.executemany("INSERT INTO skewed VALUES (?, ?)", [(key, n) for n, key in enumerate(KEYS)])
-        return f"sqlite://{tmp_path}/a.db"
-    server: Postgres = request.getfixturevalue("postgres")
-    with closing(psycopg.connect(server.uri, autocommit=True)) as connection:
+    with closing(psycopg.connect(postgres.uri, autocommit=True)) as connection:
         connection.execute("DROP TABLE IF EXISTS skewed")
         connection.execute(
             "CREATE TABLE skewed AS SELECT n * n AS k, n FROM generate_series(0, 999) n ORDER BY random()"
         )
         connection.execute("ALTER TABLE skewed ADD PRIMARY KEY (k)")
-    return server.uri
+    return postgres.uri
 
 
 def ranges(uri: str, query: SqlQuery, count: int | None) -> list[Any]:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import feedpipe as fp
@@ -206,20 +205,6 @@ def test_law(name: str) -> None:
     assert same(check_operator(pipe, samples=2), one_by_one(pipe, place)[0])
 
 
-def test_a_loader_goes_on_where_it_was() -> None:
-    pipe = read_bytes(RemoteStore({})).shuffle().map(lambda row: row["path"])
-    with fp.Loader(pipe, seed=3) as loader:
-        rows = list(loader)
-    for step in (1, 2, 11):
-        with fp.Loader(pipe, seed=3) as loader:
-            elements = iter(loader)
-            assert [next(elements) for _ in range(step)] == rows[:step]
-            state = loader.state_dict()
-        with fp.Loader(pipe, seed=3) as loader:
-            loader.load_state_dict(state)
-            assert list(loader) == rows[step:]
-
-
 @pytest.mark.parametrize("number", [0, 1, 2, 12, COUNT - 1])
 @pytest.mark.parametrize("name", ["bytes", "streamed"])
 def test_an_error_comes_after_the_rows_before_it(name: str, number: int) -> None:
@@ -283,12 +268,6 @@ def test_the_next_files_are_begun_while_one_is_read(name: str) -> None:
     assert rows == expected and len(rows) == COUNT
     settle()
     assert place.open == 0
-
-
-def parquet() -> bytes:
-    data = io.BytesIO()
-    pq.write_table(pa.table({"x": np.random.default_rng(0).random(2**17)}), data)
-    return data.getvalue()
 
 
 @pytest.mark.parametrize("dropped", [False, True])

@@ -6,6 +6,8 @@ import duckdb
 import pyarrow as pa
 from pyarrow import flight
 
+from ..support.formats import read_fields, write_field
+
 
 class FlightSqlServer(flight.FlightServerBase):
     """Answers statements without parameters, by which all of `read_sql` goes."""
@@ -45,32 +47,11 @@ class FlightSqlServer(flight.FlightServerBase):
 def _any(kind: str, text: bytes) -> bytes:
     """A message of Flight SQL with a text in its first field, as protobuf's `Any`."""
     url = f"type.googleapis.com/arrow.flight.protocol.sql.{kind}".encode()
-    return _field(1, url) + _field(2, _field(1, text))
+    return write_field(1, url) + write_field(2, write_field(1, text))
 
 
 def _statement(message: bytes) -> str:
     """The text that `_any` has put into a message."""
-    return _fields(_fields(message)[2])[1].decode()
-
-
-def _field(number: int, value: bytes) -> bytes:
-    size, length = len(value), b""
-    while size > 127:
-        length, size = length + bytes([size % 128 + 128]), size // 128
-    return bytes([number * 8 + 2]) + length + bytes([size]) + value
-
-
-def _fields(message: bytes) -> dict[int, bytes]:
-    """The fields of a protobuf message that are bytes."""
-    fields: dict[int, bytes] = {}
-    place = 0
-    while place < len(message):
-        number, place = message[place] // 8, place + 1
-        size = shift = 0
-        while True:
-            byte, place = message[place], place + 1
-            size, shift = size + ((byte % 128) << shift), shift + 7
-            if byte < 128:
-                break
-        fields[number], place = message[place : place + size], place + size
-    return fields
+    for number in (2, 1):
+        message = next(text for field, _, text in read_fields(message) if field == number and isinstance(text, bytes))
+    return message.decode()

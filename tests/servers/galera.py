@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from .keeper import _die_with_parent, _free_ports
-from .process import Process
+from .process import Process, answer_questions
 
 USER, PASSWORD, DATABASE = "reader", "tulip-7", "test"
 LIBRARY = Path("/usr/lib/galera/libgalera_smm.so")
@@ -63,8 +63,7 @@ class GaleraCluster:
         self.nodes: list[subprocess.Popen[bytes] | None] = [None] * NODES
 
     def start(self) -> list[int]:
-        folder_mode = 0o755
-        self.folder.chmod(folder_mode)
+        self.folder.chmod(0o755)
         for number in range(NODES):
             home = self._home(number)
             home.mkdir()
@@ -95,16 +94,8 @@ class GaleraCluster:
             self.nodes[number] = None
 
     def run(self, number: int, statement: str) -> str:
-        command = [
-            "mariadb",
-            "--no-defaults",
-            "-uroot",
-            "-S",
-            str(self._home(number) / "s.sock"),
-            "-N",
-            "-e",
-            statement,
-        ]
+        socket = self._home(number) / "s.sock"
+        command = ["mariadb", "--no-defaults", "-uroot", f"-S{socket}", "-N", "-e", statement]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def _home(self, number: int) -> Path:
@@ -166,11 +157,7 @@ def main(owner: Connection) -> None:
     folder = Path(tempfile.mkdtemp(prefix="feedpipe-galera-"))
     cluster = GaleraCluster(folder)
     try:
-        while True:
-            command, *arguments = owner.recv()
-            owner.send(getattr(cluster, command)(*arguments))
-    except EOFError:
-        pass
+        answer_questions(owner, cluster)
     finally:
         cluster.end()
         shutil.rmtree(folder, ignore_errors=True)

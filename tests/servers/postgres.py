@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from .keeper import _die_with_parent, _free_ports
-from .process import Process
+from .process import Process, answer_questions
 
 USER, PASSWORD = "keeper", "hunter+2"
 START_SECONDS = 60.0
@@ -21,11 +21,8 @@ START_SECONDS = 60.0
 
 def postgres_programs() -> Path | None:
     """The folder of the newest server that is installed."""
-    return max(Path("/usr/lib/postgresql").glob("*/bin/postgres"), default=Path()).parent if _is_installed() else None
-
-
-def _is_installed() -> bool:
-    return any(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    newest = max(Path("/usr/lib/postgresql").glob("*/bin/postgres"), default=None)
+    return newest and newest.parent
 
 
 @dataclass(frozen=True)
@@ -110,11 +107,7 @@ def main(owner: Connection) -> None:
     folder = Path(tempfile.mkdtemp(prefix="feedpipe-postgres-"))
     server = PostgresServer(folder)
     try:
-        while True:
-            ((command,)) = owner.recv()
-            owner.send(getattr(server, command)())
-    except EOFError:
-        pass
+        answer_questions(owner, server)
     finally:
         server.kill()
         shutil.rmtree(folder, ignore_errors=True)

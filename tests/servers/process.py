@@ -8,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -125,6 +126,14 @@ def await_end(pid: int, seconds: float = MAX_SECONDS) -> None:
             raise TimeoutError(f"process {pid} has not ended within {seconds:.0f} s")
     finally:
         os.close(end)
+
+
+def answer_questions(owner: Connection, server: object) -> None:
+    """Runs in the program: calls the method that each question names, until the connection ends."""
+    with suppress(EOFError):
+        while True:
+            command, *arguments = owner.recv()
+            owner.send(getattr(server, command)(*arguments))
 
 
 def run(module: str, descriptor: int) -> None:

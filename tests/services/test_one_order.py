@@ -143,13 +143,6 @@ def test_processes_have_the_order_of_one(folder, chain, workers, data):
     in_one_order(chain(folder), [fp.InProcess(), *map(fp.MultiProcess, workers)], 1, 0, data)
 
 
-def test_rows_in_source_order_are_those_of_the_pipe(folder):
-    pipe = fp.read_parquet(folder / "*.parquet").batch(8)
-    for service in (fp.InProcess(), fp.Threads(3), fp.MultiProcess(2), fp.MultiProcess(5)):
-        with fp.Loader(pipe, service) as loader:
-            agree(list(loader), list(pipe))
-
-
 def with_process(row: dict[str, Any]) -> tuple[int, int]:
     return row["x"], os.getpid()
 

@@ -12,8 +12,6 @@ import pytest
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, LoaderError, PlanError, WorkerError
 
-from ..support.testing import nothing_left
-
 
 class Reads:
     """An iterable that counts how often it was begun."""
@@ -60,21 +58,6 @@ def test_finished_elements_are_bounded(options):
             # One more is made, and blocks are made whole; small ones, for they are large.
             assert made <= taken + 4 + 131
     assert made == 200
-
-
-def test_closed_and_dropped_loaders_leave_no_thread():
-    pipe = fp.from_sequence(range(10_000)).map(lambda x: x)
-    with nothing_left("a closed loader"), fp.Loader(pipe, fp.Threads(3)) as loader:
-        next(iter(loader))
-    loader = fp.Loader(pipe, fp.Threads(3))
-    iterator = iter(loader)
-    next(iterator)
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("feedpipe-worker")]
-    assert threads
-    del iterator, loader
-    for thread in threads:
-        thread.join(timeout=30)
-        assert not thread.is_alive()
 
 
 def test_threads_that_give_nothing_are_named():

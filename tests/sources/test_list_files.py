@@ -8,8 +8,6 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentError, ArgumentTypeError, SourceError, StateError
 from feedpipe.testing import check_operator
 
-from ..support.engine import resolve
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -20,25 +18,6 @@ def folder(tmp_path: Path) -> Path:
 
 def test_law(folder):
     assert check_operator(fp.list_files(folder)) == [f"{folder}/{name}" for name in ("a.txt", "b.txt", "c.csv")]
-
-
-def test_the_identity_does_not_depend_on_the_root(tmp_path):
-    identities = []
-    for root in ("one", "two"):
-        (tmp_path / root).mkdir()
-        (tmp_path / root / "a.txt").write_text("x")
-        identities.append(resolve(fp.list_files(tmp_path / root)).op.identity())
-    assert identities[0] == identities[1]
-    assert identities[0]["files"] == 1
-
-
-def test_a_missing_folder_names_the_line(tmp_path):
-    pipe = fp.list_files(tmp_path / "none")
-    with pytest.raises(
-        SourceError, match=r"none is not there: no file or folder(.|\n)*test_list_files\.py:\d+"
-    ) as error:
-        list(pipe)
-    assert isinstance(error.value, FileNotFoundError)
 
 
 @pytest.mark.parametrize(

@@ -24,20 +24,6 @@ def encoded(array: object, version: tuple[int, int] | None = None) -> bytes:
     return stream.getvalue()
 
 
-def test_a_table(tmp_path):
-    x, y = np.arange(42.0).reshape(21, 2), np.arange(21)
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "y.npy", y)
-    pipe = fp.read_numpy({"x": tmp_path / "x.npy", "y": tmp_path / "y.npy"})
-    rows = check_operator(pipe)
-    assert same(rows, list(fp.from_arrays({"x": x, "y": y})))
-    assert type(rows[3]["y"]) is int
-    check_operator(pipe.shuffle().batch(4).collate())
-    batch = pipe.batch(4).collate()[1]
-    assert batch["x"].tolist() == x[4:8].tolist()
-    assert type(pipe.batch(4)[0]).__name__ == "Rows"
-
-
 @pytest.mark.parametrize("shape", [(21,), (21, 2), (0,), (0, 3), (4, 0)])
 @pytest.mark.parametrize("dtype", ["|u1", "|b1", "<f2", ">f8", "<i4", ">i2", "<c16", "<U3", "|S2"])
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -101,21 +101,9 @@ def test_an_object_that_becomes_shorter(server: S3, proxy: Proxy, size: int) -> 
             stream.read()
 
 
-def test_an_object_of_another_size_than_was_listed(server: S3, proxy: Proxy) -> None:
-    pipe = fp.read_lines("faults/text", filesystem=client(server, proxy))
-    run = iter(pipe)
-    next(run)
-    server.put("faults", {"text/c.txt": LINES + b"more\n"})
-    (file,) = fp.from_sequence(["faults/text/c.txt"]).open_files(filesystem=client(server, proxy))
-    assert file.open().read() == LINES + b"more\n"
-
-
-@pytest.mark.parametrize("latency", [0.01])
-def test_how_many_requests_a_file_takes(
-    server: S3, proxy: Proxy, latency: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_many_requests_a_file_takes(server: S3, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    proxy.latency = latency
+    proxy.latency = 0.01
     filesystem = client(server, proxy)
     paths = [f"faults/text/{name}.txt" for name in "abc"]
     proxy.counts.clear()

@@ -224,7 +224,7 @@ def test_a_cache_is_no_part_of_a_state(cache: fp.FileCache) -> None:
     assert list(resumed) == expected[10:]
 
 
-def _fill(folder: str, files: dict[str, bytes], ready: object, kill_after: int | None = None) -> None:
+def _fill(folder: str, files: dict[str, bytes], kill_after: int | None = None) -> None:
     store = RemoteStore(files)
 
     def before(path: str, begin: int, end: int) -> None:
@@ -254,12 +254,12 @@ def _processes(count: int, *arguments: object) -> Iterator[int | None]:
 
 
 def test_processes_fill_one_cache_that_is_too_small(cache: fp.FileCache, files: dict[str, bytes]) -> None:
-    assert [*_processes(3, str(cache.folder), files, None)] == [0, 0, 0]
+    assert [*_processes(3, str(cache.folder), files)] == [0, 0, 0]
     assert sum(path.stat().st_blocks * 512 for path in copies(cache)) <= 70 * BLOCK_BYTES
 
 
 def test_a_process_that_is_killed_leaves_a_valid_cache(cache: fp.FileCache, files: dict[str, bytes]) -> None:
-    assert [*_processes(1, str(cache.folder), files, None, 7)] == [-signal.SIGKILL]
+    assert [*_processes(1, str(cache.folder), files, 7)] == [-signal.SIGKILL]
     assert copies(cache)
     store = RemoteStore(files)
     for name, expected in files.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from feedpipe.formats import text as text
 from feedpipe.formats.columns import common_type as common_type
+from feedpipe.formats.protobuf import read_fields as read_fields
 from feedpipe.formats.protobuf import write_field as write_field
 from feedpipe.formats.protobuf import write_varint as write_varint
 from feedpipe.formats.row_buffers import Buffers as Buffers

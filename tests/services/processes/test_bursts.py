@@ -45,14 +45,6 @@ def undisturbed(pipe):
     return [value(element) for element in fp.Loader(pipe, seed=3, shards=4)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PIPES)
-def test_elements_and_their_order(name):
-    pipe = PIPES[name]()
-    with fp.Loader(pipe, workers=2, seed=3, shards=4) as loader:
-        assert [value(element) for element in loader] == undisturbed(pipe)
-
-
 def test_a_kept_element_does_not_keep_its_burst(caplog):
     count = 2000
     with fp.Loader(small(count), fp.MultiProcess(1, memory="300KiB")) as loader:
@@ -101,17 +93,3 @@ def test_resumed_in_the_middle_of_a_burst(name):
             resumed = fp.Loader(pipe, seed=3, shards=4)
             resumed.load_state_dict(loader.state_dict())
             assert [value(element) for element in resumed] == expected[stop:]
-
-
-def test_elements_before_a_failing_row_arrive_first():
-    def check(element):
-        if element["x"][0] == 201:
-            raise ValueError("201")
-        return element
-
-    with fp.Loader(small().map(check), workers=1) as loader:
-        got = []
-        with pytest.raises(fp.RowError, match="201"):
-            for element in loader:
-                got.append(value(element))
-    assert got == list(range(201))

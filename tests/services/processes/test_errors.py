@@ -125,19 +125,6 @@ def test_the_traceback_of_the_worker():
     assert "raise error(row)" in said and f'File "{__file__}", line ' in said
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_what_comes_before_is_delivered(workers):
-    streamed = numbers().filter(lambda row: True)
-    assert failed(streamed.map(raising(ValueError)), shards=1, workers=workers)[0] == list(range(BAD))
-    got, _ = failed(numbers().map(raising(ValueError)).batch(5), workers=workers)
-    assert got == [list(range(row, row + 5)) for row in (0, 5, 10, 15)]
-    pipe = streamed.map(raising(ValueError)).shuffle(window=10).batch(2)
-    with fp.Loader(pipe, seed=1) as loader, pytest.raises(RowError):
-        expected = []
-        expected.extend(loader)
-    assert failed(pipe, workers=workers, seed=1)[0] == expected
-
-
 @pytest.mark.parametrize(("raised", "code"), [(SystemExit, 3), (KeyboardInterrupt, "now")])
 def test_exceptions_that_end_a_program(raised, code):
     """As in one process: the exception reaches the program, and the iterator reports it afterwards."""

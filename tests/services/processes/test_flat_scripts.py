@@ -32,8 +32,16 @@ class Odd(Exception):
 
 offset = 100
 
+@functools.lru_cache(maxsize=None)
+def triangular(n):
+    return n and n + triangular(n - 1)
+
 def point(row):
-    return Point(row + offset, Color.RED)
+    class Local(Point):
+        pass
+    point = Local(row + offset, Color.RED)
+    assert triangular(row) == row * (row + 1) // 2
+    return Point(point.x, point.color)
 
 def scaled(factor):
     return lambda pair: pair._replace(a=pair.a * factor)

@@ -148,18 +148,6 @@ def test_three_workers_killed_right_after_the_number_of_ranks_has_changed(proces
     assert got == expected
 
 
-def test_elements_of_dead_workers_stay_as_they_were(processes, deaths):
-    pipe = numbers(80).map(lambda row: {"a": np.full(5000, row), "b": np.full((3, 7), -row)})
-    with deaths(least=6), fp.Loader(pipe, workers=2) as loader:
-        kept = []
-        for row, element in enumerate(loader):
-            kept.append(element)
-            if row in (10, 30, 50):
-                processes.kill(processes.workers())
-    for row, element in enumerate(kept):
-        assert (element["a"] == row).all() and (element["b"] == -row).all()
-
-
 def test_elements_are_kept_and_dropped_over_many_restarts(processes, deaths):
     pipe, chance, kept = numbers(50).map(lambda row: np.full(4000 + row, row)), random.Random(5), []
     with deaths(), fp.Loader(pipe, fp.MultiProcess(2, memory="4MiB")) as loader:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import feedpipe as fp
-from feedpipe.errors import LoaderError
 
 
 def arrays(count=60):
@@ -27,29 +26,6 @@ def same_number_of_files(processes):
     yield
     processes.await_dropped()
     assert open_files() <= before
-
-
-@pytest.mark.slow
-def test_closed(processes):
-    loader = fp.Loader(arrays(), workers=2)
-    assert len(list(loader)) == 60
-    loader.close()
-    assert not processes.below(zombies=True)
-    assert not processes.mapped()
-    loader.close()
-
-
-@pytest.mark.slow
-def test_closed_halfway(processes):
-    loader = fp.Loader(arrays(), workers=2)
-    iterator = iter(loader)
-    next(iterator)
-    loader.close()
-    assert not processes.below(zombies=True)
-    with pytest.raises(LoaderError, match="closed"):
-        next(iterator)
-    with pytest.raises(LoaderError, match="closed"):
-        iter(loader)
 
 
 @pytest.mark.slow

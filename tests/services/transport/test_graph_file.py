@@ -6,10 +6,7 @@ import csv
 import importlib.util
 import json
 import os
-import subprocess
 import sys
-import textwrap
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,85 +16,7 @@ import feedpipe as fp
 
 from ...support.core import MAX_DEPTH
 from ...support.services import early_imports, imports_of, write_graph_file
-from .graph_reader import READ, other_process
-
-
-def run_script(tmp_path: Path, code: str, *, piped: bool = False) -> list[str]:
-    """Runs a user's script: from a file, or from standard input."""
-    (tmp_path / "other_process.py").write_text(
-        "import os, subprocess, sys\n"
-        "from feedpipe.services.transport.graph_file import read_graph_file, write_graph_file\n"
-        f"READ = {READ!r}\n"
-        "def other_process(pipe, code):\n"
-        "    fd = write_graph_file((pipe, None), pipe)\n"
-        "    code = READ.format(path=sys.path, fd=fd) + 'pipe, init = content\\n' + code\n"
-        "    subprocess.run([sys.executable, '-c', code], pass_fds=[fd], check=True)\n"
-        "    os.close(fd)\n"
-    )
-    code = textwrap.dedent(code)
-    (tmp_path / "train.py").write_text(code)
-    arguments = ["-"] if piped else ["train.py"]
-    done = subprocess.run(
-        [sys.executable, *arguments], input=code, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-SCRIPT = """
-import dataclasses, enum, functools, typing
-from other_process import other_process
-import feedpipe as fp
-
-print("main runs")
-SCALE = 3
-
-class Base:
-    def scaled(self, x):
-        return x * SCALE
-
-@dataclasses.dataclass(frozen=True)
-class Example(Base):
-    x: int
-
-class Pair(typing.NamedTuple):
-    a: int
-    b: int
-
-class Colour(enum.Enum):
-    RED = 1
-
-class Wrong(Exception):
-    pass
-
-@functools.lru_cache(maxsize=None)
-def fib(n):
-    return n if n < 2 else fib(n - 1) + fib(n - 2)
-
-def helper(x):
-    if x < 0:
-        raise Wrong(x)
-    return Pair(x, fib(x)), Colour.RED
-
-def make(x, offset=1):
-    class Local(Base):
-        pass
-    return Example(x + offset), helper(x), Local().scaled(x)
-
-pipe = fp.from_sequence([1, 2, 10]).map(make).map(lambda row: (*row, SCALE))
-for row in pipe:
-    print(row, flush=True)
-other_process(pipe, "for row in pipe: print(row)\\nprint(sorted(cls.__name__ for cls in classes))")
-"""
-
-
-@pytest.mark.parametrize("piped", [False, True])
-def test_a_script_without_a_guard_travels_by_value(tmp_path: Path, piped: bool) -> None:
-    lines = run_script(tmp_path, SCRIPT, piped=piped)
-    assert lines.count("main runs") == 1
-    remote, classes, local = lines[-4:-1], lines[-1], lines[-7:-4]
-    assert remote == local
-    assert classes == "['Base', 'Colour', 'Example', 'Pair', 'Wrong']"
+from .graph_reader import other_process
 
 
 def test_a_long_chain_fits() -> None:
