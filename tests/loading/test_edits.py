@@ -286,19 +286,6 @@ class TestOrder:
         rows = [row for batch in taken + list(loader) for row in batch]
         assert sorted(row for row in rows if type(row) is int) == [*range(50)], "its order is that of the old pipe"
 
-    def test_several_edits_in_a_pass(self) -> None:
-        a, b, c = (numbers(60).map(lambda row, name=name: (name, row)).shuffle() for name in "abc")
-        pipes = [a.batch(4), a.mix(b).batch(6), a.mix(b, c, weights=[2, 1, 1]).batch(5), c.round_robin(a, b).batch(7)]
-        rows: list[Any] = []
-        state: Any = None
-        for pipe in pipes:
-            loader = fp.Loader(pipe) if state is None else gone_on(pipe, state, "order")
-            elements = iter(loader)
-            rows += [row for batch in islice(elements, 3) for row in batch]
-            state = loader.state_dict()
-        rows += [row for batch in elements for row in batch]
-        assert sorted(rows) == sorted((name, row) for name in "abc" for row in range(60))
-
 
 def arrays(rows: int) -> fp.Pipe[Any]:
     return fp.from_arrays({"id": np.arange(rows), "length": np.arange(2 * rows).reshape(rows, 2)})
