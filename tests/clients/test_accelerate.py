@@ -18,16 +18,18 @@ from lightning.fabric import Fabric
 import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
 
-from .accelerate_job import PADDED
 from .lightning_job import BATCH, ROWS, STEPS, indexed, streamed
+from .saving_job import PADDED
 from .two_ranks import run_on_two_ranks
 
 PIPES = {"indexed": indexed, "streamed": streamed}
 
 
-@pytest.fixture(params=PIPES, ids=str)
-def loader(request: pytest.FixtureRequest) -> fp.Loader[Any]:
-    return fp.Loader(PIPES[request.param](), seed=1)
+@pytest.fixture(params=["indexed", "streamed", "streamed, workers"])
+def loader(request: pytest.FixtureRequest) -> Iterator[fp.Loader[Any]]:
+    name, _, workers = request.param.partition(", ")
+    with fp.Loader(PIPES[name](), seed=1, workers=2 if workers else 0) as loader:
+        yield loader
 
 
 def rows(batches: Iterator[Any]) -> list[int]:
@@ -196,32 +198,8 @@ def test_fabric_goes_on_in_the_middle_of_accumulated_gradients(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("client", ["accelerate", "fabric"])
-@pytest.mark.parametrize("name", PIPES)
-def test_worker_processes(tmp_path: Path, client: str, name: str) -> None:
-    first, second, _ = epochs_of(fp.Loader(PIPES[name]()))
-    with fp.Loader(PIPES[name](), workers=2, seed=1) as loader, fp.Loader(PIPES[name](), workers=2, seed=1) as resumed:
-        if client == "accelerate":
-            accelerator = Accelerator(cpu=True)
-            prepared, other = accelerator.prepare(PreparedLoader(loader), PreparedLoader(resumed))
-            accelerator.register_for_checkpointing(prepared)
-            assert rows(islice(prepared, 4)) == first[:8]
-            accelerator.save_state(str(tmp_path))
-            accelerator._custom_objects.clear()
-            accelerator.register_for_checkpointing(other)
-            accelerator.load_state(str(tmp_path))
-            assert [rows(iter(other)) for _ in range(2)] == [first[8:], second]
-        else:
-            fabric = Fabric(accelerator="cpu", devices=1)
-            fabric.launch()
-            assert rows(fabric.to_device(batch) for batch in islice(loader, 4)) == first[:8]
-            fabric.save(tmp_path / "state.ckpt", {"loader": loader})
-            fabric.load(tmp_path / "state.ckpt", {"loader": resumed})
-            assert [rows(iter(resumed)) for _ in range(2)] == [first[8:], second]
-
-
-@pytest.mark.parametrize("client", ["accelerate", "fabric"])
 def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path, client: str) -> None:
-    run_on_two_ranks(Path(__file__).with_name(f"{client}_job.py"), str(tmp_path))
+    run_on_two_ranks(Path(__file__).with_name("saving_job.py"), client, str(tmp_path))
     reports = [json.loads((tmp_path / f"rank.{rank}").read_text()) for rank in (0, 1)]
     for name in PIPES:
         ranks = [report[name] for report in reports]
