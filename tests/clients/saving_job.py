@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
 
 TAKEN = 4
-PADDED = 28
 
 Report = dict[str, dict[str, list[int]]]
 Loaders = dict[str, fp.Loader[Any]]
@@ -39,7 +38,7 @@ def rows(batches: Iterator[Any]) -> list[int]:
     return [x for batch in batches for x in batch.tolist()]
 
 
-def trained(first: dict[str, Any], save: Callable[[], object]) -> Report:
+def trained(first: Mapping[str, Iterable[Any]], save: Callable[[], object]) -> Report:
     """The rows of a few steps, and those after `save`."""
     iterators = {name: iter(loader) for name, loader in first.items()}
     report = {name: {"before": rows(islice(batches, TAKEN))} for name, batches in iterators.items()}
@@ -57,7 +56,7 @@ def accelerate(folder: Path) -> Report:
     accelerator._custom_objects.clear()
     accelerator.register_for_checkpointing(*second.values())
     accelerator.load_state(str(folder / "state"))
-    padded = PreparedLoader(fp.Loader(fp.from_sequence(range(PADDED)).shuffle().batch(4).collate(), even="pad"))
+    padded = PreparedLoader(fp.Loader(fp.from_sequence(range(28)).shuffle().batch(4).collate(), even="pad"))
     for name, loader in second.items():
         report[name]["resumed"] = rows(iter(loader))
     report["gathered"] = {str(epoch): rows(map(accelerator.gather_for_metrics, padded)) for epoch in range(2)}
@@ -72,7 +71,7 @@ def fabric(folder: Path) -> Report:
         states = {name: fp.gather_state(loader) for name, loader in FIRST.items()}
         fabric.save(folder / "state.ckpt", {"loaders": states})
 
-    report = trained(FIRST, save)
+    report = trained({name: map(fabric.to_device, loader) for name, loader in FIRST.items()}, save)
     loaded = fabric.load(folder / "state.ckpt")["loaders"]
     for name, loader in SECOND.items():
         loader.load_state_dict(loaded[name])

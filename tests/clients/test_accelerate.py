@@ -19,7 +19,6 @@ import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
 
 from .lightning_job import BATCH, ROWS, STEPS, indexed, streamed
-from .saving_job import PADDED
 from .two_ranks import run_on_two_ranks
 
 PIPES = {"indexed": indexed, "streamed": streamed}
@@ -207,19 +206,4 @@ def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path, clie
         for rank in ranks:
             assert rank["resumed"] == rank["after"]
     for report in reports if client == "accelerate" else ():
-        assert [sorted(report["gathered"][epoch]) for epoch in "01"] == [list(range(PADDED))] * 2
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("dispatches", [True, False])
-@pytest.mark.parametrize("divides", ["pipe", "accelerate"])
-def test_two_processes_divide_a_dataset_once(tmp_path: Path, divides: str, dispatches: bool, workers: int) -> None:
-    script = Path(__file__).with_name("prepared_dataset_job.py")
-    run_on_two_ranks(script, str(tmp_path), divides, str(int(dispatches)), str(workers))
-    reports = [json.loads((tmp_path / f"rank.{rank}").read_text()) for rank in (0, 1)]
-    if divides == "accelerate":
-        assert sorted(row for report in reports for row in report["rows"]) == list(range(40))
-    else:
-        for report in reports[: 1 if dispatches else 2]:  # the first rank reads for all
-            assert "divided the pipe among 2 ranks already" in report["error"]
-            assert "rank=0 and world_size=1" in report["error"]
+        assert [sorted(report["gathered"][epoch]) for epoch in "01"] == [list(range(28))] * 2

@@ -14,7 +14,7 @@ from .programs import GUIDE
 from .two_ranks import run_on_two_ranks
 from .ways_job import BATCH, CLIENTS, KINDS, ROWS, WAYS, WAYS_OF_STREAMS, is_tried
 
-DIVIDED_ALREADY = "divided the pipe among 2 ranks already.*or use feedpipe.accelerate.PreparedLoader"
+DIVIDED_ALREADY = "divided the pipe among 2 ranks already.* rank=0 and world_size=1, or use .*PreparedLoader"
 DIVIDES = {"Accelerate", "Accelerate, dispatched", "Trainer", "Trainer, dispatched"}
 MAKES_A_LOADER = {"Trainer", "Trainer, dispatched"}
 UNEVEN_IN_WORKERS = r"cannot be made even in the workers of a DataLoader; give fp.Loader\(pipe, workers=...\)"

@@ -93,19 +93,6 @@ def workers_and_breaks(rank: int) -> object:
 
 
 @check
-def metric(rank: int) -> object:
-    """The mean over all ranks, with padding masked, and the mean on one."""
-    pipe = fp.from_sequence(range(1000)).filter(seventh_is_missing).batch(16).collate()
-    total = torch.zeros(2, dtype=torch.float64)
-    loader = fp.Loader(pipe, even="pad")
-    for batch in loader:
-        total += torch.tensor([batch[loader.valid].sum(), loader.valid.sum()])
-    distributed.all_reduce(total)
-    alone = torch.cat(list(fp.Loader(pipe, rank=0, world_size=1)))
-    return [total.tolist(), [float(alone.sum()), len(alone)]]
-
-
-@check
 def states(rank: int) -> object:
     """Each rank's elements before a state in mid-epoch, and those of a new loader after it."""
     pipe = fp.from_sequence(range(100)).filter(seventh_is_missing)

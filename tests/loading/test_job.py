@@ -81,11 +81,6 @@ def test_workers_and_breaks(answers: Answers) -> None:
     assert len(rows) == len(set(rows)) > 60 and set(rows) <= set(NUMBERS)
 
 
-def test_metric(answers: Answers) -> None:
-    for over_ranks, alone in answers:
-        assert over_ranks == alone
-
-
 def test_states(answers: Answers) -> None:
     taken = [before + after for before, after, *_ in answers]
     assert len({len(part) for part in taken}) == 1
