@@ -18,8 +18,8 @@ from lightning.fabric import Fabric
 import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
 
+from ..support.torchrun import torchrun
 from .lightning_job import BATCH, ROWS, STEPS, indexed, streamed
-from .two_ranks import run_on_two_ranks
 
 PIPES = {"indexed": indexed, "streamed": streamed}
 
@@ -198,7 +198,7 @@ def test_fabric_goes_on_in_the_middle_of_accumulated_gradients(tmp_path: Path, l
 
 @pytest.mark.parametrize("client", ["accelerate", "fabric"])
 def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path, client: str) -> None:
-    run_on_two_ranks(Path(__file__).with_name("saving_job.py"), client, str(tmp_path))
+    torchrun(Path(__file__).with_name("saving_job.py"), client, str(tmp_path))
     reports = [json.loads((tmp_path / f"rank.{rank}").read_text()) for rank in (0, 1)]
     for name in PIPES:
         ranks = [report[name] for report in reports]

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
@@ -28,6 +25,7 @@ from feedpipe.errors import StateError, StateWarning
 
 from ..soak import SOAK
 from ..support.examples import examples
+from ..support.torchrun import torchrun
 from .edits import Pass, edited_pass
 
 
@@ -107,11 +105,7 @@ def test_workers_change_nothing(seed: int) -> None:
 @settings(max_examples=SOAK, deadline=None, phases=[Phase.generate])
 @given(seed=st.integers(0, 10**9))
 def test_real_ranks_change_nothing(seed: int) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={2 + seed % 3}"]
-    command = [*torchrun, "-m", "tests.loading.edits_job", str(seed), "4"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # without it, torchrun prints a warning
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    done = torchrun("-m", "tests.loading.edits_job", str(seed), "4", ranks=2 + seed % 3)
     assert done.stdout.startswith("4 passes")
 
 
