@@ -131,8 +131,7 @@ def test_workers_go_on_from_a_cut(pipe: Chain):
         # The order is a function of the states and the shards, not of workers.
         job = Job(pipe, 3, later.__getitem__, seed=1, workers=2 - workers)
         rest = [list(loader) for loader in job.loaders]
-        for loader in job.loaders:
-            loader.close()
+        job.close()
         assert more[1:5] + rest[1] == whole
         job = Job(pipe, 5, gathered(later), seed=1)
         assert count(taken + more + job.rest()) == count(list(pipe))

@@ -72,12 +72,15 @@ def test_a_loader_is_made_before_the_process_group_under_torchrun(tmp_path):
 
 
 def test_the_rank_is_asked_for_at_the_first_element(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")  # a launcher that is not finished
     loader = fp.Loader(fp.from_sequence(range(6)))
-    assert "rank not known yet" in repr(loader) and loader.epoch == 0
-    with pytest.raises(ArgumentError, match="set both"):
-        next(iter(loader))
+    for name, other in (("RANK", "WORLD_SIZE"), ("WORLD_SIZE", "RANK")):  # a launcher that is not finished
+        monkeypatch.setenv(name, "1")
+        monkeypatch.delenv(other, raising=False)
+        assert "rank not known yet" in repr(loader) and loader.epoch == 0
+        with pytest.raises(ArgumentError, match="set both"):
+            next(iter(loader))
     monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
     assert list(loader) == [1, 3, 5]
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(LoaderError, match="rank 1 of 2, and this process is now rank 0 of 2"):
