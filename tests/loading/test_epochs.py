@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 
 import pytest
@@ -112,16 +111,6 @@ class TestEpochs:
         resumed.load_state_dict(saved(loader))
         resumed.peek()
         assert (resumed.epoch, resumed.step) == (1, 0)
-
-    def test_the_end_of_an_epoch_of_other_ranks_is_known_without_a_look(self):
-        loader = fp.Loader(numbers())
-        for _ in zip(range(11), loader, strict=False):
-            pass
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            other = fp.Loader(numbers(), rank=0, world_size=4)
-            other.load_state_dict(saved(loader))
-        assert (other.epoch, other.step) == (1, 0)
 
     def test_valid_is_the_mask_of_the_element_handed_out_last(self, make):
         loader = make()
