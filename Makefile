@@ -134,5 +134,5 @@ release-check: $(READY)  ## say whether the last commit can be released: archive
 	$(BIN)/python .ci/release_check.py
 
 clean:  ## remove everything that make has made, .venv too
-	rm -rf $(VENV) $(VENV)-* .bench .screenshots .site build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-* .bench .site build dist *.egg-info .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

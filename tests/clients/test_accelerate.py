@@ -18,16 +18,17 @@ from lightning.fabric import Fabric
 import feedpipe as fp
 from feedpipe.accelerate import PreparedLoader
 
-from .accelerate_job import PADDED
+from ..support.torchrun import torchrun
 from .lightning_job import BATCH, ROWS, STEPS, indexed, streamed
-from .two_ranks import run_on_two_ranks
 
 PIPES = {"indexed": indexed, "streamed": streamed}
 
 
-@pytest.fixture(params=PIPES, ids=str)
-def loader(request: pytest.FixtureRequest) -> fp.Loader[Any]:
-    return fp.Loader(PIPES[request.param](), seed=1)
+@pytest.fixture(params=["indexed", "streamed", "streamed, workers"])
+def loader(request: pytest.FixtureRequest) -> Iterator[fp.Loader[Any]]:
+    name, _, workers = request.param.partition(", ")
+    with fp.Loader(PIPES[name](), seed=1, workers=2 if workers else 0) as loader:
+        yield loader
 
 
 def rows(batches: Iterator[Any]) -> list[int]:
@@ -196,32 +197,8 @@ def test_fabric_goes_on_in_the_middle_of_accumulated_gradients(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("client", ["accelerate", "fabric"])
-@pytest.mark.parametrize("name", PIPES)
-def test_worker_processes(tmp_path: Path, client: str, name: str) -> None:
-    first, second, _ = epochs_of(fp.Loader(PIPES[name]()))
-    with fp.Loader(PIPES[name](), workers=2, seed=1) as loader, fp.Loader(PIPES[name](), workers=2, seed=1) as resumed:
-        if client == "accelerate":
-            accelerator = Accelerator(cpu=True)
-            prepared, other = accelerator.prepare(PreparedLoader(loader), PreparedLoader(resumed))
-            accelerator.register_for_checkpointing(prepared)
-            assert rows(islice(prepared, 4)) == first[:8]
-            accelerator.save_state(str(tmp_path))
-            accelerator._custom_objects.clear()
-            accelerator.register_for_checkpointing(other)
-            accelerator.load_state(str(tmp_path))
-            assert [rows(iter(other)) for _ in range(2)] == [first[8:], second]
-        else:
-            fabric = Fabric(accelerator="cpu", devices=1)
-            fabric.launch()
-            assert rows(fabric.to_device(batch) for batch in islice(loader, 4)) == first[:8]
-            fabric.save(tmp_path / "state.ckpt", {"loader": loader})
-            fabric.load(tmp_path / "state.ckpt", {"loader": resumed})
-            assert [rows(iter(resumed)) for _ in range(2)] == [first[8:], second]
-
-
-@pytest.mark.parametrize("client", ["accelerate", "fabric"])
 def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path, client: str) -> None:
-    run_on_two_ranks(Path(__file__).with_name(f"{client}_job.py"), str(tmp_path))
+    torchrun(Path(__file__).with_name("saving_job.py"), client, str(tmp_path))
     reports = [json.loads((tmp_path / f"rank.{rank}").read_text()) for rank in (0, 1)]
     for name in PIPES:
         ranks = [report[name] for report in reports]
@@ -229,19 +206,4 @@ def test_two_processes_share_the_rows_and_go_on_with_theirs(tmp_path: Path, clie
         for rank in ranks:
             assert rank["resumed"] == rank["after"]
     for report in reports if client == "accelerate" else ():
-        assert [sorted(report["gathered"][epoch]) for epoch in "01"] == [list(range(PADDED))] * 2
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("dispatches", [True, False])
-@pytest.mark.parametrize("divides", ["pipe", "accelerate"])
-def test_two_processes_divide_a_dataset_once(tmp_path: Path, divides: str, dispatches: bool, workers: int) -> None:
-    script = Path(__file__).with_name("prepared_dataset_job.py")
-    run_on_two_ranks(script, str(tmp_path), divides, str(int(dispatches)), str(workers))
-    reports = [json.loads((tmp_path / f"rank.{rank}").read_text()) for rank in (0, 1)]
-    if divides == "accelerate":
-        assert sorted(row for report in reports for row in report["rows"]) == list(range(40))
-    else:
-        for report in reports[: 1 if dispatches else 2]:  # the first rank reads for all
-            assert "divided the pipe among 2 ranks already" in report["error"]
-            assert "rank=0 and world_size=1" in report["error"]
+        assert [sorted(report["gathered"][epoch]) for epoch in "01"] == [list(range(28))] * 2

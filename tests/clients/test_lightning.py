@@ -127,30 +127,13 @@ def test_resume_of_epochs_by_steps_with_workers(tmp_path: Path) -> None:
     assert resumed.trained == {1: whole.trained[1][3 * BATCH :]}
 
 
-def test_two_loaders(tmp_path: Path) -> None:
-    """Of two loaders, the state of each is saved at its own step."""
-
-    class Both(Model):
-        def training_step(self, batch: dict[str, torch.Tensor], index: int) -> torch.Tensor:
-            return super().training_step(torch.cat([batch["a"], batch["b"]]), index)
-
-    def loaders() -> dict[str, fp.Loader[Any]]:
-        return {"a": fp.Loader(streamed(), seed=1), "b": fp.Loader(indexed(), seed=2)}
-
-    saves = ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=2, filename="{step}")
-    whole, resumed = Both(), Both()
-    trainer_of(tmp_path, saves).fit(whole, loaders())
-    trainer_of(tmp_path).fit(resumed, loaders(), ckpt_path=saved_at(tmp_path, 14))
-    assert resumed.trained == {0: whole.trained[0][14 * 2 * BATCH :], 1: whole.trained[1]}
-
-
 @pytest.mark.parametrize("within_step", [False, True], ids=["between steps", "within a step"])
 def test_a_loader_that_begins_again_within_an_epoch(tmp_path: Path, within_step: bool) -> None:
-    """The shorter of two loaders; checkpoints are written around its end, and before an element that is in training."""
+    """The shorter of two loaders, whose states are saved at their own steps, around its end and within a step."""
 
     class Both(Model):
         def training_step(self, batch: dict[str, torch.Tensor], index: int) -> torch.Tensor:
-            if self is whole and within_step:
+            if self is whole and within_step and not self.current_epoch:
                 self.trainer.save_checkpoint(tmp_path / f"step={index}.ckpt")
             return super().training_step(torch.cat([batch["a"], batch["b"]]), index)
 
@@ -160,11 +143,11 @@ def test_a_loader_that_begins_again_within_an_epoch(tmp_path: Path, within_step:
 
     saves = [] if within_step else [ModelCheckpoint(tmp_path, save_top_k=-1, every_n_train_steps=1, filename="{step}")]
     whole = Both()
-    trainer_of(tmp_path, *saves, max_epochs=1).fit(whole, loaders())
+    trainer_of(tmp_path, *saves).fit(whole, loaders())
     for step in range(1, 8):
         resumed = Both()
-        trainer_of(tmp_path, max_epochs=1).fit(resumed, loaders(), ckpt_path=saved_at(tmp_path, step))
-        assert resumed.trained == {0: whole.trained[0][step * 2 * BATCH :]}
+        trainer_of(tmp_path).fit(resumed, loaders(), ckpt_path=saved_at(tmp_path, step))
+        assert resumed.trained == {0: whole.trained[0][step * 2 * BATCH :], 1: whole.trained[1]}
 
 
 def test_validating_from_a_checkpoint_leaves_nothing_behind(tmp_path: Path) -> None:

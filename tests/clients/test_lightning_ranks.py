@@ -32,12 +32,7 @@ def rows_of(folder: Path, run: str) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("pipe", ["indexed", "streamed"])
-def test_ranks_share_the_rows(folder: Path, pipe: str) -> None:
-    first, second = rows_of(folder, f"{pipe}-whole")
-    assert sorted(first + second) == list(range(ROWS))
-
-
-@pytest.mark.parametrize("pipe", ["indexed", "streamed"])
-def test_each_rank_goes_on_with_its_rows(folder: Path, pipe: str) -> None:
-    for whole, resumed in zip(rows_of(folder, f"{pipe}-whole"), rows_of(folder, f"{pipe}-resumed"), strict=True):
-        assert resumed == whole[4 * BATCH :]
+def test_ranks_share_the_rows_and_go_on_with_theirs(folder: Path, pipe: str) -> None:
+    whole, resumed = (rows_of(folder, f"{pipe}-{run}") for run in ("whole", "resumed"))
+    assert sorted(sum(whole, [])) == list(range(ROWS))
+    assert resumed == [rows[4 * BATCH :] for rows in whole]

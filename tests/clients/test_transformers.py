@@ -13,8 +13,8 @@ import feedpipe as fp
 from feedpipe.errors import ArgumentTypeError
 from feedpipe.transformers import dataset
 
+from ..support.torchrun import torchrun
 from .transformers_job import BATCH, ROWS, indexed, streamed, train, trained
-from .two_ranks import run_on_two_ranks
 
 JOB = Path(__file__).with_name("transformers_job.py")
 STEPS = ROWS // BATCH
@@ -114,7 +114,7 @@ def test_workers(tmp_path: Path) -> None:
 
 
 def test_two_processes(tmp_path: Path) -> None:
-    run_on_two_ranks(JOB, str(tmp_path))
+    torchrun(JOB, str(tmp_path))
     for name in ("indexed", "streamed"):
         ranks = [json.loads((tmp_path / f"{name}.{rank}").read_text()) for rank in (0, 1)]
         epoch = [x for rank in ranks for x in rank["whole"][: ROWS // 2]]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from ..support.torchrun import torchrun
 from .programs import GUIDE
-from .two_ranks import run_on_two_ranks
 from .ways_job import BATCH, CLIENTS, KINDS, ROWS, WAYS, WAYS_OF_STREAMS, is_tried
 
-DIVIDED_ALREADY = "divided the pipe among 2 ranks already.*or use feedpipe.accelerate.PreparedLoader"
+DIVIDED_ALREADY = "divided the pipe among 2 ranks already.* rank=0 and world_size=1, or use .*PreparedLoader"
 DIVIDES = {"Accelerate", "Accelerate, dispatched", "Trainer", "Trainer, dispatched"}
 MAKES_A_LOADER = {"Trainer", "Trainer, dispatched"}
 UNEVEN_IN_WORKERS = r"cannot be made even in the workers of a DataLoader; give fp.Loader\(pipe, workers=...\)"
@@ -45,7 +45,7 @@ def reports_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list
     @cache
     def run(client: str) -> list[Report]:
         folder = tmp_path_factory.mktemp("ways")
-        run_on_two_ranks(Path(__file__).with_name("ways_job.py"), client, str(folder))
+        torchrun(Path(__file__).with_name("ways_job.py"), client, str(folder))
         return [json.loads((folder / f"{client}.{rank}").read_text()) for rank in (0, 1)]
 
     return run

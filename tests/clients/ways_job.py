@@ -46,6 +46,8 @@ def dataset(way: str, pipe: fp.Pipe[Any]) -> Any:
         return pipe.as_map_dataset()
     if way.startswith("iterable dataset"):
         return pipe.as_iterable_dataset(shards=None if pipe.indexed else 4)
+    if way.startswith("undivided dataset"):
+        return pipe.as_iterable_dataset(rank=0, world_size=1)
     from feedpipe.transformers import dataset
 
     return dataset(pipe, repeat=way == "repeated dataset")
@@ -56,7 +58,7 @@ def loader(way: str, pipe: fp.Pipe[Any]) -> Any:
     if way in ("loader", "prepared loader"):
         loader = fp.Loader(pipe.batch(BATCH).collate(), shards=None if pipe.indexed else 4)
         return loader if way == "loader" else PreparedLoader(loader)
-    workers = {"num_workers": 2, "multiprocessing_context": "fork"} if way == "iterable dataset, workers" else {}
+    workers = {"num_workers": 2, "multiprocessing_context": "fork"} if way.endswith(", workers") else {}
     return DataLoader(dataset(way, pipe), batch_size=BATCH, **workers)
 
 
@@ -183,13 +185,16 @@ CLIENTS: dict[str, Callable[[], Client]] = {
     "Trainer, dispatched": partial(transformers, dispatch=True),
 }
 WAYS = ["loader", "prepared loader", "pipe", "map dataset", "iterable dataset", "dataset"]
-WAYS_OF_STREAMS = [*WAYS, "repeated dataset", "iterable dataset, workers"]
+UNDIVIDED = ["undivided dataset", "undivided dataset, workers"]  # which the client divides
+WAYS_OF_STREAMS = [*WAYS, *UNDIVIDED, "repeated dataset", "iterable dataset, workers"]
 
 
 def is_tried(client: str, way: str, kind: str) -> bool:
     """Not what a streamed pipe refuses by itself, nor what fails on one process while the other waits for it."""
     if way in ("pipe", "map dataset"):
         return kind == "indexed"
+    if way in UNDIVIDED:
+        return kind == "indexed" and client.startswith("Accelerate")
     if kind == "indexed" and way not in WAYS:
         return False
     if client == "Trainer" and kind == "uneven" and way.endswith("dataset"):  # dispatched by default

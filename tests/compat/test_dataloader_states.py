@@ -145,62 +145,26 @@ class Stream(IterableDataset[int]):
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.read = 0
 
     def __iter__(self) -> Iterator[int]:
         info = get_worker_info()
         start = 0 if info is None else 100 * info.id
         for number in range(start, start + self.count + start // 100):
-            self.read += 1
             yield number if info is None else number + 1000 * random.randrange(9)
 
 
-class StatefulStream(Stream):
-    position = 0
-
-    def __iter__(self) -> Iterator[int]:
-        info = get_worker_info()
-        start = 0 if info is None else 100 * info.id
-        while self.position < self.count:
-            self.position += 1
-            self.read += 1
-            yield start + self.position
-        self.position = 0
-
-    def state_dict(self) -> dict[str, int]:
-        return {"position": self.position}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.position = state["position"]
-
-
-@pytest.mark.parametrize("cls", [Stream, StatefulStream])
-@pytest.mark.parametrize("stop", [0, 1, 5])
-@pytest.mark.parametrize("workers", [0, 2])
-def test_iterable_datasets(cls: type[Stream], stop: int, workers: int) -> None:
-    check_resume(lambda: DataLoader(cls(11), 2, **forked(workers)), stop)
-
-
-def test_a_stateful_iterable_dataset_reads_nothing_again() -> None:
-    loader = DataLoader(StatefulStream(11), 2)
-    next(iter(loader))
-    resumed = DataLoader(StatefulStream(11), 2)
-    resumed.load_state_dict(loader.state_dict())
-    assert sum(len(batch) for batch in resumed) == 9
-    assert resumed.dataset.read == 9  # type: ignore[attr-defined]
-
-
 class Epochs(IterableDataset[int]):
-    """Counts its epochs; worker w gives 3 + 2 w numbers."""
+    """Counts its epochs; worker w gives 11 + 2 w numbers."""
 
     def __init__(self) -> None:
-        self.epoch = self.position = 0
+        self.epoch = self.position = self.read = 0
 
     def __iter__(self) -> Iterator[int]:
         info = get_worker_info()
         worker = 0 if info is None else info.id
-        while self.position < 3 + 2 * worker:
+        while self.position < 11 + 2 * worker:
             self.position += 1
+            self.read += 1
             yield 100 * self.epoch + 10 * worker + self.position
         self.epoch += 1
         self.position = 0
@@ -210,6 +174,22 @@ class Epochs(IterableDataset[int]):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.epoch, self.position = state["epoch"], state["position"]
+
+
+@pytest.mark.parametrize("make", [lambda: Stream(11), Epochs])
+@pytest.mark.parametrize("stop", [0, 1, 5])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_iterable_datasets(make: Make, stop: int, workers: int) -> None:
+    check_resume(lambda: DataLoader(make(), 2, **forked(workers)), stop)
+
+
+def test_a_stateful_iterable_dataset_reads_nothing_again() -> None:
+    loader = DataLoader(Epochs(), 2)
+    next(iter(loader))
+    resumed = DataLoader(Epochs(), 2)
+    resumed.load_state_dict(loader.state_dict())
+    assert sum(len(batch) for batch in resumed) == 9
+    assert resumed.dataset.read == 9  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("batch_size", [None, 2, 3])

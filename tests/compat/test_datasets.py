@@ -119,29 +119,6 @@ def test_set_epoch_reaches_the_workers(persistent: bool) -> None:
         assert sorted(epochs[1]) == sorted(epochs[0])
 
 
-@pytest.mark.parametrize("pipe", [squares(23).shuffle(), streamed(23).shuffle(window=5), streamed(23).batch(3)])
-@pytest.mark.parametrize("stop", [0, 1, 3])
-def test_states_of_the_workers_resume_exactly(pipe: fp.Pipe[Any], stop: int) -> None:
-    """What StatefulDataLoader does: it saves the state of each worker, and gives it to the dataset of the next one."""
-    dataset = pipe.as_iterable_dataset(seed=2)
-    dataset.set_epoch(3)
-    for number in range(2):
-        be_worker(number, 2)
-        worker = copy.copy(dataset)
-        elements = iter(worker)
-        whole = list(itertools.islice(elements, stop))
-        state = worker.state_dict()
-        rest = list(elements)
-        resumed = pipe.as_iterable_dataset(seed=2)
-        resumed.load_state_dict(state)
-        if not stop:
-            resumed.set_epoch(3)
-        assert list(resumed) == rest
-        assert resumed.state_dict() == worker.state_dict()
-        resumed.set_epoch(3)
-        assert list(resumed) == whole + rest  # the next epoch is a whole one
-
-
 def test_a_state_of_another_worker_is_refused() -> None:
     dataset = streamed(30).as_iterable_dataset(rank=0, world_size=2, even=None)
     elements = iter(dataset)

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import islice
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -18,6 +17,7 @@ import feedpipe as fp
 from feedpipe.errors import StateError
 
 from ..support.loading import State
+from .elastic import Job
 
 Pipe = fp.Pipe[Any]
 Step = tuple[Any, ...]
@@ -264,40 +264,17 @@ def rows_of(element: Any) -> list[Row]:
     return element if isinstance(element, list) else [element]
 
 
-class EditedJob:
+class EditedJob(Job):
     """The loaders of all ranks of a job whose chain may have changed."""
 
     def __init__(self, chain: Chain, ranks: int, states: Any = None, edits: str = "groups", **options: Any) -> None:
-        self.loaders = [
-            fp.Loader(chain.pipe(), rank=rank, world_size=ranks, even=None, seed=5, **options) for rank in range(ranks)
-        ]
-        self.load(states, edits)
-
-    def load(self, states: Any, edits: str, first: int = 0) -> None:
-        """Loads a state that all ranks share, a list of those of all, or what gives that of a rank."""
-        for rank, loader in enumerate(self.loaders if states is not None else (), first):
-            loader.load_state_dict(states(rank) if callable(states) else states, edits=edits)
+        super().__init__(chain.pipe(), ranks, states, edits, seed=5, **options)
 
     @property
     def resumed(self) -> object:
         return self.loaders[0].resumed if self.loaders else None
 
-    def take(self, steps: list[int]) -> tuple[list[Row], list[State]]:
-        """Rows of some elements of each rank in the first epoch, and the states after them."""
-        rows: list[Row] = []
-        states: list[State] = []
-        for loader, count in zip(self.loaders, steps, strict=True):
-            states.append(loader.state_dict())
-            if loader.epoch:
-                continue
-            for element, info in islice(loader.with_info(), count):
-                if info.epoch:  # the only rank has come to the end before
-                    break
-                rows += rows_of(element) if np.all(info.valid) else []
-                states[-1] = info.state_dict()
-        return rows, json.loads(json.dumps(states))
-
-    def rest(self) -> tuple[list[Any], list[State]]:
+    def rest_and_states(self) -> tuple[list[Any], list[State]]:
         """The elements that are left of the first epoch, and the states after them."""
         elements: list[Any] = []
         states: list[State] = []
@@ -314,10 +291,6 @@ class EditedJob:
                 states[-1] = info.state_dict()
             assert goal in (-1, step), "a length that is known is right"
         return elements, states
-
-    def close(self) -> None:
-        for loader in self.loaders:
-            loader.close()
 
 
 @dataclass
@@ -377,9 +350,9 @@ def edited_pass(
     for _ in range(chance.choice([1, 1, 2, 3])):
         steps = chance.choice([0, 1, 2, 3, 5, 9, 20])
         uneven = chance.random() < 0.3 and not is_even
-        rows, states = job.take([steps + (chance.choice([0, 0, 1, 2]) if uneven else 0) for _ in range(ranks)])
-        result.rows.update(rows)
-        result.log.append(("takes", len(rows), [state["position"] for state in states]))
+        elements, states = job.take([steps + (chance.choice([0, 0, 1, 2]) if uneven else 0) for _ in range(ranks)])
+        result.rows.update(row for element in elements for row in rows_of(element))
+        result.log.append(("takes", len(elements), [state["position"] for state in states]))
         result.check_ledger(chain, states)
         if any(state["epoch"] for state in states):
             if not all(state["epoch"] for state in states):
@@ -414,15 +387,15 @@ def edited_pass(
             _, again = job.take([0] * ranks)
             result.check_ledger(chain, again)
             twin = kind(chain, ranks, again.__getitem__ if begun else again, **options)
-            rest, states = twin.rest()
+            rest, states = twin.rest_and_states()
             twin.close()
-            assert rest == job.rest()[0], result.log
+            assert rest == job.rest_and_states()[0], result.log
             job.close()
             result.rows.update(row for element in rest for row in rows_of(element))
             result.check_ledger(chain, states, is_complete=True)
             result.check()
             return result
-    rest, states = job.rest()
+    rest, states = job.rest_and_states()
     result.rows.update(row for element in rest for row in rows_of(element))
     result.check_ledger(chain, states, is_complete=True)
     job.close()

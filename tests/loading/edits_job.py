@@ -18,7 +18,7 @@ import feedpipe as fp
 from feedpipe.errors import PlanError, PlanWarning, StateError, StateWarning
 
 from ..support.loading import State
-from .edits import Chain, EditedJob, Row, edited_pass
+from .edits import Chain, EditedJob, edited_pass
 from .test_edits import GROUPS, ORDER, check_refusals
 
 T = TypeVar("T")
@@ -74,16 +74,16 @@ class JobOfProcesses(EditedJob):
 
         self._together(load)
 
-    def take(self, steps: list[int]) -> tuple[list[Row], list[State]]:
-        rows, states = self._together(lambda: super(JobOfProcesses, self).take(steps[self.processes.rank :][:1]))
-        all_rows, all_states = self._joined(rows), self._joined(states)
+    def take(self, steps: list[int]) -> tuple[list[Any], list[State]]:
+        elements, states = self._together(lambda: super(JobOfProcesses, self).take(steps[self.processes.rank :][:1]))
+        all_elements, all_states = self._joined(elements), self._joined(states)
         has_ended = any(self.processes.gather(any(loader.epoch for loader in self.loaders)))
         own = [] if has_ended else [fp.gather_state(loader) for loader in self.loaders]
         JobOfProcesses.gathered = next(iter(self._joined(own)), None)
-        return all_rows, all_states
+        return all_elements, all_states
 
-    def rest(self) -> tuple[list[Any], list[State]]:
-        elements, states = self._together(super().rest)
+    def rest_and_states(self) -> tuple[list[Any], list[State]]:
+        elements, states = self._together(super().rest_and_states)
         return self._joined(elements), self._joined(states)
 
     def _together(self, work: Callable[[], T]) -> T:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -227,24 +228,29 @@ def count(elements: list[Any]) -> Counter[str]:
 class Job:
     """The loaders of all ranks of a job, in this process."""
 
-    def __init__(self, pipe: Chain, ranks: int, state: Any = None, **options: Any) -> None:
+    def __init__(self, pipe: Chain, ranks: int, state: Any = None, edits: Any = "groups", **options: Any) -> None:
         options = {"even": None, **options}
         self.loaders = [fp.Loader(pipe, rank=rank, world_size=ranks, **options) for rank in range(ranks)]
         self.skipped: Counter[str] | None = None  # how many rows all ranks have skipped in the epoch, after `rest`
-        for rank, loader in enumerate(self.loaders):
-            if state is not None:
-                loader.load_state_dict(state(rank) if callable(state) else state)
+        self.load(state, edits)
+
+    def load(self, state: Any, edits: Any, first: int = 0) -> None:
+        """Loads a state that all ranks share, a list of those of all, or what gives that of a rank."""
+        for rank, loader in enumerate(self.loaders if state is not None else (), first):
+            loader.load_state_dict(state(rank) if callable(state) else state, edits=edits)
 
     def take(self, steps: list[int]) -> tuple[list[Any], list[State]]:
-        """The elements that each rank takes, and its state after them; none looks beyond the end of the epoch."""
+        """The elements that each rank takes of the first epoch, without padding, and its state after them."""
         taken: list[Any] = []
         states: list[State] = []
         for loader, count in zip(self.loaders, steps, strict=True):
             states.append(loader.state_dict())
+            if loader.epoch:
+                continue
             for element, info in islice(loader.with_info(), count):
-                if info.epoch:
+                if info.epoch:  # the only rank has come to the end before
                     break
-                taken.append(element)
+                taken += [element] if np.all(info.valid) else []
                 states[-1] = info.state_dict()
         return taken, json.loads(json.dumps(states))
 
@@ -260,3 +266,7 @@ class Job:
             skipped.update(loader.skipped)
         self.skipped = skipped
         return elements
+
+    def close(self) -> None:
+        for loader in self.loaders:
+            loader.close()

@@ -65,17 +65,6 @@ def error_of(run: Callable[[], object]) -> str:
 
 
 @check
-def messages(rank: int) -> object:
-    group = own_group()
-    assert group is side_group()
-    gathered = group.gather("names", b"abc"[:rank])
-    sent = group.broadcast("text", b"of rank 0" if rank == 0 else None)
-    numbers = group.post("numbers", [rank, 2**40]).result()
-    received = group.gather("names", b"abc"[rank:], receiver=2)
-    return [*map(bytes.decode, gathered), sent.decode(), numbers, [*map(bytes.decode, received)]]
-
-
-@check
 def ranks_at_different_places(rank: int) -> object:
     group = own_group()
     error = error_of(group.post(f"epoch {rank // 2}").result)
@@ -101,19 +90,6 @@ def workers_and_breaks(rank: int) -> object:
     pipe = fp.from_sequence(range(100)).shuffle().filter(seventh_is_missing)
     with fp.Loader(pipe, workers=2) as loader:
         return [list(itertools.islice(loader, steps)) for steps in (5, 11, None)]
-
-
-@check
-def metric(rank: int) -> object:
-    """The mean over all ranks, with padding masked, and the mean on one."""
-    pipe = fp.from_sequence(range(1000)).filter(seventh_is_missing).batch(16).collate()
-    total = torch.zeros(2, dtype=torch.float64)
-    loader = fp.Loader(pipe, even="pad")
-    for batch in loader:
-        total += torch.tensor([batch[loader.valid].sum(), loader.valid.sum()])
-    distributed.all_reduce(total)
-    alone = torch.cat(list(fp.Loader(pipe, rank=0, world_size=1)))
-    return [total.tolist(), [float(alone.sum()), len(alone)]]
 
 
 @check
@@ -314,24 +290,15 @@ def ledgers(rank: int) -> object:
 
 @check
 def states_are_gathered(rank: int) -> object:
+    """What each rank takes, the state on all ranks, and whether rank 2 alone has it if that is asked for."""
     answers: list[object] = []
     for pipe, count in ((streamed(), 4), (indexed(), 4), (indexed(), 2 + 3 * rank)):
         loader = fp.Loader(pipe, seed=5)
         taken = list(itertools.islice(iter(loader), count))
-        answers.append([taken, fp.gather_state(loader)])
+        state = fp.gather_state(loader)
+        answers.append([taken, state, fp.gather_state(loader, rank=2) == (state if rank == 2 else None)])
     alone = fp.Loader(indexed(), rank=0, world_size=2)
-    return [*answers, error_of(lambda: fp.gather_state(alone))]
-
-
-@check
-def one_rank_gets_the_state(rank: int) -> object:
-    answers: list[object] = []
-    for pipe, count in ((streamed(), 4), (indexed(), 4), (indexed(), 2 + rank)):
-        loader = fp.Loader(pipe, seed=5)
-        list(itertools.islice(iter(loader), count))
-        everybody = fp.gather_state(loader)
-        answers.append([fp.gather_state(loader, rank=2) == (everybody if rank == 2 else None)])
-    return [*answers, error_of(lambda: fp.gather_state(loader, rank=4))]
+    return [*answers, error_of(lambda: fp.gather_state(loader, rank=4)), error_of(lambda: fp.gather_state(alone))]
 
 
 @check

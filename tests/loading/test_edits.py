@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
@@ -28,6 +25,7 @@ from feedpipe.errors import StateError, StateWarning
 
 from ..soak import SOAK
 from ..support.examples import examples
+from ..support.torchrun import torchrun
 from .edits import Pass, edited_pass
 
 
@@ -107,11 +105,7 @@ def test_workers_change_nothing(seed: int) -> None:
 @settings(max_examples=SOAK, deadline=None, phases=[Phase.generate])
 @given(seed=st.integers(0, 10**9))
 def test_real_ranks_change_nothing(seed: int) -> None:
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={2 + seed % 3}"]
-    command = [*torchrun, "-m", "tests.loading.edits_job", str(seed), "4"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # without it, torchrun prints a warning
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    done = torchrun("-m", "tests.loading.edits_job", str(seed), "4", ranks=2 + seed % 3)
     assert done.stdout.startswith("4 passes")
 
 
@@ -285,19 +279,6 @@ class TestOrder:
         assert loader.resumed is not None and loader.resumed.dropped == ("from_sequence(range(0, 50))",)
         rows = [row for batch in taken + list(loader) for row in batch]
         assert sorted(row for row in rows if type(row) is int) == [*range(50)], "its order is that of the old pipe"
-
-    def test_several_edits_in_a_pass(self) -> None:
-        a, b, c = (numbers(60).map(lambda row, name=name: (name, row)).shuffle() for name in "abc")
-        pipes = [a.batch(4), a.mix(b).batch(6), a.mix(b, c, weights=[2, 1, 1]).batch(5), c.round_robin(a, b).batch(7)]
-        rows: list[Any] = []
-        state: Any = None
-        for pipe in pipes:
-            loader = fp.Loader(pipe) if state is None else gone_on(pipe, state, "order")
-            elements = iter(loader)
-            rows += [row for batch in islice(elements, 3) for row in batch]
-            state = loader.state_dict()
-        rows += [row for batch in elements for row in batch]
-        assert sorted(rows) == sorted((name, row) for name in "abc" for row in range(60))
 
 
 def arrays(rows: int) -> fp.Pipe[Any]:

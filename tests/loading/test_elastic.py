@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import feedpipe as fp
 from feedpipe.errors import StateError
 
-from ..plan.test_lengths import Counts, Expand
+from ..plan.units import Expand, Granules
 from ..soak import SOAK
 from ..support.examples import examples
 from ..support.loading import gathered
@@ -131,8 +131,7 @@ def test_workers_go_on_from_a_cut(pipe: Chain):
         # The order is a function of the states and the shards, not of workers.
         job = Job(pipe, 3, later.__getitem__, seed=1, workers=2 - workers)
         rest = [list(loader) for loader in job.loaders]
-        for loader in job.loaders:
-            loader.close()
+        job.close()
         assert more[1:5] + rest[1] == whole
         job = Job(pipe, 5, gathered(later), seed=1)
         assert count(taken + more + job.rest()) == count(list(pipe))
@@ -204,7 +203,7 @@ def test_a_skip_is_part_of_what_is_taken():
         streamed().shard_by_rank().take(5),
         streamed().repeat(2).repeat(2),
         streamed().map(abs).repeat(2).concat(streamed()),
-        fp.from_sequence(range(60)).shard_by_rank().then(Counts()).then(Expand()),
+        fp.from_sequence([*enumerate(range(60))]).shard_by_rank().then(Granules()).then(Expand()),
     ],
 )
 def test_a_chain_that_counts_the_rows_of_each_shard(pipe: Chain):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -42,21 +42,7 @@ def readers(files: Path) -> dict[str, fp.Pipe[Any]]:
         "gzip": fp.read_jsonl(files / "*.jsonl.gz"),
         "csv": fp.read_csv(files / "*.csv"),
         "parquet": fp.read_parquet(files / "*.parquet"),
-        "rows": fp.from_sequence([{"n": n} for n in range(3 * ROWS)]),
     }
-
-
-CHAINS: dict[str, Callable[[fp.Pipe[Any]], fp.Pipe[Any]]] = {
-    "batch": lambda p: p.filter(odd).batch(16),
-    "shuffle": lambda p: p.filter(odd).shuffle(window=100).batch(16),
-    "repeat": lambda p: p.filter(odd).repeat(3),
-    "enumerate": lambda p: p.filter(odd).enumerate(),
-    "flat_map": lambda p: p.flat_map(lambda row: [row] * (row["n"] % 3)),
-    "concat": lambda p: p.filter(odd).concat(p.filter(odd)),
-    "mix": lambda p: p.filter(odd).mix(p.filter(odd).take(50), weights=[2, 1]),
-    "cache": lambda p: p.filter(odd).cache(),
-    "threads": lambda p: p.filter(odd).map(lambda row: row, concurrency=3).prefetch(8),
-}
 
 
 def shares_of(loader: fp.Loader[Any]) -> list[float]:
@@ -71,14 +57,12 @@ def check(shares: list[float]) -> None:
     assert all(one <= other <= 1.0 for one, other in pairwise(shares))
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-@pytest.mark.parametrize("chain", CHAINS)
-@pytest.mark.parametrize("reader", ["jsonl", "gzip", "csv", "parquet", "rows"])
-def test_it_rises_from_0_to_1_and_each_state_has_it(files: Path, reader: str, chain: str) -> None:
-    pipe = CHAINS[chain](readers(files)[reader])
+@pytest.mark.parametrize("reader", ["jsonl", "gzip", "csv", "parquet"])
+def test_it_rises_from_0_to_1_and_each_state_has_it(files: Path, reader: str) -> None:
+    pipe = readers(files)[reader].filter(odd).shuffle(window=100).batch(4)
     loader = fp.Loader(pipe, seed=2)
-    seen = [(loader.progress, loader.state_dict()) for _ in islice(loader, 300)]
+    seen = [(loader.progress, loader.state_dict()) for _ in islice(loader, 140)]
     check(shares_of(fp.Loader(pipe, seed=2)))
     for share, state in seen[::40]:
         resumed = fp.Loader(pipe, seed=2)
@@ -118,14 +102,6 @@ def test_ranks_that_only_complete_groups_have_read_all(ranks: int) -> None:
     for loader in after:
         loader.load_state_dict(states)
         assert loader.progress is not None and 0 <= loader.progress <= 1
-
-
-def test_rows_that_are_skipped_count() -> None:
-    def fail(n: int) -> int:
-        return 1 // (n % 4)
-
-    loader = fp.Loader(fp.from_sequence(range(40)).map(fail, on_error="skip"))
-    check(shares_of(loader))
 
 
 def test_it_is_none_if_the_end_is_not_known() -> None:

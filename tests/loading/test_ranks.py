@@ -8,7 +8,6 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import (
-    ArgumentError,
     PlanError,
     PlanWarning,
 )
@@ -17,13 +16,6 @@ from .small_pipes import numbers, streamed
 
 
 class TestRanks:
-    @pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
-    @pytest.mark.parametrize("count", [12, 13, 14])
-    def test_drop_makes_ranks_even(self, count):
-        parts = [list(fp.Loader(numbers(count), rank=r, world_size=3)) for r in range(3)]
-        assert {len(part) for part in parts} == {count // 3}
-        assert [x for step in zip(*parts, strict=True) for x in step] == list(range(count // 3 * 3))
-
     def test_dropping_more_than_a_percent_warns(self):
         with pytest.warns(UserWarning, match="1 of 13 elements"):
             list(fp.Loader(numbers(13), rank=0, world_size=3))
@@ -55,14 +47,6 @@ class TestRanks:
         parts = [list(fp.Loader(streamed(), rank=r, world_size=2, even=None)) for r in range(2)]
         assert sorted(sum(parts, [])) == list(range(12))
         assert [len(list(fp.Loader(streamed(), rank=r, world_size=2, steps=9))) for r in range(2)] == [9, 9]
-
-    def test_rank_from_the_environment(self, monkeypatch):
-        monkeypatch.setenv("RANK", "1")
-        monkeypatch.setenv("WORLD_SIZE", "2")
-        assert list(fp.Loader(numbers(4))) == [1, 3]
-        monkeypatch.delenv("WORLD_SIZE")
-        with pytest.raises(ArgumentError, match="WORLD_SIZE"):
-            fp.Loader(numbers(4))
 
     def test_more_than_a_fifth_left_out_is_an_error(self):
         def loader(rows, even):

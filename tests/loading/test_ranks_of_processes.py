@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -10,6 +9,8 @@ import pytest
 
 import feedpipe as fp
 from feedpipe.errors import ArgumentError, LoaderError
+
+from ..support.torchrun import torchrun
 
 SPAWNED = """
 import sys, tempfile
@@ -67,21 +68,19 @@ def test_a_loader_is_made_before_the_process_group_under_torchrun(tmp_path):
 
     script = tmp_path / "script.py"
     script.write_text(LAUNCHED)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # without it, torchrun prints a warning
-    command = [*torchrun, str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=55, check=False, env=environment)
-    assert sorted(done.stdout.splitlines()) == ["0 [0, 2, 4, 6]", "1 [1, 3, 5, 7]"], done.stderr
-    assert done.returncode == 0
+    assert sorted(torchrun(script).stdout.splitlines()) == ["0 [0, 2, 4, 6]", "1 [1, 3, 5, 7]"]
 
 
 def test_the_rank_is_asked_for_at_the_first_element(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")  # a launcher that is not finished
     loader = fp.Loader(fp.from_sequence(range(6)))
-    assert "rank not known yet" in repr(loader) and loader.epoch == 0
-    with pytest.raises(ArgumentError, match="set both"):
-        next(iter(loader))
+    for name, other in (("RANK", "WORLD_SIZE"), ("WORLD_SIZE", "RANK")):  # a launcher that is not finished
+        monkeypatch.setenv(name, "1")
+        monkeypatch.delenv(other, raising=False)
+        assert "rank not known yet" in repr(loader) and loader.epoch == 0
+        with pytest.raises(ArgumentError, match="set both"):
+            next(iter(loader))
     monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
     assert list(loader) == [1, 3, 5]
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(LoaderError, match="rank 1 of 2, and this process is now rank 0 of 2"):

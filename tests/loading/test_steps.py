@@ -103,18 +103,6 @@ def test_skipping_reads_no_element_of_an_indexed_pipe() -> None:
     assert list(loader) == calls == list(range(900, 1000))
 
 
-def test_skipping_in_a_running_loop() -> None:
-    for pipe in (fp.from_sequence(range(10)), fp.from_sequence(range(10)).filter(lambda x: True)):
-        loader = fp.Loader(pipe)
-        taken = []
-        for row in loader:
-            taken.append(row)
-            if row == 2:
-                loader.skip(5)
-        assert taken == [0, 1, 2, 8, 9]
-        assert loader.epoch == 1
-
-
 def test_skipping_with_workers() -> None:
     for pipe in (INDEXED, KNOWN, fp.from_sequence(range(40)).filter(bool).batch(2)):
         shards = None if pipe is INDEXED else 4

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +13,12 @@ from hypothesis import strategies as st
 
 import feedpipe as fp
 from feedpipe.errors import PlanError
-from feedpipe.extensions import Block, Context, Cursor, Operator, Order, Plan, Weights
+from feedpipe.extensions import Plan
 
 from ..support.engine import resolve
 from ..support.examples import examples
 from ..support.plan import lengths as lengths_module
+from .units import Expand, Granules, pipe_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::feedpipe.errors.PlanWarning")
 
@@ -34,44 +32,6 @@ def uneven(tmp_path_factory) -> Path:
         for count, start in zip(rows, np.cumsum(rows) - rows, strict=True):
             writer.write_table(pa.table({"x": np.arange(start, start + count)}))
     return path
-
-
-@dataclass(frozen=True)
-class Counts(Operator):
-    """Handles that know how many rows each of them has."""
-
-    kind: ClassVar[str] = "counts"
-    order: ClassVar[Order] = Order.ROW_LOCAL
-
-    def length(self, stage) -> int:
-        return stage.input.length
-
-    def weights(self, stage, context) -> Weights:
-        return Weights(np.array(stage.input.rows(range(stage.input.length), context), np.int64), are_rows=True)
-
-    def rows(self, stage, indices, context):
-        return stage.input.rows(indices, context)
-
-
-@dataclass(frozen=True)
-class Expand(Operator):
-    """As many rows as the handle says."""
-
-    kind: ClassVar[str] = "expand"
-    order: ClassVar[Order] = Order.ROW_LOCAL
-    expands: ClassVar[bool] = True
-
-    def length(self, stage) -> int:
-        return sum(stage.input.rows(range(stage.input.length), Context()))
-
-    def blocks(self, stage, at, context) -> Iterator[Block]:
-        row = at.row
-        for block in stage.input.blocks(Cursor.of(at.token), context):
-            for index, count in enumerate(block.rows):
-                if count:
-                    start = Cursor(block.at.advance(index).plain, 0, row)
-                    row += count
-                    yield Block(list(range(count)), start, Cursor(block.at.advance(index + 1).plain, 0, row))
 
 
 CHAINS = {
@@ -105,21 +65,20 @@ def test_a_loader_gives_as_many_elements_as_its_length(uneven, chain, world_size
 @settings(max_examples=examples(30))
 @given(st.integers(0, 19), st.integers(2, 3))
 def test_no_seed_gives_a_rank_fewer_rounds_than_its_length(seed, world_size):
-    units = fp.from_sequence(list(range(0, 60, 7))).then(Counts())
-    pipe = units.then(Expand()).shuffle(window=60).repeat(2)
+    pipe = pipe_of([*range(0, 60, 7)], 1, window=60).repeat(2)
     loaders = [fp.Loader(pipe, seed=seed, rank=r, world_size=world_size, even=None) for r in range(world_size)]
     lengths = [len(loader) for loader in loaders]
     assert [sum(1 for _ in loader) for loader in loaders] == lengths
 
 
 def test_units_without_weights_leave_the_length_open():
-    pipe = fp.from_sequence([1, 2]).then(Expand())
+    pipe = fp.from_sequence([(0, 1), (1, 2)]).then(Expand())
     assert pipe.length == 3
     assert Plan(resolve(pipe), seed=0, rank=0, world_size=1, shards=2).length(0) is None
 
 
 def test_an_operator_that_reads_rows_for_its_length():
-    pipe = fp.from_sequence(range(100)).shard_by_rank().then(Counts()).then(Expand())
+    pipe = fp.from_sequence([*enumerate(range(100))]).shard_by_rank().then(Granules()).then(Expand())
     plan = Plan(resolve(pipe), seed=0, rank=0, world_size=2, shards=2)
     lengths = [plan.length(rank) for rank in range(2)]
     loaders = [fp.Loader(pipe, rank=rank, world_size=2, even=None) for rank in range(2)]
@@ -135,7 +94,7 @@ def test_many_rounds_of_many_units_are_refused(uneven, monkeypatch):
 
 def test_the_ranks_of_a_large_job_are_asked_in_one_pass():
     rows = np.random.default_rng(0).integers(1000, 200_000, 5000).tolist()
-    pipe = fp.from_sequence(rows).then(Counts()).then(Expand()).shuffle(window=1000).batch(64)
+    pipe = pipe_of(rows, 1, window=1000).batch(64)
     asked = []
     plan = Plan(resolve(pipe), seed=0, rank=0, world_size=64, shards=None)
     build = plan.shard_stage

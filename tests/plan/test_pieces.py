@@ -123,21 +123,10 @@ def test_lengths_are_those_of_the_rows_of_the_pieces(rows, shards, any_order):
     assert pieces.lengths(rows).tolist() == lengths.tolist()
 
 
-def test_equal_units_go_round_and_what_is_left_is_cut_evenly():
-    pieces = divide(np.full(10, 7), 4, 1, any_order=False, near=64)
-    assert pieces.rounds == 2
-    assert parts_of(pieces, 10)[8] == parts_of(pieces, 10)[9] == [(0, 1, 2), (1, 2, 2)]
-
-
 def test_neighbours_on_the_line_go_to_one_rank():
     pieces = divide(np.array([10**6 + k for k in range(64)]), 32, 4, any_order=True, near=64)
     ranks = [{shard % 4 for shard in range(32) if place in pieces.of_shard(shard).places} for place in range(64)]
     assert sum(len(of_unit) > 1 for of_unit in ranks) <= 3
-
-
-def test_small_weights_are_exact():
-    assert parts_of(divide(np.array([1, 1, 2]), 2, 1, any_order=True, near=64), 3) == {k: [(0, 1, 1)] for k in range(3)}
-    assert divide(np.array([1, 1, 2]), 2, 1, any_order=True, near=64).lengths(np.array([1, 1, 2])).tolist() == [2, 2]
 
 
 def test_unknown_weights_count_as_the_mean():

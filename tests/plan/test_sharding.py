@@ -273,18 +273,6 @@ def test_what_is_read_several_times_is_named(tmp_path):
         list(fp.Loader(pipe, rank=0, world_size=8, even=None))
 
 
-def test_one_file_for_eight_shards_is_read_once_by_a_process():
-    reads = []
-
-    def rows(name: str):
-        reads.append(name)
-        yield from range(1000)
-
-    loader = fp.Loader(fp.from_sequence(["one"]).flat_map(rows).shuffle(window=10).batch(7))
-    assert sorted(sum(loader, [])) == list(range(1000))
-    assert reads == ["one"]
-
-
 def test_virtual_shards():
     shuffled = fp.from_sequence(range(9)).filter(bool).shuffle(window=3)
     assert [plan(shuffled, world_size=ranks).shards for ranks in (1, 3)] == [8, 24]

@@ -27,6 +27,7 @@ from ..support.formats import write_varint
 from .contents import mds
 
 Rows = Callable[[], Iterable[Any]]
+Reader = Callable[[Path], Iterable[Any]]
 _HUGE = 2**31 - 2**20
 """Just below the limit of a row: what unpacks to this is refused for its size in the file."""
 
@@ -37,6 +38,11 @@ def _zeros(
     """Many equal bytes, packed a piece at a time: the formats take several packed parts in a row."""
     piece = pack(fill * 2**24)
     return pack(begin) + piece * (size >> 24) + pack(end)
+
+
+def _file(path: Path, data: bytes, read: Reader) -> Rows:
+    path.write_bytes(data)
+    return lambda: read(path)
 
 
 def _zstd(data: bytes) -> bytes:
@@ -54,39 +60,31 @@ _PACKS: dict[str, Callable[[bytes], bytes]] = {
 def _text(ending: str, packing: str, folder: Path) -> Rows:
     """A text file that is one line of 2 GiB."""
     begin = {"jsonl": b'{"x": "a"}\n{"x": "', "csv": b'x\na\n"', "txt": b"a\n"}[ending]
-    path = folder / f"a.{ending}.{packing}"
-    path.write_bytes(_zeros(_PACKS[packing], _HUGE, begin))
-    reader = {"jsonl": fp.read_jsonl, "csv": fp.read_csv, "txt": fp.read_lines}[ending]
-    return lambda: reader(path)
+    readers: dict[str, Reader] = {"jsonl": fp.read_jsonl, "csv": fp.read_csv, "txt": fp.read_lines}
+    return _file(folder / f"a.{ending}.{packing}", _zeros(_PACKS[packing], _HUGE, begin), readers[ending])
 
 
 def _bytes(packing: str, folder: Path) -> Rows:
-    path = folder / f"a.bin.{packing}"
-    path.write_bytes(_zeros(_PACKS[packing], _HUGE))
-    return lambda: fp.read_bytes(path)
+    return _file(folder / f"a.bin.{packing}", _zeros(_PACKS[packing], _HUGE), fp.read_bytes)
 
 
 def _wide_csv(folder: Path) -> Rows:
-    path = folder / "a.csv"
-    count = 40_000
-    path.write_text(",".join(f"c{k}" for k in range(count)) + "\n" + (",".join(["1"] * count) + "\n") * 2)
-    return lambda: fp.read_csv(path)
+    names, row = ([text.format(k) for k in range(40_000)] for text in ("c{}", "1"))
+    return _file(folder / "a.csv", (",".join(names) + "\n" + (",".join(row) + "\n") * 2).encode(), fp.read_csv)
 
 
 def _wide_jsonl(folder: Path) -> Rows:
-    path = folder / "a.jsonl"
-    path.write_text(("{" + ",".join(f'"k{k}":1' for k in range(40_000)) + "}\n") * 2)
-    return lambda: fp.read_jsonl(path)
+    line = "{" + ",".join(f'"k{k}":1' for k in range(40_000)) + "}\n"
+    return _file(folder / "a.jsonl", (line * 2).encode(), fp.read_jsonl)
 
 
 def _tar_member(ending: str, folder: Path) -> Rows:
     """A member of 2 GiB of zeros in a packed archive, or one that only claims to be so large."""
     head = tarfile.TarInfo("a.bin")
     head.size = _HUGE
-    path = folder / f"a.{ending}"
     block = head.tobuf()
-    path.write_bytes(_zeros(gzip.compress, _HUGE, block, fill=b"\0") if ending == "tgz" else block + bytes(2**20))
-    return lambda: fp.read_tar(path)
+    data = _zeros(gzip.compress, _HUGE, block, fill=b"\0") if ending == "tgz" else block + bytes(2**20)
+    return _file(folder / f"a.{ending}", data, fp.read_tar)
 
 
 def _many_members(folder: Path) -> Rows:
@@ -97,9 +95,7 @@ def _many_members(folder: Path) -> Rows:
         head.size = 2**23
         return gzip.compress(head.tobuf() + bytes(2**23))
 
-    path = folder / "a.tgz"
-    path.write_bytes(b"".join(map(member, range(200))) + gzip.compress(bytes(1024)))
-    return lambda: fp.read_tar(path)
+    return _file(folder / "a.tgz", b"".join(map(member, range(200))) + gzip.compress(bytes(1024)), fp.read_tar)
 
 
 def _npz(folder: Path) -> Rows:
@@ -167,8 +163,7 @@ def _parquet(folder: Path, number: int, claimed: int) -> Rows:
     footer = bytes(data[-8 - size : -8])
     old, new = write_varint(number << 1), write_varint(claimed << 1)
     changed = footer.replace(old, new)
-    path.write_bytes(data[: -8 - size] + changed + struct.pack("<I", len(changed)) + b"PAR1")
-    return lambda: fp.read_parquet(path)
+    return _file(path, data[: -8 - size] + changed + struct.pack("<I", len(changed)) + b"PAR1", fp.read_parquet)
 
 
 def _parquet_runs(folder: Path) -> Rows:
@@ -188,8 +183,7 @@ def _arrow(folder: Path, codec: str, *, stream: bool = False) -> Rows:
         writer.write_table(table)
     data = path.read_bytes()
     assert data.count(struct.pack("<q", 8 * 10**5)) >= 1
-    path.write_bytes(data.replace(struct.pack("<q", 8 * 10**5), struct.pack("<q", 2**40)))
-    return lambda: fp.read_arrow(path)
+    return _file(path, data.replace(struct.pack("<q", 8 * 10**5), struct.pack("<q", 2**40)), fp.read_arrow)
 
 
 def _arrow_rows(folder: Path) -> Rows:
@@ -231,9 +225,7 @@ def _png_text(folder: Path) -> Rows:
 
 
 def _mds(folder: Path, data: bytes, ending: str = "mds") -> Rows:
-    path = folder / f"a.{ending}"
-    path.write_bytes(data)
-    return lambda: fp.read_mds(path)
+    return _file(folder / f"a.{ending}", data, fp.read_mds)
 
 
 def _mds_array(folder: Path) -> Rows:
@@ -246,9 +238,8 @@ def _tfrecord(folder: Path, packing: str) -> Rows:
     head = struct.pack("<Q", _HUGE)
     crc = google_crc32c.value(head)
     head += struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-    path = folder / f"a.tfrecord{packing}"
-    path.write_bytes(_zeros(gzip.compress, _HUGE, head, fill=b"\0") if packing else head + bytes(100))
-    return lambda: fp.read_tfrecord(path)
+    data = _zeros(gzip.compress, _HUGE, head, fill=b"\0") if packing else head + bytes(100)
+    return _file(folder / f"a.tfrecord{packing}", data, fp.read_tfrecord)
 
 
 def _delta(folder: Path) -> Rows:

@@ -34,24 +34,23 @@ def fail_at_7(number: int) -> int:
     return number
 
 
+STEPS: dict[str, Callable[[fp.Pipe[object]], fp.Pipe[object]]] = {
+    "map": lambda pipe: pipe.map(lambda row: row),
+    "calls": lambda pipe: pipe.map(lambda row: row, concurrency=3),
+    "filter": lambda pipe: pipe.filter(lambda row: hash(str(row)) % 3 != 0),
+    "window": lambda pipe: pipe.shuffle(window=5),
+    "batch": lambda pipe: pipe.batch(3),
+    "flat": lambda pipe: pipe.flat_map(lambda row: [row, row]),
+    "prefetch": lambda pipe: pipe.prefetch(4),
+}
+CHAINS = st.lists(st.sampled_from([*STEPS]), min_size=1, max_size=4)
+
+
 def pipe_of(steps: list[str], counts: Counter[int] | None = None) -> fp.Pipe[object]:
     """A chain of these steps; if `counts` is given, a map after each step counts its rows by place."""
     pipe: fp.Pipe[object] = fp.from_sequence(range(40)).shuffle()
     for place, step in enumerate(steps):
-        if step == "map":
-            pipe = pipe.map(lambda row: row)
-        elif step == "calls":
-            pipe = pipe.map(lambda row: row, concurrency=3)
-        elif step == "filter":
-            pipe = pipe.filter(lambda row: hash(str(row)) % 3 != 0)
-        elif step == "window":
-            pipe = pipe.shuffle(window=5)
-        elif step == "batch":
-            pipe = pipe.batch(3)
-        elif step == "flat":
-            pipe = pipe.flat_map(lambda row: [row, row])
-        else:
-            pipe = pipe.prefetch(4)
+        pipe = STEPS[step](pipe)
         if counts is not None:
             pipe = pipe.map(counting(counts, place))
     return pipe
@@ -65,16 +64,9 @@ def counting(counts: Counter[int], place: int):
     return count
 
 
-STEPS = st.lists(
-    st.sampled_from(["map", "calls", "filter", "window", "batch", "flat", "prefetch"]),
-    min_size=1,
-    max_size=4,
-)
-
-
 @pytest.mark.filterwarnings("ignore:.*is read again:feedpipe.errors.PlanWarning")
 @settings(max_examples=examples(60), deadline=None)
-@given(STEPS, st.sampled_from(sorted(SERVICES)))
+@given(CHAINS, st.sampled_from(sorted(SERVICES)))
 def test_slots_sum_to_the_time_of_their_thread(steps: list[str], service: str) -> None:
     with fp.Loader(pipe_of(steps), SERVICES[service]) as loader:
         elements = sum(1 for _ in loader)
@@ -91,7 +83,7 @@ def test_slots_sum_to_the_time_of_their_thread(steps: list[str], service: str) -
 
 @pytest.mark.filterwarnings("ignore:.*is read again:feedpipe.errors.PlanWarning")
 @settings(max_examples=examples(60), deadline=None)
-@given(STEPS, st.sampled_from(sorted(SERVICES)))
+@given(CHAINS, st.sampled_from(sorted(SERVICES)))
 def test_the_rows_of_each_operator_are_those_that_a_map_counts(steps: list[str], service: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(times, "FIRST_CREDIT_NS", 10**15)

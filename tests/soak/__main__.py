@@ -21,7 +21,7 @@ PARTS = {
     # Eight laws, 30 to 60 chains each; the ninth runs in worker processes, on 10 chains.
     "chains": (34, ["pytest", "-q", "tests/test_chains.py", "--hypothesis-seed={seed}"]),
     "states": (1, ["tests.soak.state_mutations", "2000", "{seed}"]),
-    "ranks": (10, ["pytest", "-q", "tests/plan/test_many_ranks.py", "tests/loading/test_large_job.py"]),
+    "ranks": (10, ["pytest", "-q", "tests/plan/test_many_ranks.py"]),
     "resumes": (
         10,
         [

@@ -17,17 +17,12 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "divide: slots = np.clip(-(-weights * SLOTS_PER_SHARE // mean), 2, MAX_SLOTS)": (
             "it matters for a unit of no weight, which is never cut"
         ),
-        "divide: borders = np.arange(shards + 2) * int(weights.sum()) // shards": (
-            "a cut at the end of the line makes an empty span"
-        ),
         "_equal: slots = np.full(left, min(shards, -(-SLOTS_PER_SHARE * shards // max(2, count))))": (
             "one unit and two have as many slots as there are shards"
         ),
         "_equal: spans, places, *parts = _divide_at(weights, slots, np.arange(shards + 2) * left, count // near)": (
             "a cut at the end of the line makes an empty span"
         ),
-        "_equal: return _table(shards, rounds, _owners(shards)[spans], places + rounds * shards, *parts, "
-        "by_place=True)": "a share is less than a unit, so no shard has a whole unit beside a part of another",
         "_in_turn: owners = np.full(len(weights), -2)": "any number below 0 stands for no shard",
         "_divide_at: slot = (2 * before * slots[at] + weights[at]) // np.maximum(2, 2 * weights[at])": (
             "it matters for a unit of no weight, where the dividend is 0"

@@ -10,7 +10,6 @@ from feedpipe.formats.protobuf import write_varint as write_varint
 from feedpipe.formats.row_buffers import Buffers as Buffers
 from feedpipe.formats.row_buffers import StoredRows as StoredRows
 from feedpipe.formats.streams import ChunkSize as ChunkSize
-from feedpipe.formats.streams import StreamWindow as StreamWindow
 from feedpipe.formats.text import LAST_RECORD_BYTES as LAST_RECORD_BYTES
 from feedpipe.formats.text import TO_END as TO_END
 from feedpipe.formats.text import Chunk as Chunk
