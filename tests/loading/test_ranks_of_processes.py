@@ -38,7 +38,7 @@ def test_a_loader_is_an_argument_of_spawn(tmp_path):
 
     script = tmp_path / "script.py"
     script.write_text(SPAWNED)
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=55, check=False)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=280, check=False)
     assert sorted(done.stdout.split("\n")[:2]) == ["0 [0, 2, 4, 6]", "1 [1, 3, 5, 7]"], done.stderr
 
 
