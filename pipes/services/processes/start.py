@@ -238,8 +238,7 @@ class ServerHandle:
         self._kind = kind
         self.is_retired = False  # it starts no more workers
         with open_connection(socket.SOCK_SEQPACKET) as (ours, theirs):
-            command = f"sys.setrecursionlimit({kind.recursion_limit}); "
-            command += f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
+            command = f"from feedpipe.services.processes.fork_server import main; main({theirs.fileno()})"
             self._process = start_interpreter(command, [theirs.fileno()], threads, io_threads)
         self._root = ours
         Ending(self, partial(_end, ours, self._process, os.getpid()))

@@ -42,7 +42,6 @@ class Kind(NamedTuple):
     user: tuple[int, int]
     cores: set[int]
     limits: list[tuple[int, int]]
-    recursion_limit: int
 
     @staticmethod
     def now(threads: int, io_threads: int) -> Kind:
@@ -52,7 +51,6 @@ class Kind(NamedTuple):
             user=(os.geteuid(), os.getegid()),
             cores=os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(),
             limits=[resource.getrlimit(limit) for limit in _LIMITS],
-            recursion_limit=sys.getrecursionlimit(),
         )
 
 
@@ -62,7 +60,8 @@ SURROUNDINGS = 4
 
 def keep(threads: int, io_threads: int) -> list[int]:
     """Descriptors with which a process of this machine can `enter` what is here now. The caller closes them."""
-    fds = [written((os.environ | thread_variables(threads, io_threads), import_path()))]
+    environment = os.environ | thread_variables(threads, io_threads)
+    fds = [written((environment, import_path(), sys.getrecursionlimit()))]
     try:
         fds.append(os.open(".", getattr(os, "O_PATH", os.O_RDONLY) | os.O_CLOEXEC))
         fds += [_output(number) for number in (1, 2)]
@@ -73,13 +72,14 @@ def keep(threads: int, io_threads: int) -> list[int]:
 
 
 def enter(content: int, folder: int, *outputs: int) -> None:
-    """Take over environment, `sys.path`, working folder and outputs in a process that has just been forked."""
-    environment, path = cast("tuple[dict[str, str], list[str]]", read(content))
+    """Take over environment, `sys.path`, recursion limit, working folder and outputs in a process just forked."""
+    environment, path, limit = cast("tuple[dict[str, str], list[str], int]", read(content))
     for name in os.environ.keys() - environment.keys():
         del os.environ[name]
     os.environ.update(environment)
     time.tzset()
     sys.path[:] = path
+    sys.setrecursionlimit(limit)  # libraries change it for a while, and no server should start for that
     if not os.path.samestat(os.stat(folder), os.stat(".")):
         os.fchdir(folder)
         sys.path_importer_cache.clear()  # it may have the folders of relative paths

@@ -130,7 +130,7 @@ CHANGES = {
 }
 
 
-OF_A_SERVER = {"cores", "limit", "recursion limit"}
+OF_A_SERVER = {"cores", "limit"}
 
 
 @pytest.mark.parametrize("name", CHANGES)
