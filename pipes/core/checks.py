@@ -158,7 +158,7 @@ def _message(function: Callable[..., Any], values: tuple[Any, ...], by_name: dic
     called = getattr(function, "__qualname__", "the function").removesuffix(".__init__").rpartition(".")[2]
     unknown = next((name for name in by_name if all(name != p.name for p in named)), None)
     if unknown is not None:
-        return f"`{called}` has no argument `{unknown}`; {_advice(unknown, [p.name for p in named])}"
+        return f"`{called}` has no argument `{unknown}`; {_advice(called, unknown, [p.name for p in named])}"
     positional = [p for p in named if p.kind is Parameter.POSITIONAL_OR_KEYWORD]
     if len(values) > len(positional) and all(p.kind is not Parameter.VAR_POSITIONAL for p in parameters):
         named_only = next((p for p in named if p.kind is Parameter.KEYWORD_ONLY and p.name not in by_name), None)
@@ -194,12 +194,12 @@ _MEANT = {  # the names of other libraries, and the names here
     "prefetch_factor": ("prefetch",),
     "world": ("world_size",),
 }
-_ADVICE = {  # for a function that has none of these names
+_ADVICE = {  # for a function that has none of these names; an argument that went, for the function that had it
     "batch_size": "`.batch(n)` in the chain groups rows",
     "batched": "`.map_batches(function, n)` calls it with up to n rows at a time",
     "buffer_size": "`.shuffle(window=n)` and `.prefetch(n)` are operators of the chain",
     "collate_fn": "`.collate(function)` in the chain makes batches",
-    "concurrency": "`.batch(n).map(function, concurrency=k).unbatch()` calls it for k batches at a time",
+    "map_batches.concurrency": "`.batch(n).map(function, concurrency=k).unbatch()` calls it for k batches at a time",
     "distinct": "a contrastive loss masks the pairs of a batch whose keys are equal",
     "drop_last": "`.batch(n, drop_last=True)` in the chain drops it",
     "drop_remainder": "`.batch(n, drop_last=True)` in the chain drops it",
@@ -212,21 +212,22 @@ _ADVICE = {  # for a function that has none of these names
     "pin_memory": "`Loader(pipe, pin_memory=True)` gives tensors in pinned memory",
     "prefetch_factor": "`MultiProcess(workers, prefetch=n)` keeps elements ready",
     "record": "`fp.replay(pipe, info.cursor)` makes an element again, with `info` from `loader.with_info()`",
-    "resume": "run it again; the statistics are the same floats",
-    "rng": "`.batch(n).map(function, rng=True).unbatch()` gives each batch a generator",
+    "fit.resume": "run it again; the statistics are the same floats",
+    "map_batches.rng": "`.batch(n).map(function, rng=True).unbatch()` gives each batch a generator",
     "samples": "`pipe.head(n)` returns the first elements",
-    "segment": "`.batch(n).flat_map(function)` calls a generator for each n rows",
+    "operator.segment": "`.batch(n).flat_map(function)` calls a generator for each n rows",
     "shuffle": "`.shuffle()` is an operator of the chain",
-    "statistics": "`filter=` leaves out folders such as `day=1/`, and row groups by footers",
+    "index.statistics": "`filter=` leaves out folders such as `day=1/`, and row groups by footers",
     "start_method": "a server forks all workers from a clean interpreter",
 }
 
 
-def _advice(unknown: str, names: list[str]) -> str:
+def _advice(called: str, unknown: str, names: list[str]) -> str:
     """The repair for an argument that is not among `names`."""
     meant = next((name for name in _MEANT.get(unknown, ()) if name in names), None)
-    if meant is None and unknown in _ADVICE:
-        return _ADVICE[unknown]
+    advice = _ADVICE.get(f"{called}.{unknown}") or _ADVICE.get(unknown)
+    if meant is None and advice is not None:
+        return advice
     meant = meant or next(iter(difflib.get_close_matches(unknown, names, 1)), None)
     if meant is not None:
         return f"did you mean `{meant}`?"

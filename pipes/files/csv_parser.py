@@ -110,7 +110,10 @@ def _named(dialect: Dialect, error: ValueError, part: Chunk, ends: list[int]) ->
     row = _ROW.search(str(error))
     if row is None:
         return []
-    wrong = _wrong_records(dialect, part.data, int(row[2])) if row[2] else [int(row[1])][len(ends) > FEW_RECORDS :]
+    if row[2]:
+        wrong = _wrong_records(dialect, part.data, int(row[2]))
+    else:
+        wrong = [] if len(ends) > FEW_RECORDS else [int(row[1])]
     bounds = enumerate(pairwise([0, *ends]))
     records = [k for k, (start, end) in bounds if dialect.is_record(part.data[start:end])] if wrong else []
     return [records[number - 1] for number in wrong if number <= len(records)]

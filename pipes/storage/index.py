@@ -424,8 +424,8 @@ class Index:
         """The beginning that all paths of each block have in common."""
         place = self._metadata.schema.names.index("path")
         for number in range(len(self._firsts)):
-            known = self._metadata.row_group(number).column(place).statistics
-            yield common_prefix(known.min, known.max) if known is not None and known.has_min_max else ""
+            bounds = self._metadata.row_group(number).column(place).statistics
+            yield common_prefix(bounds.min, bounds.max) if bounds is not None and bounds.has_min_max else ""
 
     def _column(self, rows: range, firsts: Numbers, values: Callable[[FileBlock], Numbers]) -> Numbers:
         """Values of neighbouring rows; `firsts` are the first rows of the blocks."""

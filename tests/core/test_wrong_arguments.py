@@ -27,6 +27,8 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "pin_memory": (lambda: Any_fp.MultiProcess(2, pin_memory=True), "`MultiProcess` has no argument `pin_memory`"),
     "on_bad_rows": (lambda: Any_fp.read_csv("a.csv", on_bad_rows="skip"), "`read_csv` has no argument"),
     "statistics": (lambda: Any_fp.index("a", "a.index", statistics=["x"]), "`filter=` leaves out folders such as"),
+    "one that went": (lambda: Any_fp.fit(PIPE, {}, resume="a.json"), "the statistics are the same floats"),
+    "and that nobody else had": (lambda: Any_fp.Loader(PIPE, resume=True), "it takes `pipe`"),
     "handler": (lambda: PIPE.map(str, handler=print), "`map` has no argument `handler`; "),
     "batched": (lambda: PIPE.map(str, batched=True), r"`\.map_batches\(function, n\)` calls it"),
     "ahead": (lambda: PIPE.prefetch(ahead=2), "did you mean `count`"),
