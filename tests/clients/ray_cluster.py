@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -42,13 +45,22 @@ class RayCluster:
         self._process.wait()  # the cluster is no descendant of this process
         self.address = self._answer()
 
-    def kill_second_node(self) -> None:
-        """Kills all processes of the second node."""
-        self._request("kill")
+    @contextmanager
+    def without_second_node(self, actors: Iterable[int]) -> Iterator[None]:
+        """Kills the second node, and starts another one at the end.
 
-    def add_second_node(self) -> None:
-        """Starts a node in place of the killed one."""
-        self._request("add")
+        Args:
+            actors: processes of that node. An actor ends when it misses its node's process, so this waits for them.
+        """
+        files = [os.pidfd_open(actor) for actor in actors]
+        self._request("kill")
+        for file in files:
+            select.select([file], [], [])
+            os.close(file)
+        try:
+            yield
+        finally:
+            self._request("add")
 
     def __enter__(self) -> RayCluster:
         return self
