@@ -65,7 +65,6 @@ from .ops.mix import mix
 from .ops.split import Parts
 from .pipe import Pipe
 from .seeing.progress import progress
-from .seeing.tuning import tune
 from .services.inprocess import InProcess, Threads
 from .services.multiprocess import MultiProcess
 from .services.on_ray import Ray
@@ -96,10 +95,6 @@ from .sources.read_zarr import read_zarr
 from .stats.stats import Stats
 from .storage.file import File
 from .storage.file_cache import FileCache
-from .writing.index import index
-from .writing.verify import verify
-from .writing.write_files import write_arrow, write_parquet, write_tfrecord
-from .writing.write_tar import write_tar
 
 __all__ = [
     # pipes, and where they run
@@ -181,10 +176,19 @@ __all__ = [
     "WorkerWarning",
 ]
 
-for _name in __all__:
-    if _isfunction(_value := globals()[_name]):
+for _name, _value in [*globals().items()]:
+    if _name in __all__ and _isfunction(_value):
         globals()[_name] = _explains_wrong_arguments(_value)
 
+_LOADED_WHEN_USED = {  # what no training loop needs, and the module of each
+    "index": "writing.index",
+    "tune": "seeing.tuning",
+    "verify": "writing.verify",
+    "write_arrow": "writing.write_files",
+    "write_parquet": "writing.write_files",
+    "write_tar": "writing.write_tar",
+    "write_tfrecord": "writing.write_files",
+}
 _PUBLIC_MODULES = ("errors", "extensions", "media", "stats", "testing")
 
 _INSTEAD = {  # names that went, or that other libraries have
@@ -200,20 +204,27 @@ if TYPE_CHECKING:
     from . import extensions as extensions
     from . import media as media
     from . import testing as testing
+    from .seeing.tuning import tune
+    from .writing.index import index
+    from .writing.verify import verify
+    from .writing.write_files import write_arrow, write_parquet, write_tfrecord
+    from .writing.write_tar import write_tar
 
     __version__: str
 else:  # hidden from type checkers, which would take every name to exist
 
     def __getattr__(name: str) -> object:
-        """The names that `import feedpipe` need not load: the version, and the modules for authors."""
+        """The names that `import feedpipe` need not load."""
+        from importlib import import_module
+
         if name == "__version__":
-            from importlib.metadata import version
-
-            return version("feedpipe")
+            return import_module("importlib.metadata").version("feedpipe")
         if name in _PUBLIC_MODULES:
-            from importlib import import_module
-
             return import_module(f"{__name__}.{name}")
+        if name in _LOADED_WHEN_USED:
+            function = getattr(import_module(f"{__name__}.{_LOADED_WHEN_USED[name]}"), name)
+            value = globals()[name] = _explains_wrong_arguments(function)
+            return value
         instead = _INSTEAD.get(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{f'; {instead}' if instead else ''}")
 

@@ -34,7 +34,6 @@ from .loading.job_state import (
 from .loading.ledger import Ledger, Numbers
 from .loading.ranks import RankSource
 from .loading.replay import Info
-from .loading.replicas import Replicas
 from .loading.resume import EDITS, Edits, Resume, edited, has_changed
 from .loading.schedule import Even, Schedule
 from .loading.state import Progress, SavedState, State, compare, restore
@@ -129,7 +128,11 @@ class Loader(Generic[T_co]):
         check_choice("pin_memory", pin_memory, (True, False))
         chosen = reading_service(service, workers)
         source = RankSource(rank, world_size, group)
-        shared = None if replicas is None else Replicas(chosen, replicas, source)
+        shared = None
+        if replicas is not None:
+            from .loading.replicas import Replicas
+
+            shared = Replicas(chosen, replicas, source)
         starter = shared or chosen
         self._epochs = Epochs(
             pipe,

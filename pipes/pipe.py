@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import operator
 import os
 import sys
@@ -25,7 +24,7 @@ from typing import (
 )
 
 from .core.block import Block, nbytes
-from .core.checks import check_bytes, check_torch, methods_explain_wrong_arguments
+from .core.checks import check_bytes, check_torch, methods_explain_wrong_arguments, similar_name
 from .core.context import Context
 from .core.cursor import START
 from .core.graph import Node, chain_code, walk
@@ -550,8 +549,8 @@ class InstalledOperators:
         message = f"no installed package declares an operator `{name}`"
         if callable(getattr(type(self._pipe), name, None)):
             return f"{message}; it is an operator of feedpipe: `pipe.{name}(...)`"
-        if near := difflib.get_close_matches(name, names, 1):
-            return f"{message}; did you mean `{near[0]}`?"
+        if near := similar_name(name, names):
+            return f"{message}; did you mean `{near}`?"
         return f"{message}; there are {', '.join(f'`{other}`' for other in names) or 'none'}"
 
     def __dir__(self) -> list[str]:

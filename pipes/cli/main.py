@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import inspect
 import os
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from ..core.checks import similar_name
 from ..engine.stage import resolve
 from ..errors import FeedpipeError, RowError, call_site, with_call_site
 from ..ops._methods import advice_on_name
@@ -360,8 +360,8 @@ def load_pipe(target: str) -> Pipe[Any]:
     value = _import(module_name)
     for name in path.split("."):
         if not hasattr(value, name):
-            near = difflib.get_close_matches(name, dir(value), 1)
-            meant = f"; did you mean `{near[0]}`?" if near else ""
+            near = similar_name(name, dir(value))
+            meant = f"; did you mean `{near}`?" if near else ""
             raise CommandError(f"`{module_name}` has no `{path}`{meant}")
         value = getattr(value, name)
     called = inspect.isfunction(value) or inspect.ismethod(value)

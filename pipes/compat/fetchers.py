@@ -25,7 +25,7 @@ _torch_worker: Any = worker  # which torch has no public way to fill in
 CollateFunction = Callable[[Any], object]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DatasetSource(FetchSource):
     """The source of the batches of a dataset.
 

@@ -6,7 +6,6 @@ them. Anything else counts by its type. A digest runs no code of a user: no `__e
 
 from __future__ import annotations
 
-import difflib
 import enum
 import functools
 import hashlib
@@ -228,10 +227,17 @@ def _advice(called: str, unknown: str, names: list[str]) -> str:
     advice = _ADVICE.get(f"{called}.{unknown}") or _ADVICE.get(unknown)
     if meant is None and advice is not None:
         return advice
-    meant = meant or next(iter(difflib.get_close_matches(unknown, names, 1)), None)
+    meant = meant or similar_name(unknown, names)
     if meant is not None:
         return f"did you mean `{meant}`?"
     return f"it takes {', '.join(f'`{name}`' for name in names)}" if names else "it takes none by name"
+
+
+def similar_name(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that a user who wrote `name` may have meant."""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, list(names), 1)), None)
 
 
 # Optional packages

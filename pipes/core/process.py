@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -110,6 +109,8 @@ def import_whole(name: str) -> None:
     No signal handler runs in the thread that imports it.
     """
     if name not in sys.modules:
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(1) as thread:
             thread.submit(importlib.import_module, name).result()
 

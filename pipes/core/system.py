@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
-import tempfile
 from importlib import import_module
 
 
@@ -25,7 +23,7 @@ def create_shared_memory(size: int) -> int:
         fd = os.memfd_create("feedpipe", os.MFD_CLOEXEC)
     else:
         posix = import_module("_posixshmem")  # `multiprocessing.shared_memory` stands on it
-        name = f"/fp-{secrets.token_hex(8)}"  # macOS allows 31 characters
+        name = f"/fp-{os.urandom(8).hex()}"  # macOS allows 31 characters
         fd = posix.shm_open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, mode=0o600)
         posix.shm_unlink(name)
     try:
@@ -43,6 +41,8 @@ def create_shared_file() -> int:
             return create_shared_memory(0)
         except OSError:
             pass
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from threading import Lock, current_thread, main_thread
@@ -146,6 +145,8 @@ def interruptible(function: Callable[[], T], cancel: Callable[[], object]) -> T:
     """Return the result of a function that blocks this thread. In the main thread, Ctrl-C cancels it."""
     if current_thread() is not main_thread():
         return function()
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(function)
         try:

@@ -6,9 +6,7 @@ import json
 import logging
 import os
 import re
-import secrets
 import socket
-import tempfile
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -441,9 +439,11 @@ class _RecordFile:
 
     def __init__(self, folder: str) -> None:
         os.makedirs(folder, 0o700, exist_ok=True)
+        import tempfile
+
         with tempfile.TemporaryFile(dir=folder):
             pass
-        self._path = Path(folder, f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}.jsonl")
+        self._path = Path(folder, f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}.jsonl")
         self._written = {_identity(record) for record in _records(folder)}
 
     def write(self, record: dict[str, Json]) -> None:

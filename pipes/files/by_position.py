@@ -76,7 +76,7 @@ class RowReader(ABC):
         """The rows at `indices`, in that order, with marks for those that are malformed."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ParseByPosition(OfFormat, Source):  # pyright: ignore[reportIncompatibleVariableOverride]
     """The rows of files by their position in all of them."""
 

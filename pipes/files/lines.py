@@ -150,7 +150,7 @@ def parse_bytes(pipe: Pipe[File], /) -> Pipe[dict[str, object]]:
     return pipe.then(ParseBytes())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ParseBytes(CursorOfInput):
     kind: ClassVar[str] = "parse_bytes"
     order: ClassVar[Order] = Order.ROW_LOCAL

@@ -62,7 +62,7 @@ def open_files(
     return pipe.then(OpenFiles(compression, filesystem, cache=cache))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OpenFiles(CursorOfInput):
     kind: ClassVar[str] = "open_files"
     order: ClassVar[Order] = Order.ROW_LOCAL

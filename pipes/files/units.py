@@ -160,7 +160,7 @@ class InputFiles:
         return [check_file(self._stage, self._kind, value) for value in values]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Units(TokenOfInput, Source):
     """A handle for each unit of each file. It comes before the parser.
 
@@ -347,7 +347,7 @@ class UnitReader(ABC, Generic[ParsedUnit, W]):
         return
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ParseUnits(Operator, Generic[ParsedUnit]):
     """The base of operators that make many rows of each unit: a byte range, a row group, a file, a range of keys.
 
@@ -474,7 +474,7 @@ class ParseUnits(Operator, Generic[ParsedUnit]):
             raise at_call_site(error, stage) from error.__cause__
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OfFormat(Operator):
     """The base of operators that make rows of a format."""
 
@@ -506,7 +506,7 @@ class OfFormat(Operator):
         return self.format.row_schema()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Parse(OfFormat, ParseUnits[Any]):  # pyright: ignore[reportIncompatibleVariableOverride]
     """The rows of the units of files, or of whole files."""
 
@@ -537,7 +537,7 @@ class Parse(OfFormat, ParseUnits[Any]):  # pyright: ignore[reportIncompatibleVar
         return self.format.reader(context, block_size)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ParseCounted(Parse):
     """As `Parse`, of units that know their numbers of rows."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Literal, Protocol, TypeAlias, cast
 
 from ..core.arrow import number_dtype, numpy_array
+from ..core.checks import similar_name
 from ..core.lazy import pa
 from ..core.rows import Column, Rows
 from ..errors import ArgumentError, ArgumentTypeError, DataError, FeedpipeError, SourceError
@@ -178,8 +178,8 @@ def first_duplicate(names: Iterable[str]) -> str | None:
 def suggest_name(name: str, names: Iterable[str]) -> str:
     """A hint at the name that was meant, for an error."""
     names = list(names)
-    close = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {close[0]!r}?" if close else f"there are {format_names(names)}"
+    near = similar_name(name, names)
+    return f"did you mean {near!r}?" if near else f"there are {format_names(names)}"
 
 
 def format_names(names: Sequence[str]) -> str:

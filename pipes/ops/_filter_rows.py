@@ -86,7 +86,7 @@ class FilterRows(TokenOfInput, SameRows, ABC):
                     rest.append(failed.slice(1, len(failed)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ExpressionFilter(FilterRows):
     """Tests whole blocks. The rows stay columns, and only the columns of the expression are read."""
 

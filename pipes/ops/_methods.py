@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 # Sorted by module: the line of a method names the module that has its chain function and its operator.
-from ..core.checks import methods_explain_wrong_arguments
+from ..core.checks import methods_explain_wrong_arguments, similar_name
 from ..files.arrow import parse_arrow as _parse_arrow
 from ..files.csv import parse_csv as _parse_csv
 from ..files.jsonl import parse_jsonl as _parse_jsonl
@@ -244,5 +243,5 @@ MEANT = {  # names that other libraries use: the method of a pipe, or advice
 
 def advice_on_name(name: str, names: Iterable[str]) -> str | None:
     """The advice to a user who looks for `name` among the `names` of methods; None if no name is like it."""
-    meant = MEANT.get(name) or next(iter(difflib.get_close_matches(name, names, 1)), None)
+    meant = MEANT.get(name) or similar_name(name, names)
     return f"did you mean `{meant}`?" if meant is not None and meant.isidentifier() else meant

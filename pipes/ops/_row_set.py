@@ -70,7 +70,7 @@ class RowSet:
         return index_array(words * _WORD + byte * 8 + bit)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChosenRows(Rearranged):
     """Gives some rows of an indexed input. `resolve` chooses them once, before the first row, by keys that it reads.
 

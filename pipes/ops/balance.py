@@ -36,7 +36,7 @@ GROUPS_SHOWN = 64
 """The groups that `explain` looks at."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Balance(Rearranged, TokenOfInput):
     """Orders the rows of each group of `size * among` so that each `size` of them cost about the same.
 

@@ -96,7 +96,7 @@ def batch(
     return pipe.then(Batch(size, drop_last, is_balanced=balance is not None))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Batch(TokenOfInput, Grouping):
     kind: ClassVar[str] = "batch"
     seeks: ClassVar[bool] = True
@@ -383,7 +383,7 @@ def unbatch(pipe: Pipe[Iterable[T]], /) -> Pipe[T]:
     return pipe.then(Unbatch())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Unbatch(TokenOfInput):
     kind: ClassVar[str] = "unbatch"
     order: ClassVar[Order] = Order.ROW_LOCAL

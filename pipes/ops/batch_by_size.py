@@ -81,7 +81,7 @@ def batch_by_size(
     return pipe.then(BatchBySize(limit, size_of, max_rows, padded, window, among, drop_last))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BatchBySize(TokenOfInput, Grouping):
     kind: ClassVar[str] = "batch_by_size"
 
@@ -273,7 +273,7 @@ def bucket_by_length(
     return pipe.then(BucketByLength(size, length, boundaries, window, drop_last))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BucketByLength(TokenOfInput, Grouping):
     kind: ClassVar[str] = "bucket_by_length"
 

@@ -114,7 +114,7 @@ def cache(
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cache(SameRows):
     """Keeps the rows of its input in files.
 
@@ -320,7 +320,7 @@ class _UnitRun:
             self._cached.write(pending, last=last)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Unit(Operator):
     """One of the units."""
 

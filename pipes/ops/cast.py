@@ -55,7 +55,7 @@ def cast(pipe: Pipe[T], /, schema: Schema) -> Pipe[T]:
     return pipe.then(Cast(types))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Cast(ColumnConversion):
     kind: ClassVar[str] = "cast"
 
@@ -128,7 +128,7 @@ def unnest(
     return pipe.then(Unnest(None if names is None else tuple(names), separator))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Unnest(ColumnOperator):
     kind: ClassVar[str] = "unnest"
 
@@ -229,7 +229,7 @@ def record_batch(batch: object) -> pa.RecordBatch:
     return as_rows(batch).arrow
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ToArrow(BatchMap):
     kind: ClassVar[str] = "to_arrow"
 

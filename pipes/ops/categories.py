@@ -52,7 +52,7 @@ def index_of(pipe: Pipe[T], /, column: str, *, values: Sequence[Hashable], unkno
     return pipe.then(IndexOf(column, values=tuple(check_values(values)), unknown=unknown))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ValueConversion(ColumnConversion):
     """Replaces values by what their places in a list of values say."""
 
@@ -68,7 +68,7 @@ class ValueConversion(ColumnConversion):
         return [self.column]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class IndexOf(ValueConversion):
     kind: ClassVar[str] = "index_of"
 
@@ -144,7 +144,7 @@ def bucketize(pipe: Pipe[T], /, column: str, *, boundaries: Sequence[float] | Qu
     return pipe.then(Bucketize(column, boundaries=check_boundaries(boundaries)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bucketize(ColumnConversion):
     kind: ClassVar[str] = "bucketize"
 

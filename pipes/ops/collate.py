@@ -160,7 +160,7 @@ def collate(
     return pipe.then(Collate(function, nulls=nulls, ragged=ragged, codes=codes, format=format))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Collate(BatchMap, ElementForm):  # pyright: ignore[reportIncompatibleVariableOverride]
     kind: ClassVar[str] = "collate"
 

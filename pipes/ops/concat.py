@@ -50,7 +50,7 @@ def concat(pipe: Pipe[T], /, *others: Pipe[U]) -> Pipe[T | U]:
     return first.then(Concat(), *rest, *others)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Concat(Operator):
     kind: ClassVar[str] = "concat"
     order: ClassVar[Order] = Order.ROW_LOCAL

@@ -101,7 +101,7 @@ def decode(
     return pipe.then(Decode(decoder, concurrency=concurrency, on_error=on_error))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Decode(ConcurrentMap):
     """A `map` whose function is a `Decoder`; the fields of that are the arguments."""
 

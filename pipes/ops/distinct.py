@@ -78,7 +78,7 @@ def distinct(pipe: Pipe[T], /, key: Key | None = None, *, last: int | None = Non
     return place.followed(cast("Pipe[T]", place.source).then(DistinctRows(key)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Distinct(SameRows):
     """A token is [cursor of the row from which keys are read again, rows from there to the first of the output]."""
 
@@ -160,7 +160,7 @@ class Distinct(SameRows):
         return places, len(keys)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DistinctRows(ChosenRows):
     """Gives the first row of each key, and all rows that were skipped when the keys were read."""
 

@@ -77,7 +77,7 @@ def filter(
     return pipe.then(Filter(cast("Callable[[T], object]", predicate), on_error=on_error, retry=retry))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Filter(FilterRows):
     function: Callable[..., object]  # the `predicate`; the states of running jobs know the field by this name
     on_error: OnError | None = field(default=None, kw_only=True, compare=False)

@@ -52,7 +52,7 @@ def flat_map(
     return pipe.then(FlatMap(function, on_error=on_error, retry=retry))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FlatMap(TokenOfInput):
     kind: ClassVar[str] = "flat_map"
     order: ClassVar[Order] = Order.ROW_LOCAL

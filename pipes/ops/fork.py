@@ -63,7 +63,7 @@ def fork(pipe: Pipe[T], /, count: int = 2, *, limit: int | str = "256MiB") -> tu
     return tuple(pipe.then(ForkBranch(count, limit, branch=branch)) for branch in range(count))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ForkBranch(PassThrough):
     """Gives the rows of its input; the branches of one graph read it together."""
 
@@ -146,7 +146,7 @@ def route(pipe: Pipe[T], /, function: Callable[[T], int], count: int) -> tuple[P
     return tuple(pipe.then(Route(function, count, part=part)) for part in range(count))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Route(FilterRows):
     """Gives the rows of one of the pipes."""
 

@@ -100,7 +100,7 @@ class OperatorDecorator(Protocol):
     ) -> Callable[Concatenate[Pipe[T], P], Pipe[U]]: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RowGenerator(Operator):
     """Gives the outputs of a generator.
 

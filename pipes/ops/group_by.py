@@ -68,7 +68,7 @@ def group_by(
     return pipe.then(GroupBy(key if isinstance(key, str) else checked, size, window, drop_last))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupBy(TokenOfInput, Grouping):
     kind: ClassVar[str] = "group_by"
 

@@ -58,7 +58,7 @@ def interleave(pipe: Pipe[T], /, function: Callable[[T], Iterable[U]], *, cycle:
     return pipe.then(Interleave(function, cycle=cycle, block=block))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Interleave(Operator):
     """A token is that of `_Interleaving`."""
 

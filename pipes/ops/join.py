@@ -117,7 +117,7 @@ def join(
     return pipe.then(Join(source, on=tuple(own), how=how, multiple=multiple, suffix=suffix))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Join(TokenOfInput):
     """A token is the input's cursor at the first row of a block; the rows that it gives before are skipped."""
 

@@ -144,7 +144,7 @@ class _AllRows(SameRows, Source):
         return block.origins[0] if block and block.origins else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Load(_AllRows):
     """Keeps the rows in memory."""
 
@@ -203,7 +203,7 @@ class _Loaded(NamedTuple):
     bounds: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LoadFiles(_AllRows):
     """Keeps the rows in files, which the processes of a machine share.
 

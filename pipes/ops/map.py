@@ -130,7 +130,7 @@ def map(
     return pipe.then(ConcurrentMap(function, rng, name, concurrency=concurrency, on_error=on_error, retry=retry))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Map(RowByRow):
     kind: ClassVar[str] = "map"
     columns: ClassVar[Columns] = Columns.LOSES
@@ -217,7 +217,7 @@ class Map(RowByRow):
             return apply(seed_and_call)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ConcurrentMap(Map):
     """Calls the function for up to `concurrency` rows at a time; results keep the order of the rows.
 
@@ -341,7 +341,7 @@ def _with_skipped(skipped: Skipped | None, result: object) -> object:
     return skipped if skipped.is_row else skipped.before(result)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BatchMap(Map):
     """The base of operators that map whole batches, such as `collate` and `map_columns`.
 

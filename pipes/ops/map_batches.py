@@ -121,7 +121,7 @@ def map_batches(
 _IN_GROUP = "in the group that begins at"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupedMap(TokenOfInput, ConcurrentMap):
     """Calls the function with groups of rows; any rows may form a group."""
 

@@ -119,7 +119,7 @@ def check_format(name: str, format: str, *formats: str) -> None:
         check_torch(f"`{name}` makes tensors")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MapColumns(BatchMap):
     kind: ClassVar[str] = "map_columns"
 

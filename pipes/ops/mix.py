@@ -236,7 +236,7 @@ def round_robin(pipe: Pipe[T], /, *others: Pipe[U], stop: Literal["first", "long
     return pipe.then((RoundRobin if _leaves_out(stop, (pipe, *others)) else CountedRoundRobin)(stop), *others)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture(Operator, ABC):
     """A token is that of `MixtureRun`.
 
@@ -464,7 +464,7 @@ class Mixture(Operator, ABC):
         return text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mix(Mixture):
     kind: ClassVar[str] = "mix"
 
@@ -580,14 +580,14 @@ class Mix(Mixture):
         return stage.memo("weights", lambda: whole_weights(self.shares or [1] * len(stage.inputs)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CountedMix(Mix):
     """Ends by the number of rows of all shards."""
 
     order: ClassVar[Order] = Order.GLOBAL
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RoundRobin(Mixture):
     kind: ClassVar[str] = "round_robin"
 
@@ -603,7 +603,7 @@ class RoundRobin(Mixture):
         return EqualTurns(len(sources))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CountedRoundRobin(RoundRobin):
     """Ends by the number of rows of all shards."""
 

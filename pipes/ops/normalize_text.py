@@ -50,7 +50,7 @@ def normalize_text(
     return pipe.then(NormalizeText(check_column_names(columns), form=form, lower=lower, strip=strip))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NormalizeText(ColumnConversion):
     kind: ClassVar[str] = "normalize_text"
 

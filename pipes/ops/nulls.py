@@ -56,7 +56,7 @@ def drop_null(pipe: Pipe[T], /, columns: str | Sequence[str] | None = None) -> P
     return pipe.then(DropNull(None if columns is None else check_column_names(columns)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DropNull(FilterRows):
     kind: ClassVar[str] = "drop_null"
 
@@ -119,7 +119,7 @@ def fill_null(pipe: Pipe[T], /, values: Mapping[str, object]) -> Pipe[T]:
     return pipe.then(FillNull(values))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FillNull(ColumnConversion):
     kind: ClassVar[str] = "fill_null"
 

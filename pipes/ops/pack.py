@@ -108,7 +108,7 @@ def pack(
     return pipe.then(Pack(length, column, strategy, window, pad, drop_last, cu_seqlens))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pack(Grouping):
     kind: ClassVar[str] = "pack"
     columns: ClassVar[Columns] = Columns.MAKES

@@ -80,7 +80,7 @@ def pad_batch(
     return pipe.then(PadBatch(value=value, names=names, to=to, multiple_of=multiple_of, lengths=lengths))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PadBatch(BatchMap):
     kind: ClassVar[str] = "pad_batch"
 

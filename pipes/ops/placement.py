@@ -43,7 +43,7 @@ def prefetch(pipe: Pipe[T], /, count: int) -> Pipe[T]:
     return pipe.then(Prefetch(count))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Prefetch(PassThrough):
     """Passes all rows on. The engine makes its elements in a thread."""
 
@@ -92,7 +92,7 @@ def remote(pipe: Pipe[T], /) -> Pipe[T]:
     return pipe.then(Remote())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Remote(PassThrough):
     """Passes all rows on. It is streamed, so that services ask workers for rows in order only."""
 
@@ -134,7 +134,7 @@ def dispatch(pipe: Pipe[T], /) -> Pipe[T]:
     return pipe.then(Dispatch())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dispatch(CursorOfInput, SameRows):
     """Passes all rows on. A plan shards only after it, and a service runs what comes before it in one process."""
 
@@ -181,7 +181,7 @@ def shard_by_rank(pipe: Pipe[T], /) -> Pipe[T]:
     return pipe.then(ShardByRank())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ShardByRank(PassThrough):
     """Passes all rows on. A plan with several shards puts the operator in its place that gives a shard its rows."""
 

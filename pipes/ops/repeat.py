@@ -45,7 +45,7 @@ def repeat(pipe: Pipe[T], /, times: int | None = None) -> Pipe[T]:
     return pipe.then(Repeat(times))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Repeat(SameRows):
     kind: ClassVar[str] = "repeat"
     order: ClassVar[Order] = Order.ROW_LOCAL

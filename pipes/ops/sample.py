@@ -86,7 +86,7 @@ def sample(
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DrawRows(Rearranged):
     kind: ClassVar[str] = "sample"
     order: ClassVar[Order] = Order.GLOBAL
@@ -252,7 +252,7 @@ def resample(
     return pipe.then(Resample(key, target=target, source=source, limit=limit, name=name))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Resample(TokenOfInput, SameRows):
     kind: ClassVar[str] = "resample"
     order: ClassVar[Order] = Order.ROW_LOCAL

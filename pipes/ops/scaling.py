@@ -61,7 +61,7 @@ def standardize(pipe: Pipe[T], /, stats: Stats, *, columns: str | Sequence[str] 
     return pipe.then(Standardize(lines, stats.fitted_on))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FittedConversion(ColumnConversion):
     """For each column, subtracts a number, divides by another, and adds a third."""
 
@@ -176,7 +176,7 @@ def clip(
     return pipe.then(Clip(check_column_names(columns), low=low, high=high))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Clip(ColumnConversion):
     kind: ClassVar[str] = "clip"
 

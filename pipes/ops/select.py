@@ -114,7 +114,7 @@ class _ColumnChoice(ColumnOperator):
         return convert
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _ListedColumns(_ColumnChoice):
     names: tuple[str, ...]
 
@@ -142,7 +142,7 @@ class Drop(_ListedColumns):
         return {name: name for name in names if name not in dropped}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rename(_ColumnChoice):
     kind: ClassVar[str] = "rename"
 

@@ -90,7 +90,7 @@ def shuffle(
     return pipe if op.window == 1 else pipe.then(op)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Shuffle(Rearranged):
     """Computes a permutation of an indexed input, or shuffles a streamed one within a window.
 

@@ -149,7 +149,7 @@ class SliceBase(TokenOfInput, Rearranged):
                     return
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class _Count(SliceBase):
     count: int
 
@@ -171,7 +171,7 @@ class Skip(_Count):
         return self.count, None, 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Slice(SliceBase):
     kind: ClassVar[str] = "slice"
 
@@ -208,7 +208,7 @@ def take_while(pipe: Pipe[T], /, predicate: Callable[[T], object]) -> Pipe[T]:
     return pipe.then(TakeWhile(predicate))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TakeWhile(SameRows):
     """A token is [cursor in the input, true after the first row for which the predicate is false]."""
 

@@ -75,7 +75,7 @@ def sliding(pipe: Pipe[T], /, size: int, step: int = 1, *, key: Key | None = Non
     return pipe.then(Sliding(size, step) if series is None else SeriesWindows(size, step, key=series))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sliding(Operator):
     """A token is [cursor of the input at the first row of a window, 1 if that window was given]."""
 
@@ -171,7 +171,7 @@ class Sliding(Operator):
         return spans
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SeriesWindows(Sliding):
     """Windows of rows of one key, a series.
 

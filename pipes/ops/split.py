@@ -294,7 +294,7 @@ def _no_positions() -> Positions:
     return np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SplitPart(SameRows):
     """Gives the rows of one of the parts.
 
@@ -401,7 +401,7 @@ class SharedDivision:
         return self._last[1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class StreamedSplitPart(FilterRows, SplitPart):
     """Looks at the key or the content of each row."""
 
@@ -419,7 +419,7 @@ class StreamedSplitPart(FilterRows, SplitPart):
         return FilterResult(*block.select(np.flatnonzero(self.contains(digests))), len(digests), error)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class IndexedSplitPart(ChosenRows, SplitPart):
     """Knows its rows by position. They are found once, before the first row, and sent to the workers as bits.
 

@@ -63,7 +63,7 @@ def with_columns(pipe: Pipe[T], /, **columns: Compute) -> Pipe[T]:
     return pipe.then(WithColumns(columns))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WithColumns(ColumnOperator):
     kind: ClassVar[str] = "with_columns"
 

@@ -57,7 +57,7 @@ def zip(pipe: Pipe[T], /, *others: Pipe[object]) -> Pipe[tuple[object, ...]]:
     return pipe.then(Zip(), *others)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Zip(Operator):
     """A token is a list with the cursor of each input."""
 
@@ -127,7 +127,7 @@ def enumerate(pipe: Pipe[T], /, start: int = 0) -> Pipe[tuple[int, T]]:
     return pipe.then(Enumerate(start))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Enumerate(CursorOfInput):
     kind: ClassVar[str] = "enumerate"
     order: ClassVar[Order] = Order.GLOBAL

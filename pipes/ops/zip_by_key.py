@@ -74,7 +74,7 @@ def zip_by_key(
     return pipe.then(ZipByKey(key=own, other_key=others or None, window=window, unmatched=unmatched), other)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ZipByKey(Operator):
     """A token is [the cursor of a row of the input, the token of `_Partners` before it]."""
 

@@ -481,7 +481,7 @@ class GranuleDivision(Division):
         return SharedRead(reason, units=units)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChosenUnits(PlacedShard):
     """The units at some places in the order of a pass; of a unit in `parts`, only these slots."""
 

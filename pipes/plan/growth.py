@@ -64,7 +64,7 @@ def _starts(source: Node, old: Sequence[OperatorEntry]) -> Iterator[int]:
             yield start
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Append(Concat):
     """Joins the parts of a source in a streamed pipe: shards divide each part by itself."""
 

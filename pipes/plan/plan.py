@@ -675,7 +675,7 @@ def _stand_in(node: Node) -> LocalOperator:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LocalOperator(Grouping):
     """Replaces an operator of the training process in workers. Plans are the same with it, and nothing runs it."""
 

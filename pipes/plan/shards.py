@@ -63,7 +63,7 @@ class PlacedShard(Operator, ABC):
         return stage.input.rows(self.places(stage, indices, context), context.unsharded())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RemainingShard(PlacedShard):
     """Each `shards`-th of the rows of an indexed input that are left."""
 
@@ -89,7 +89,7 @@ class RemainingShard(PlacedShard):
         return np.where(numbers < len(left), left[np.minimum(numbers, len(left) - 1)], numbers - len(left) + after)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RowsAt(PlacedShard):
     """The rows of an indexed shard at some positions; random draws are those of the shard."""
 
@@ -117,7 +117,7 @@ def rows_at(positions: Indices, indices: Indices) -> Indices:
     return index_array(positions)[index_array(indices)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class DrawsOf(PlacedShard):
     """The rows of an indexed input; random draws are those of a shard."""
 
@@ -136,7 +136,7 @@ class DrawsOf(PlacedShard):
         return stage.input.rows(indices, replace(context, shard=self.shard))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RowsShard(PlacedShard):
     """The base: one of `shards` shards that divide the rows of an indexed input."""
 
@@ -152,7 +152,7 @@ class RowsShard(PlacedShard):
         return self.count(_row_count(stage), self.shards, self.shard)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class NeighboursShard(RowsShard):
     """Ranges of neighbouring rows of an indexed input, in the order of the input.
 
@@ -182,7 +182,7 @@ class NeighboursShard(RowsShard):
         return rounds, in_rounds + _first_row(rows - in_rounds, self.shards, self.shard)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PermutedShard(RowsShard):
     """Ranges of neighbouring rows of an indexed input, in a random order.
 
@@ -249,7 +249,7 @@ def _first_row(rows: int, shards: int, shard: int) -> int:
     return rows * shard // shards
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class StreamedShard(Operator):
     """The rows of a streamed input that belong to shard `shard` of `shards`, which take rows in turn.
 
@@ -295,7 +295,7 @@ def share_of(shard: int, shards: int) -> RowShare:
     return RowShare(shard, shard + 1, shards)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RestOfShard(Operator):
     """The rows that are left at an edge of the graph of a shard, or a part of them, counted from 0.
 

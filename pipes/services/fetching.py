@@ -61,7 +61,7 @@ def fetched(fetcher: Fetcher, number: int, key: object, worker: int) -> Step | S
     return Step(element, worker, fetcher.position())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FetchSource(Operator):
     """An operator that needs a key for each element, so no plan can run it."""
 

@@ -121,7 +121,7 @@ class ArrayColumn:
         return [dtype, shape] if self.digest is None else [dtype, shape, self.digest]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReadArrays(Source):
     """The rows of arrays: row i holds item i of each column. A subclass finds the arrays.
 

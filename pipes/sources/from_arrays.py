@@ -66,7 +66,7 @@ def from_arrays(arrays: Mapping[str, np.ndarray[Any, Any] | torch.Tensor]) -> Pi
     return cast("Pipe[Row]", Pipe.source(FromArrays(columns)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FromArrays(Source):
     kind: ClassVar[str] = "from_arrays"
     columns: ClassVar[Columns] = Columns.MAKES

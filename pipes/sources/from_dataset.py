@@ -87,7 +87,7 @@ class MapStyleDataset(Protocol[T_co]):
     def __len__(self) -> int: ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FromDataset(Source):
     """A map-style dataset."""
 
@@ -131,7 +131,7 @@ class FromDataset(Source):
         return items, None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FromStream(Operator):
     """A dataset that can only be iterated."""
 

@@ -53,7 +53,7 @@ def from_sequence(sequence: Sequence[T]) -> Pipe[T]:
     return cast("Pipe[T]", Pipe.source(FromSequence(sequence)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FromSequence(Source):
     kind: ClassVar[str] = "from_sequence"
 
@@ -127,7 +127,7 @@ def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Pipe[T]:
     return cast("Pipe[T]", Pipe.source(FromIterable(iterable)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FromIterable(Operator):
     kind: ClassVar[str] = "from_iterable"
     seeks: ClassVar[bool] = True

@@ -86,7 +86,7 @@ class _LoadedTable(NamedTuple):
         return self.chunks.rows(indices)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FromTable(Source):
     kind: ClassVar[str] = "from_table"
     columns: ClassVar[Columns] = Columns.MAKES

@@ -92,7 +92,7 @@ def list_files(
     return cast("Pipe[str]", Pipe.source(ListFiles(selection)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ListFiles(UnitSource):
     kind: ClassVar[str] = "list_files"
 

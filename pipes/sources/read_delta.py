@@ -121,7 +121,7 @@ class DeltaFormat(Parquet):
         return FileContents(pa.schema([]), 0, [], [])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DeltaFiles(UnitSource):
     """The data files of a version, which `resolve` fixes: it reads the log of the table."""
 
@@ -193,7 +193,7 @@ class DeltaFiles(UnitSource):
         return self.resolved
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DeltaRows(ParseCounted):
     """The rows of their row groups."""
 

@@ -82,7 +82,7 @@ def read_hdf5(
     return cast("Pipe[Row]", Pipe.source(ReadHdf5(selection, cast("Mapping[str, str]", named), cache=cache)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReadHdf5(ReadArrays):
     kind: ClassVar[str] = "read_hdf5"
 

@@ -95,7 +95,7 @@ def read_images(
     return Pipe.source(files).then(Decode(decoder, concurrency=concurrency, on_error=on_error))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReadImages(Source):
     kind: ClassVar[str] = "read_images"
     columns: ClassVar[Columns] = Columns.LOSES

@@ -59,7 +59,7 @@ def read_lance(
     return cast("Pipe[Row]", Pipe.source(ReadLance(str(os.fspath(uri)), names, number)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReadLance(Source):
     kind: ClassVar[str] = "read_lance"
     columns: ClassVar[Columns] = Columns.MAKES

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 import zlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -88,7 +87,7 @@ def read_numpy(
     return cast("Pipe[Row]", Pipe.source(ReadNumpy(columns, cache=cache)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReadNumpy(ReadArrays):
     kind: ClassVar[str] = "read_numpy"
 
@@ -147,6 +146,8 @@ class PackedArray(ArrayPart):
     head: ArrayHeader
 
     def view(self) -> Array:
+        import zipfile
+
         with self.file.open(None) as stream, _reading(self.file, stream), zipfile.ZipFile(stream) as packed:
             data = packed.read(self.member)
         if read_header(data[:HEADER_BYTES], self.name, len(data)) != self.head:
@@ -169,6 +170,8 @@ def _find_array(column: str, file: File) -> ArrayPart:
 
 
 def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
+    import zipfile
+
     with zipfile.ZipFile(stream) as packed:
         members = {info.filename.removesuffix(".npy"): info for info in packed.infolist()}
         if not column:
@@ -199,6 +202,8 @@ def _find_member(column: str, file: File, stream: Stream) -> ArrayPart:
 @contextmanager
 def _reading(file: File, stream: Stream) -> Generator[None]:
     """Translate the errors of reading a file."""
+    import zipfile
+
     try:
         yield
     except FeedpipeError:

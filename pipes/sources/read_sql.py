@@ -107,7 +107,7 @@ def read_sql(
     return Pipe[Row].source(ranges).then(ReadRanges())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KeyRanges(UnitSource):
     """The ranges of a query. `resolve` finds all ranges, once per job."""
 
@@ -218,7 +218,7 @@ class KeyRanges(UnitSource):
         check_key_type(key, schema.field(key).type)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReadRanges(ParseUnits[RangeUnit]):
     """The rows of each range, in the order of the key."""
 

@@ -101,7 +101,7 @@ def _dtype_name(dtype: npt.DTypeLike) -> str:
     return str(found)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReadTokens(ReadArrays):
     kind: ClassVar[str] = "read_tokens"
 

@@ -60,7 +60,7 @@ def read_zarr(paths: Mapping[str, str | os.PathLike[str] | Iterable[str | os.Pat
     return cast("Pipe[Row]", Pipe.source(ReadZarr(lists)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReadZarr(ReadArrays):
     kind: ClassVar[str] = "read_zarr"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..core.checks import similar_name
 from ..core.saving import write_text
 from ..errors import ArgumentError, ArgumentTypeError, DataError, MissingError, call_site
 from .distinct_values import Counts, Vocabulary
@@ -46,8 +46,8 @@ class Stats(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._columns:
-            near = difflib.get_close_matches(name, self._columns, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, self._columns))}"
+            near = similar_name(name, self._columns)
+            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(map(repr, self._columns))}"
             raise KeyError(f"there are no statistics of a column {name!r}; {hint}")
         return self._columns[name]
 

@@ -22,7 +22,6 @@ from io import IOBase
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import unquote
-from zipfile import BadZipFile
 
 from ..core.lazy import pa
 from ..errors import (
@@ -282,6 +281,8 @@ def _connect(url: str, options: str, process: int) -> tuple[FileSystem, str]:
         # pyarrow does not know this kind of URL
     except OSError as error:
         raise SourceError(f"{name} cannot be reached: {describe(error)}") from shown_cause(error, url)
+    from zipfile import BadZipFile
+
     import fsspec  # pyright: ignore[reportMissingTypeStubs]
 
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any
 from urllib.parse import unquote
@@ -125,6 +124,8 @@ def asked_pause(error: BaseException) -> float | None:
         return float(window[1])
     if text.isdecimal():
         return float(text)
+    from email.utils import parsedate_to_datetime
+
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time()) if text else None
     except ValueError:

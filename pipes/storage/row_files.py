@@ -7,10 +7,7 @@ import fcntl
 import json
 import logging
 import os
-import secrets
-import shutil
 import struct
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -115,7 +112,7 @@ class RowFiles:
         if self.limit is not None and self.bytes + size > self.limit:
             self.usable = False
             raise NoRoomError(f"it holds {self.bytes} bytes, and its `limit` is {self.limit}")
-        name = secrets.token_hex(8) + _ENDING
+        name = os.urandom(8).hex() + _ENDING
         temporary = self._temporary()
         try:
             with open(temporary, "xb", opener=partial(os.open, mode=0o600)) as file:
@@ -149,7 +146,7 @@ class RowFiles:
             LOG.warning("%s is damaged and was removed; its rows are made again", self.folder / name)
 
     def _temporary(self) -> Path:
-        return self.folder / f"{secrets.token_hex(8)}.{os.getpid()}.part"
+        return self.folder / f"{os.urandom(8).hex()}.{os.getpid()}.part"
 
     def _remove_abandoned(self) -> None:
         """Remove the unfinished files of processes that were killed."""
@@ -222,6 +219,8 @@ class TemporaryFolder:
     """
 
     def __init__(self) -> None:
+        import tempfile
+
         base = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
         _remove_abandoned(base)
         self.path, descriptor = _new_folder(base)
@@ -241,12 +240,16 @@ def other_caches(folder: Path, key: str) -> int:
 
 def _remove(path: Path, descriptor: int, owner: int) -> None:
     if os.getpid() == owner:  # and not a fork of it
-        os.close(descriptor)  # Windows removes no open file
+        import shutil
+
+        os.close(descriptor)
         shutil.rmtree(path, ignore_errors=True)
 
 
 def _new_folder(base: Path) -> tuple[Path, int]:
     """A new folder, and the descriptor that locks it."""
+    import tempfile
+
     while True:  # another process may take it for abandoned before it is locked
         path = Path(tempfile.mkdtemp(prefix=_PLACE_PREFIX, dir=base))
         with suppress(FileNotFoundError):
@@ -258,6 +261,8 @@ def _new_folder(base: Path) -> tuple[Path, int]:
 
 
 def _remove_abandoned(base: Path) -> None:
+    import shutil
+
     for path in base.glob(f"{_PLACE_PREFIX}*"):
         with suppress(OSError):
             descriptor = os.open(path / _LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
