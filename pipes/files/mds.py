@@ -268,7 +268,7 @@ def _read_indexed_head(file: File) -> tuple[str, MdsHead]:
         raise ArgumentError(f"`indexed` must be left out here: {file.name} is compressed, so no sample can be sought")
     with file.open() as stream:
         head = _read_head(StreamWindow(stream, file.name), file.name)
-    size, end = file.size() if file.listed is None else file.listed, int(head.offsets[-1])
+    size, end = file.known_size(), int(head.offsets[-1])
     if size < end:
         raise DataError(f"{file.name} is cut short: it has {size} bytes, and its samples end at byte {end}")
     return file.name, head

@@ -358,7 +358,7 @@ def _read_index(file: File) -> Numbers:
                 data = stream.read()
         except MissingError:
             continue
-        return read_bounds(data, index.name, file.size() if file.listed is None else file.listed)
+        return read_bounds(data, index.name, file.known_size())
     raise ArgumentError(
         f"`indexed` needs an index beside {file.name}, and there is neither {candidates[0]} nor {candidates[1]}; "
         "`write_tfrecord(index=True)` writes one, and so do DALI's `tfrecord2idx` and the package `tfrecord`"

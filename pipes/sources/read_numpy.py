@@ -165,7 +165,7 @@ def _find_array(column: str, file: File) -> ArrayPart:
         if split_options(file.path)[0].endswith(_SUFFIX):
             return _find_member(column, file, stream)
         head = stream.read(HEADER_BYTES)
-    header = read_header(head, file.name, file.size() if file.listed is None else file.listed)
+    header = read_header(head, file.name, file.known_size())
     return NpyArray(file.path, file.name, header.dtype, header.shape, file, header)
 
 

@@ -290,7 +290,7 @@ def _read_shard(file: File, indexes: Mapping[str, File], asked: str | None) -> S
     name, options = split_options(file.path)
     if File(name).is_compressed():
         raise DataError(f"{file.name} is compressed, and windows are read by position; decompress it first")
-    size = file.size() if file.listed is None else file.listed
+    size = file.known_size()
     with file.open(None) as stream:
         if name.endswith(".npy"):
             head = read_header(_read(file, stream, 0, HEADER_BYTES), file.name, size)
@@ -338,7 +338,7 @@ def _find_index(file: File, name: str, options: str, indexes: Mapping[str, File]
     except MissingError:
         return None
     with stream:
-        size = index.size() if index.listed is None else index.listed
+        size = index.known_size()
         head = _index_head(_read(index, stream, 0, _INDEX_HEAD.size), index)
         sequences, items = head.sequences, np.dtype(head.dtype).itemsize
         if size not in (head.size, head.size + sequences):  # of several kinds of data, with a byte for each sequence
@@ -349,7 +349,7 @@ def _find_index(file: File, name: str, options: str, indexes: Mapping[str, File]
             length = _read(index, stream, _INDEX_HEAD.size + 4 * (sequences - 1), 4)
             begin = _read(index, stream, _INDEX_HEAD.size + 4 * sequences + 8 * (sequences - 1), 8)
             end = int.from_bytes(begin, "little") + items * int.from_bytes(length, "little")
-    found = file.size() if file.listed is None else file.listed
+    found = file.known_size()
     if found != end:
         raise DataError(
             f"{file.name} has {found} bytes, and {end} says {index.name}; is one of them truncated, or of another data "

@@ -206,6 +206,10 @@ class File:
             raise SourceError(f"{self.name}: its storage does not say how many bytes it takes")
         return size
 
+    def known_size(self) -> int:
+        """The size that the listing says; without it, the storage is asked, which takes a round trip."""
+        return self.size() if self.listed is None else self.listed
+
     def __repr__(self) -> str:
         arguments = [repr(self.name)]
         if self.filesystem is not None:
