@@ -259,7 +259,7 @@ def cursor_below(stage: Stage, at: Cursor, is_there: Callable[[Stage], bool]) ->
     return at
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)  # a part of the key by which shards find their common division
 class UnitsShard(Operator):
     """The rows of shard `shard` of `shards`, if the input makes many rows of each unit.
 

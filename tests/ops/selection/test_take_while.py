@@ -42,7 +42,7 @@ def test_nothing_behind_the_end_is_read_or_tested() -> None:
         return 10 // (3 - x) > 0 if x < 3 else False
 
     assert list(fp.from_iterable(rows).take_while(predicate)) == [0, 1, 2]
-    assert tested == [0, 1, 2, 3] and len(read) < 10
+    assert tested == [0, 1, 2, 3] and len(read) < 100  # some blocks, whose lengths depend on time
 
 
 @pytest.mark.parametrize("streamed", [False, True])
